@@ -326,7 +326,6 @@ def short_text(value: Any) -> str:
 
 
 def _shown_array(array):
-    """Returns the dtype and shape of an array, or the value of a scalar."""
     is_known = getattr(array.shape, "rank", 0) is not None
     sizes = ", ".join(map(str, array.shape)) if is_known else "?"
     if not sizes and hasattr(array, "numpy"):
@@ -337,7 +336,6 @@ def _shown_array(array):
 
 
 def _shown_items(items):
-    """Returns the items as text, or only their number if there are many."""
     if len(items) > MOST_ITEMS:
         return f"{len(items)} items"
     if isinstance(items, dict):

@@ -38,7 +38,7 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """(argument, expected, received, advice), or () if there are no fields."""
+        """(argument, expected, received, advice), or () without fields."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 

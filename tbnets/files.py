@@ -42,7 +42,7 @@ except ImportError:  # Windows has no fcntl.
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A problem in a file. `line` is its number from 1, or None."""
+    """A problem in a file. `line` is the line number, or None if unknown."""
 
     path: str
     line: int | None
@@ -221,7 +221,7 @@ def parse_json(text):
 
 
 def _as_object(pairs):
-    """Returns a JSON object as a dict. Rejects a repeated key."""
+    # By default, the last value of a repeated key would be used.
     twice = first_twice(key for key, _ in pairs)
     if twice is not None:
         raise InputError(

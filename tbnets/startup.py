@@ -188,7 +188,7 @@ def is_for_the_user(error):
 
 
 def _message_of(error):
-    """Returns the message of an error, without an error number."""
+    # The error number would not help the user.
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             return error.strerror
@@ -250,7 +250,7 @@ def typed():
 
 
 def _is_installed():
-    """Returns whether this process runs the installed `tbnets` script."""
+    # pip installs the script `tbnets`.
     return pathlib.Path(sys.argv[0]).stem == "tbnets"
 
 

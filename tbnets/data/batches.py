@@ -1,9 +1,9 @@
 """Draws and reads the mini-batches of a network.
 
-A batch has distinct images with several captions each, so that the within-text
-term has positives (Wang et al. 2018, Algorithm 1). A batch depends only on the
-seed, the epoch and the batch number, so that a resumed run sees identical
-batches.
+A batch contains distinct images with several captions each, so that the
+within-text term has positives (Wang et al. 2018, Algorithm 1). A batch depends
+only on the seed, the epoch and the batch number, so that a resumed run sees
+identical batches.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ SAMPLED_PHOTOS = 1000
 
 
 def sampled(count):
-    """Returns at most `SAMPLED_PHOTOS` evenly spaced rows below `count`."""
+    """Returns at most `SAMPLED_PHOTOS` evenly spaced rows in [0, count)."""
     rows = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
     return np.unique(rows.astype(int))
 
@@ -64,19 +64,19 @@ class Rows(Protocol):
         """The dtype of a batch."""
 
     def batch(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the given rows, `[len(rows), ...]`."""
+        """Returns the given rows as an array `[len(rows), ...]`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """The images and texts of a split for a network.
+    """The images and texts of a split, as inputs of a network.
 
     Args:
-        records: image ids, captions and `caption_to_image`.
-        images: `Rows` of the images of `records`.
-        texts: `Rows` of the captions of `records`.
-        text_ids: int64 `[num_captions]`, ids shared by captions with identical
-            text; None if captions match only their own image.
+        records: `CaptionedImages` of the split.
+        images: `Rows` of the images in `records`.
+        texts: `Rows` of the captions in `records`.
+        text_ids: int64 `[num_captions]`. Captions with identical text share an
+            id. None if captions match only their own image.
 
     Example:
         examples = tbnets.Examples.from_arrays(
@@ -93,12 +93,12 @@ class Examples:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of images and captions, by name."""
+        """A dict with the numbers of images and captions."""
         records = self.records
         return {"images": records.num_images, "captions": records.num_captions}
 
     def samples(self, layer: Any) -> Iterator[np.ndarray]:
-        """Yields image arrays for a layer that measures statistics."""
+        """Yields arrays of images, from which `layer` computes statistics."""
         return self.images.chunks()
 
     @classmethod
@@ -138,7 +138,7 @@ def _checked_numbers(name, values):
 
 
 class ArrayRows:
-    """Rows of an array `[n, ...]` in memory; float64 becomes float32."""
+    """Rows of an array in memory. Converts float64 to float32."""
 
     def __init__(self, array):
         self.array = np.asarray(array)
@@ -148,14 +148,14 @@ class ArrayRows:
         self.shape = self.array.shape[1:]
 
     def batch(self, rows):
-        """Returns `[len(rows), ...]`."""
+        """Returns the given rows, `[len(rows), ...]`."""
         return self.array[rows]
 
 
 class FeatureRows:
     """Rows of features on disk, read on demand.
 
-    `rows`, int `[n]`, maps rows of the records to rows of `features`.
+    `rows[i]`, an integer, is the row of `features` for record `i`.
     """
 
     dtype = tf.float32
@@ -166,7 +166,7 @@ class FeatureRows:
         self.shape = features.take(()).shape[1:]
 
     def batch(self, rows):
-        """Returns float32 `[len(rows), feature_dim]`."""
+        """Returns the given rows, float32 `[len(rows), feature_dim]`."""
         return self.features.take(self.rows[rows])
 
     def chunks(self, size=4096):
@@ -176,7 +176,7 @@ class FeatureRows:
 
 
 class FileNames:
-    """Paths of image files, one per row, which `tf.data` decodes."""
+    """Paths of image files, one per row. `tf.data` decodes the files."""
 
     dtype = tf.string
     shape = ()
@@ -185,12 +185,12 @@ class FileNames:
         self.paths = paths
 
     def batch(self, rows):
-        """Returns the paths `[len(rows)]` as bytes."""
+        """Returns the paths in the given rows as bytes, `[len(rows)]`."""
         return np.array([os.fsencode(self.paths[row]) for row in rows], object)
 
 
 def refuse_broken_images(images):
-    """Raises a ValueError that names the first files that are not photos."""
+    """Raises a ValueError that names broken image files, if there are any."""
     # Decoding errors of `tf.data` lack the file name.
     paths = getattr(images, "paths", ())
     reasons = zip(paths, faults(paths))
@@ -206,11 +206,11 @@ def refuse_broken_images(images):
 
 
 def batch_bounds(count, per_batch):
-    """Returns the (start, stop) of every batch in an epoch with `count` items.
+    """Returns (start, stop) for each batch in an epoch of `count` items.
 
-    The last batch may be smaller. A last batch of one item is merged with the
-    batch before it, because one item has no negatives, and batch normalisation
-    would use it as the mean.
+    The last batch may be smaller. If it would contain only one item, the item
+    is added to the previous batch, because a single item has no negatives and
+    would be its own mean in batch normalisation.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -221,8 +221,8 @@ def batch_bounds(count, per_batch):
 def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     """Yields (image_rows, caption_rows), int64, for each batch of an epoch.
 
-    Each image with captions is drawn once, with up to `captions_per_image` of
-    its captions, drawn without replacement.
+    Each image that has captions is drawn once, together with up to
+    `captions_per_image` of its captions.
 
     Source: Wang et al. 2018, Algorithm 1 (c) and Sec. 5.1. Departures: each
     image is in one batch with all its drawn captions; the paper draws pairs and
@@ -237,7 +237,7 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
 
 
 class Batches:
-    """The batches of successive epochs, for any kind of examples.
+    """Base class for the batches of successive epochs.
 
     Subclasses choose the rows of a batch (`_rows`) and read them (`batch`).
 
@@ -246,10 +246,10 @@ class Batches:
         num_batches: number of batches in an epoch.
 
     Attributes:
-        epoch: integer >= 0; set it, then iterate over `dataset`.
+        epoch: integer >= 0. Set it before iterating over `dataset`.
         dataset: `tf.data.Dataset` of the batches of `epoch`.
-        smallest: number of photos in the smallest batch; None if images are
-            features.
+        smallest: number of photos in the smallest batch, or None if the images
+            are features.
         image_size: side of the decoded photos in pixels.
     """
 
@@ -292,7 +292,7 @@ class Batches:
         return batch if ids is None else batch | {"text_ids": ids[rows][part]}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the `tf.TensorSpec`s that all kinds of batches have."""
+        """Returns the `tf.TensorSpec`s common to all kinds of batches."""
         texts, ids = self.examples.texts, ["image_ids", "caption_image_ids"]
         ids += ["text_ids"] * (self.examples.text_ids is not None)
         return {
@@ -307,18 +307,19 @@ class EpochBatches(Batches):
     Args:
         examples: an `Examples`.
         images_per_batch: number of images per batch. Wang 2018: 500; Wang 2016:
-            1500. A single last image joins the batch before it.
-        captions_per_image: number of captions drawn per image. Papers: 2. A
-            value of 1 gives pairs without neighbours.
+            1500. If the last batch would contain only one image, this image is
+            added to the previous batch.
+        captions_per_image: number of captions drawn per image. The papers use
+            2. With 1, the captions have no neighbours.
         seed: integer >= 0.
         image_size: side of the decoded photos in pixels, if `examples.images`
             are file names.
 
     Attributes:
-        epoch: integer >= 0. `fit` increments it; in your own loop, set it, then
-            iterate over `dataset`.
-        dataset: `tf.data.Dataset` of the batches of `epoch`, each the dict that
-            `EmbeddingNetwork.train_step` takes.
+        epoch: integer >= 0. `fit` increments it. In a custom training loop, set
+            it before iterating over `dataset`.
+        dataset: `tf.data.Dataset` of the batches of `epoch`. Each batch is a
+            dict for `EmbeddingNetwork.train_step`.
         num_batches: number of batches in an epoch.
 
     Example:
@@ -373,7 +374,7 @@ class EpochBatches(Batches):
         number: int,
         share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
-        """Reads a share of a batch without decoding photos."""
+        """Reads a share of a batch. Does not decode photos."""
         examples = self.examples
         owners = examples.records.caption_to_image[caption_rows]
         return self._of_texts(caption_rows, owners, share) | {

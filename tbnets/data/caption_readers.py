@@ -1,8 +1,8 @@
 """Readers of caption files.
 
 A reader takes a `CheckedFile` and a split, and returns one `ImageRecord` per
-image, in the order of the file. A file's reader returns all splits, and
-`captions.read_captions` selects one.
+image, in the order of the file. A reader of single files returns the images of
+all splits, from which `captions.read_captions` selects one split.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ _READ = {*_NEEDED, "split"}
 
 
 def read_table(file, _):
-    """Reads a CSV, TSV or JSONL table with `image,caption[,split]`.
+    """Reads a CSV, TSV or JSONL table with columns `image,caption[,split]`.
 
-    Rows that share their image and split become one record. A table without a
-    split column has the split "all".
+    Rows with the same image and split become one record. If there is no split
+    column, all images are in the split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
     if extension not in _TABLES:
@@ -66,7 +66,7 @@ def read_table(file, _):
 
 
 def _is_spelled(file, line, name, spelled):
-    """Returns whether a path is spelled as before, and reports it if not."""
+    """Returns whether a path is spelled as before. Reports it if not."""
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
         advice = "Both names refer to one file. Use one name in all rows."
@@ -112,7 +112,7 @@ def _columns(row):
 
 
 def _delimiter(header, usual):
-    """Returns the delimiter of a header: `usual`, semicolon or tab."""
+    # Tables may also use a semicolon or a tab.
     for mark in (usual, ";", "\t"):
         with contextlib.suppress(csv.Error):  # Reported later, with its line.
             names = next(csv.reader([header], delimiter=mark))
@@ -122,7 +122,6 @@ def _delimiter(header, usual):
 
 
 def _numbered(file, reader):
-    """Yields (line number, row) from a csv reader. Reports bad rows."""
     while True:
         first = reader.line_num + 1
         try:
@@ -166,7 +165,7 @@ class ImageRecord(NamedTuple):
 
 
 def _entries(file, parent, key, place=""):
-    """Yields (place, entry) for each object in the list `key` of `parent`."""
+    """Yields (place, entry) for each object in the list `parent[key]`."""
     if parent is None:  # The problem was reported before.
         return
     entries = parent.get(key) if isinstance(parent, dict) else None
@@ -193,8 +192,8 @@ def _captions(file, texts):
 def read_karpathy(file, _):
     """Reads all splits of Karpathy's `dataset_*.json`.
 
-    The image id is `filename`. MSCOCO's entries also have `filepath`, the
-    folder of the file.
+    The image id is `filename`. Entries of MSCOCO also contain `filepath`, the
+    folder of the image.
     """
     records = {}
     for place, image in _entries(file, file.json(), "images"):
@@ -214,7 +213,7 @@ def read_karpathy(file, _):
 
 
 def read_coco(file, _):
-    """Reads an MSCOCO `captions_*.json`, which has a single split."""
+    """Reads an MSCOCO `captions_*.json` file, which has a single split."""
     records, content = {}, file.json()
     for place, image in _entries(file, content, "images"):
         key = _coco_id(file, image, "id", place)
@@ -242,7 +241,7 @@ def _coco_id(file, entry, name, place):
 
 
 def read_flickr30k_json(file, _):
-    """Reads `{name: [caption, ..., image path]}`, which has a single split."""
+    """Reads JSON `{name: [caption, ..., image path]}` with a single split."""
     content, records = file.json(), []
     if content is not None and not isinstance(content, dict):
         file.refuse("an object of images", content)
@@ -260,17 +259,17 @@ def read_flickr30k_json(file, _):
 
 
 def flickr_splits(path):
-    """Returns the splits that the lists in a token file's folder define."""
+    """Returns the splits that have a list in the folder of a token file."""
     require_file(path)
     return split_names.ordered_splits(_split_lists(path)) or (WHOLE_FILE,)
 
 
 def read_flickr(file, split):
-    """Reads `<image>#<number><TAB><caption>` lines and one split list.
+    """Reads lines `<image>#<number><TAB><caption>` and the list of a split.
 
-    The lists are `*.<split>Images.txt` or `<split>.txt` next to the token file.
-    The ids in a list may lack the extension. If there are no lists, the file
-    has the split "all".
+    A list is named `*.<split>Images.txt` or `<split>.txt`, and is in the folder
+    of the token file. The ids in a list may lack the file extension. If there
+    are no lists, all images are in the split "all".
     """
     captions, lists = _token_captions(file), _split_lists(file.path)
     part, names = WHOLE_FILE, captions
@@ -285,7 +284,7 @@ def read_flickr(file, split):
 
 
 def _token_captions(file):
-    """Returns {image: {caption number: caption}}."""
+    # Returns {image: {caption number: caption}}.
     rows, ends_well = file.lines()
     captions = {}
     for line, row in enumerate(rows, 1):
@@ -308,7 +307,7 @@ def _token_captions(file):
 
 
 def _split_lists(path):
-    """Returns {split: list file} for a token file."""
+    # Returns {split: path of the list}.
     folder = os.path.dirname(os.fspath(path))
     lists = {}
     pattern = os.path.join(glob.escape(folder), "*.txt")
@@ -331,7 +330,7 @@ def _split_lists(path):
 
 
 def _listed(path, captions, token_file):
-    """Returns the images of a token file that a split list names."""
+    # Returns the images that a split list names.
     file, names, by_stem = CheckedFile(path, token_file.problems), {}, {}
     for name in captions:
         by_stem.setdefault(os.path.splitext(name)[0], []).append(name)
@@ -356,7 +355,7 @@ def _listed(path, captions, token_file):
 
 
 def precomputed_splits(path):
-    """Returns the splits that have a `<split>_caps.txt` in a folder."""
+    """Returns the splits for which a folder contains `<split>_caps.txt`."""
     names = split_names.splits_in_path(os.path.join(path, "{split}_caps.txt"))
     if not names:
         raise MissingFileError(
@@ -367,12 +366,12 @@ def precomputed_splits(path):
 
 
 def read_precomputed(folder, split):
-    """Reads one split of a folder of features with captions (VSE++).
+    """Reads one split from a folder of features and captions (VSE++).
 
     `<split>_ims.npy` has one row per image, and block i of `<split>_caps.txt`
-    has the captions of image i. If the array has one row per caption, rows that
-    share an id are one image. Without `<split>_ids.txt`, consecutive identical
-    rows are one image, and the image id is the number of the first row.
+    contains the captions of image i. If the array has one row per caption, rows
+    with the same id belong to one image. Without `<split>_ids.txt`, consecutive
+    identical rows belong to one image, whose id is the number of its first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

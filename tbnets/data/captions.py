@@ -46,11 +46,12 @@ def same_captions(marked, searched, photos):
     Args:
         marked: `CaptionedImages` whose captions are looked up.
         searched: `CaptionedImages` to search.
-        photos: int `[marked.num_images]`, the photos' rows in `searched`.
+        photos: int `[marked.num_images]`, row in `searched` of each image.
 
     Returns:
-        (rows, is_exact), with a value per caption of `marked`: the row in
-        `searched` or -1, int64; and whether the letters are identical, bool.
+        (rows, is_exact), with a value per caption of `marked`. `rows`, int64,
+        contains the row of the matched caption in `searched`, or -1.
+        `is_exact`, bool, is True if the letters are identical.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -82,7 +83,8 @@ EMPTY = "[EMPTY]"
 def caption_key(caption):
     """Returns the id of a caption in a store of text features.
 
-    The id is the caption with single spaces, or `[EMPTY]` if it has no words.
+    The id is the caption with single spaces, or `[EMPTY]` if the caption
+    contains no words.
     """
     return spelling(caption) or EMPTY
 
@@ -103,8 +105,8 @@ class CaptionedImages:
             between splits.
 
     Raises:
-        ValueError: the lengths do not match, an id is repeated, or a caption
-            has no image.
+        ValueError: the lengths of the arguments do not match, an id is
+            repeated, or a caption has no image.
 
     Example:
         records = tbnets.CaptionedImages(
@@ -170,7 +172,7 @@ class CaptionedImages:
         return np.bincount(self.caption_to_image, minlength=self.num_images)
 
     def caption_rows(self) -> list[np.ndarray]:
-        """Returns the rows of each image's captions, a list of int64 arrays."""
+        """Returns the caption rows of each image as a list of int64 arrays."""
         return rows_by(self.caption_to_image, self.num_images)
 
     @property
@@ -183,10 +185,10 @@ class CaptionedImages:
         return self.names[row]
 
     def subset(self, image_rows: Integers) -> "CaptionedImages":
-        """Returns the images in the given unique rows, with their captions.
+        """Returns the images in `image_rows`, with their captions.
 
-        Images are in the order of the rows. The captions of an image keep their
-        order.
+        The rows must be unique. Images are in the order of the rows, and the
+        captions of an image keep their order.
         """
         image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
@@ -245,12 +247,12 @@ def read_captions(
 
     Args:
         format: key of `READERS`.
-        path: the file, or the folder for "precomputed". `{split}` is replaced
-            by the name of the split.
+        path: path of the file, or of the folder for "precomputed". `{split}` is
+            replaced with the name of the split.
         split: name of the split. "val", "dev" and "validation" are equivalent.
-            "+" concatenates splits, as in "train+restval".
-        problems: None to raise at the first bad row; or a list, which receives
-            a `Problem` for each bad row while the good rows are read.
+            "train+restval" concatenates two splits.
+        problems: None to raise at the first bad row, or a list to which a
+            `Problem` is added for each bad row. The good rows are still read.
 
     Returns:
         CaptionedImages in the order of the file.
@@ -293,8 +295,8 @@ def read_captions(
 def list_splits(format: str, path) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
-    The splits are sorted like `ordered_splits`. A file without splits has the
-    split "all".
+    The splits are in the order of `ordered_splits`. For a file without splits,
+    returns ("all",).
     """
     check_choice("format", format, READERS)
     path = os.fspath(path)
@@ -318,7 +320,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
 
 
 def _records(format, file, split):
-    """Reads the records. Caches them if the file has no problems."""
+    # The records are cached if the file has no problems.
     if format not in _SPLITS and os.path.isfile(file.path):
         state = os.stat(file.path)
         stamp = state.st_size, state.st_mtime_ns
@@ -330,7 +332,7 @@ def _records(format, file, split):
 
 @functools.lru_cache(maxsize=1)
 def _whole(format, path, stamp):
-    """Reads a file. A new `stamp` (size, time) invalidates the cache."""
+    # A new `stamp` (size, time) invalidates the cache.
     problems = []
     return READERS[format](CheckedFile(path, problems), None), not problems
 
@@ -376,7 +378,7 @@ def _guess_formats(path, start):
 
 
 def _refuse_other_format(format, file):
-    """Returns whether a file has another format, and reports it."""
+    """Reports a file with another format. Returns whether it was reported."""
     start = _first_characters(file.path)
     formats = _guess_formats(file.path, start)
     if format in formats:

@@ -1,8 +1,8 @@
 """Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
 
-Annotated boxes count pixels from 1 and include the last pixel. The returned
-boxes have the format of `tbnets.evaluation.boxes`. Documents with a DTD are
-rejected, so that no XML entity is expanded.
+In the files, pixels are counted from 1 and boxes include their last pixel. The
+returned boxes have the format of `tbnets.evaluation.boxes`. Documents with a
+DTD are rejected, so that no XML entity is expanded.
 """
 
 import collections
@@ -29,12 +29,13 @@ _ADVICE = "Use a file from the folder Annotations of Flickr30K Entities."
 
 
 class AnnotatedBoxes(NamedTuple):
-    """The annotated boxes of one photo; `width` and `height` are in pixels.
+    """The annotated boxes of one photo. `width` and `height` are in pixels.
 
     Args:
         boxes: maps a coreference chain to a list of boxes.
-        without: maps a chain without a box to the reason: `scene` (it is the
-            whole photo) or `nobndbox` (it is not visible).
+        without: maps a chain that has no box to the reason: `scene` (the chain
+            refers to the whole photo) or `nobndbox` (the object is not
+            visible).
     """
 
     file_name: str
@@ -47,9 +48,9 @@ class AnnotatedBoxes(NamedTuple):
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
     """Reads the boxes of one photo from an XML file.
 
-    `problems` is a list that receives the problems of objects, which are then
-    left out. With None, the first problem is raised. Raises ProblemError if the
-    file is not an Entities annotation.
+    If an object is invalid, the problem is added to the list `problems` and the
+    object is left out. If `problems` is None, the first problem is raised.
+    Raises ProblemError if the file is not an Entities annotation.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -100,10 +101,10 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
 
 
 def read_entities(path, images, problems) -> list[ImagePhrases]:
-    """Reads a folder with `Sentences` and `Annotations`.
+    """Reads a folder that contains `Sentences` and `Annotations`.
 
     `images` maps image ids to file names, or is None for all images, sorted by
-    name. `problems` is as in `phrases.read_phrases`.
+    name. `problems` is used as in `phrases.read_phrases`.
     """
     root = pathlib.Path(path)
     for folder in FOLDERS:
@@ -160,13 +161,12 @@ def _read_image(root, stem, key, name, problems):
 
 
 class _LineElement(ElementTree.Element):
-    """An XML element with the line number of its start tag."""
-
+    # The line number of the start tag.
     line = None
 
 
 def _parse(file):
-    """Parses a file without expanding entities."""
+    # Entities are not expanded.
     content = file.read_bytes()
     if len(content) > MOST_BYTES:
         file.refuse(f"XML of at most {MOST_BYTES} bytes", len(content))
@@ -206,7 +206,7 @@ def _number(file, element, path):
 
 
 def _box(file, element, width, height):
-    """Returns a box in continuous coordinates, or None."""
+    """Returns a box in continuous coordinates, or None after reporting it."""
     texts = [element.findtext(edge) for edge in EDGES]
     with contextlib.suppress(TypeError, ValueError):
         x_min, y_min, x_max, y_max = edges = [float(text) for text in texts]

@@ -2,7 +2,7 @@
 
 A photo is a JPEG or PNG file (by content, not by name) that has at most
 `photo_kinds.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks
-this in the graph, so that exported models decode photos as in training.
+this in the graph, so that exported models decode photos as during training.
 `read_content` and `read_file` first convert other formats to PNG on the host.
 """
 
@@ -51,15 +51,17 @@ class BrokenImageError(InputError):
 def decode_photo(image_bytes, side=None):
     """Decodes one photo in its upright orientation, in the graph.
 
-    Greyscale is repeated over the three channels, alpha is dropped, CMYK
-    becomes RGB, and the upper 8 of 16 bits are kept. Files of another format or
-    with too many pixels are rejected before memory is allocated.
+    Greyscale is repeated over the three channels, alpha is dropped, CMYK is
+    converted to RGB, and 16-bit values keep their upper 8 bits. Files of
+    another format or with too many pixels are rejected before memory is
+    allocated.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         side: side in pixels to which the photo will be resized; None to decode
-            it at full size. A JPEG is decoded at the smallest scale of 1/2, 1/4
-            and 1/8 at which its shorter side is at least `ROOM` times `side`.
+            it at full size. A JPEG is decoded at the smallest scale of 1, 1/2,
+            1/4 and 1/8 at which its shorter side is at least `ROOM` times
+            `side`.
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
@@ -88,13 +90,13 @@ def decode_photo(image_bytes, side=None):
 def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
-    The resize is bilinear with antialiasing and does not keep the aspect ratio.
+    Resizing is bilinear with antialiasing and does not keep the aspect ratio.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square in pixels; or a function with an
-            attribute `side` that maps uint8 `[height, width, 3]` to float32
-            `[side, side, 3]`.
+        image_size: side of the square in pixels; or a function that maps uint8
+            `[height, width, 3]` to float32 `[side, side, 3]` and has an
+            attribute `side`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -156,8 +158,8 @@ def decode_images(
 def read_content(photo) -> bytes:
     """Returns the bytes of a photo in a format that a graph can decode.
 
-    Formats other than JPEG and PNG are converted. The bytes of files that are
-    not photos are returned unchanged.
+    Formats other than JPEG and PNG are converted to PNG. The bytes of files
+    that are not photos are returned unchanged.
 
     Args:
         photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
@@ -198,10 +200,11 @@ def _read_bytes(path):
 
 
 def read_file(path):
-    """Reads the photo at `path`, string `[]`, in an input pipeline's graph.
+    """Reads a photo in the graph of an input pipeline.
 
-    Converts the content like `read_content`. For formats other than JPEG and
-    PNG, the graph calls Python, so it cannot be exported.
+    `path` is string `[]`. Converts the content like `read_content`. The graph
+    cannot be exported, because it calls Python for formats other than JPEG and
+    PNG.
     """
     content = tf.io.read_file(path)
 
@@ -218,17 +221,17 @@ def read_file(path):
 def read_photo(photo) -> np.ndarray:
     """Reads a photo as upright RGB pixels, uint8 `[height, width, 3]`.
 
-    Accepts the inputs of `read_content`. Raises BrokenImageError if the file is
-    not a photo.
+    Accepts the same inputs as `read_content`. Raises BrokenImageError if the
+    file is not a photo.
     """
     return _judged(photo, decode_photo)
 
 
 def read_photo_sizes(paths) -> np.ndarray:
-    """Reads the width and height of upright photos, int64 `[n, 2]`.
+    """Reads the width and height of each upright photo, int64 `[n, 2]`.
 
     Does not decode the photos. Raises BrokenImageError if the header of a file
-    is not valid or the photo is too large.
+    is invalid or the photo is too large.
     """
     sizes = []
     for path in paths:
@@ -239,7 +242,7 @@ def read_photo_sizes(paths) -> np.ndarray:
 
 
 def fault_of(photo):
-    """Returns why `read_photo` rejects a photo, or None if it is valid."""
+    """Returns why `read_photo` rejects a photo, or None for a valid photo."""
     try:
         read_photo(photo)
     except BrokenImageError as error:
@@ -248,7 +251,6 @@ def fault_of(photo):
 
 
 def _judged(photo, decode):
-    """Applies `decode` to a photo. Raises BrokenImageError if it fails."""
     content = read_content(photo)
     try:
         return decode(content).numpy()

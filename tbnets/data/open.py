@@ -38,12 +38,12 @@ class SplitData:
 
     @functools.cached_property
     def records(self):
-        """The `CaptionedImages`: ids, captions and `caption_to_image`."""
+        """The `CaptionedImages` of the split."""
         return self._data.read_records(self.name)
 
     @functools.cached_property
     def photos(self):
-        """The `FileNames` of the photos; raises if a photo is missing."""
+        """The `FileNames` of the photos. Raises an error if one is missing."""
         sources = self._data.sources
         sources.value("images")
         folder = sources.photo_folder
@@ -79,7 +79,8 @@ class SplitData:
     def texts(self):
         """The `FeatureRows` of the captions or phrases, looked up by text.
 
-        Features without ids must have one row per text, in order.
+        Features without ids must have one row per text, in the order of the
+        texts.
         """
         features = self._data.open_features("text_features", self.name)
         records = self.said
@@ -107,15 +108,15 @@ class SplitData:
         return FeatureRows(features, range(len(features)))
 
     def trees(self):
-        """Reads the `Tree`s of the captions or phrases; does not cache them."""
+        """Reads the `Tree`s of the captions or phrases. Does not cache them."""
         return trees_of(self._data.file("trees"), self.said.captions)
 
     @functools.cached_property
     def regions(self):
         """The store of region features, and each photo's row in it.
 
-        The `data.store.shards.FeatureStore` has the sizes of the photos. The
-        rows are int64 `[num_images]`.
+        The store is a `data.store.shards.FeatureStore` that contains the sizes
+        of the photos. The rows are int64 `[num_images]`.
         """
         store = self._data.open_features("regions", self.name)
         fault = ""
@@ -147,7 +148,7 @@ class SplitData:
 
     @property
     def photo_folder(self):
-        """The folder of the photos, or None if it lacks the first photo."""
+        """The folder of the photos, or None if the first photo is missing."""
         sources, records = self._data.sources, self.records
         if not sources.images or not records.num_images:
             return None
@@ -163,19 +164,19 @@ class Data:
     """The data of a run.
 
     Args:
-        sources: `Sources`.
-        own: None, or the extractor for a folder of photos. `own.kept(records)`
-            leaves out files that are not photos, and `own.load(records)`
-            returns `FeatureRows`.
+        sources: the `Sources` of the run.
+        own: extractor for a user's folder of photos, or None.
+            `own.kept(records)` leaves out files that are not photos, and
+            `own.load(records)` returns `FeatureRows`.
         of_phrases: whether the texts are phrases instead of captions.
-        plan: function `plan(flag, data)` that returns the result of `things`;
-            None if the flags name only files.
+        plan: function that is called as `plan(flag, data)` and returns the
+            result of `things(flag)`; None if the flags name no recipes.
         photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
-        given: the `Sources`, unchanged.
+        given: the argument `sources`.
         cuts: result of `draw_cuts` if splits were drawn, otherwise None. A
-            resumed run sets it.
+            resumed run restores this value.
     """
 
     def __init__(
@@ -195,15 +196,15 @@ class Data:
 
     @functools.cached_property
     def sources(self):
-        """The `Sources`, with the files of rendered scenes if requested."""
+        """The `Sources`, including rendered scenes if they are requested."""
         return self.given.rendered()
 
     def split(self, name):
-        """Returns the `SplitData` of a split; does not check that it exists."""
+        """Returns the `SplitData` of a split, which need not exist."""
         return self._splits.setdefault(name, SplitData(self, name))
 
     def forget_splits(self):
-        """Discards all opened parts, so that they are opened again."""
+        """Discards all opened splits. They are opened again on next use."""
         self._splits.clear()
         self._things.clear()
 
@@ -215,7 +216,7 @@ class Data:
             return False
 
     def check_splits(self):
-        """Returns the names of the run's splits.
+        """Checks the run's splits and returns their names.
 
         Raises ValueError if a split does not exist or has no captions.
         """
@@ -230,7 +231,10 @@ class Data:
         return names
 
     def existing_split(self, flag):
-        """Returns the split that a flag names; raises if it has no captions."""
+        """Returns the split that a flag names.
+
+        Raises ValueError if the split does not exist or has no captions.
+        """
         split = getattr(self.given, flag)
         try:
             records = self.split(split).records
@@ -247,13 +251,13 @@ class Data:
         return split
 
     def things(self, flag):
-        """Maps each recipe of a flag to its `tasks.recipes.recipe.Thing`."""
+        """Maps each recipe in a flag to its `tasks.recipes.recipe.Thing`."""
         if flag not in self._things:
             self._things[flag] = self._plan(flag, self)
         return self._things[flag]
 
     def make(self, flag):
-        """Runs a flag's recipes whose results are missing."""
+        """Runs the recipes of a flag if their results are missing."""
         for thing in self.things(flag).values():
             thing.make_if_missing()
         for arguments in self._to_agree.pop(flag, ()):
@@ -272,7 +276,7 @@ class Data:
         return thing.path if thing else self.sources.file(flag)
 
     def paths(self, flag, split):
-        """Returns the paths of a split's features, which may not exist."""
+        """Returns the paths of a split's features. The files need not exist."""
         things, paths = self.things(flag), []
         for item in self.given.items(flag):
             thing = things.get(item)
@@ -299,20 +303,21 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Opens one part of several splits. Returns a dict keyed by split."""
+        """Opens the part `name` of each split. Returns a dict by split."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
-        """Raises ValueError if features were extracted with other settings.
+        """Raises ValueError if features were extracted with different settings.
 
-        Features that a recipe has yet to make are checked once they exist.
+        Features that a recipe has not made yet are checked when they exist.
 
         Args:
             flag: flag that names the features.
-            splits: names of the splits to check, if they have features.
-            made_by: the `Features.made_by` to compare with.
-            where: path of the features or checkpoint that have this `made_by`.
-            but: keys of `made_by` that may differ.
+            splits: names of the splits to check. Splits without features are
+                skipped.
+            made_by: the expected `Features.made_by`.
+            where: path of the features or the checkpoint with this `made_by`.
+            but: keys of `made_by` to ignore.
         """
 
         def compared(made_by):
@@ -344,7 +349,8 @@ class Data:
     def photos(self):
         """The existing photos as a list of (id, path, name, size in bytes).
 
-        `photos_of` limits the splits. All photos of these splits must exist.
+        If `photos_of` is not empty, only photos of these splits are listed. All
+        photos of the splits must exist.
         """
         flags, sources = self.given, self.sources
         splits = (flags.train_split, flags.dev_split, flags.test_split)
@@ -366,7 +372,7 @@ class Data:
         )
 
     def open_features(self, flag, split):
-        """Opens and checks the `Features` of a split; caches them.
+        """Opens, checks and caches the `Features` of a split.
 
         Raises ValueError or FileNotFoundError if features are missing, damaged
         or not finite, or if their settings or width differ between splits.
@@ -397,7 +403,7 @@ class Data:
         return features
 
     def read_records(self, split):
-        """Returns the `CaptionedImages` of a split; draws splits if needed."""
+        """Reads the `CaptionedImages` of a split. Draws splits if needed."""
         flags = self.given
         named = (flags.train_split, flags.dev_split, flags.test_split)
         try:

@@ -35,9 +35,10 @@ _MOST_ENTRIES = 1 << 10
 
 
 def require(value, condition, expectation, received):
-    """Returns `value` after asserting a bool `[]` condition in the graph.
+    """Returns `value` after asserting `condition`, bool `[]`, in the graph.
 
-    If it is false, the error contains `expectation` and the tensor `received`.
+    If the assertion fails, the error contains `expectation` and the tensor
+    `received`.
     """
     check = tf.raw_ops.Assert(condition=condition, data=[expectation, received])
     with tf.control_dependencies([] if check is None else [check]):
@@ -45,13 +46,13 @@ def require(value, condition, expectation, received):
 
 
 def is_jpeg(image_bytes):
-    """Returns whether each file's content starts like a JPEG."""
+    """Returns whether each file's content starts like a JPEG file."""
     start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
     return tf.equal(start, _JPEG_START)
 
 
 def is_known(image_bytes):
-    """Returns whether each file's content starts like a JPEG or PNG."""
+    """Returns whether each file's content starts like a JPEG or PNG file."""
     start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
     return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
 
@@ -59,8 +60,9 @@ def is_known(image_bytes):
 def read_sides(image_bytes, max_pixels=None):
     """Reads the stored width and height of a photo, int64 `[2]`.
 
-    `image_bytes` is string `[]`. Raises tf.errors.InvalidArgumentError if it is
-    not a photo or has more than `max_pixels` pixels, by default `MAX_PIXELS`.
+    `image_bytes` is string `[]`. Raises tf.errors.InvalidArgumentError if the
+    file is not a photo or has more than `max_pixels` (by default `MAX_PIXELS`)
+    pixels.
     """
     max_pixels = MAX_PIXELS if max_pixels is None else max_pixels
     sides = tf.cond(
@@ -84,7 +86,7 @@ def read_upright_sides(image_bytes):
 
 
 def small_enough(image_bytes, max_pixels=None):
-    """Returns a photo's content and sides after the checks of `read_sides`."""
+    """Returns (content, sides) of a photo after the checks in `read_sides`."""
     sides = read_sides(image_bytes, max_pixels)
     with tf.control_dependencies([sides]):
         return tf.identity(image_bytes), sides
@@ -108,8 +110,8 @@ def _png_sides(image_bytes):
 def orientation(image_bytes):
     """Reads the EXIF orientation from the first 128 KiB of a file.
 
-    Returns int32 `[]` in 1..8; 1 (upright) if the orientation is missing or
-    invalid, or the file is not a JPEG.
+    Returns int32 `[]` from 1 to 8, or 1 (upright) if the orientation is missing
+    or invalid, or the file is not a JPEG.
 
     Source: JEITA CP-3451, "Exif", Sec. 4.6.
     """
@@ -154,10 +156,10 @@ def _read_orientation(tiff):
 
 
 def upright(pixels, value):
-    """Turns pixels `[height, width, channels]` upright.
+    """Rotates or flips pixels `[height, width, channels]` to be upright.
 
-    `value` is the EXIF orientation in 1..8. Orientations 5 to 8 swap height and
-    width.
+    `value` is the EXIF orientation, from 1 to 8. Orientations 5 to 8 swap
+    height and width.
     """
 
     def turn(number):
@@ -188,14 +190,14 @@ _CURES = {
 def as_decodable(content: bytes) -> bytes:
     """Converts the content of a file to PNG if a graph cannot decode it.
 
-    The content is unchanged if it is a JPEG or PNG, or if Pillow cannot read
-    it.
+    Returns the content unchanged if it is a JPEG or PNG, or if Pillow cannot
+    read it.
     """
     return convert(content)[0] or content
 
 
 def convert(content):
-    """Converts other formats to PNG. Returns (PNG, reason) like `png_of`."""
+    """Converts a file in another format to PNG. Returns like `png_of`."""
     starts = _STARTS.items()
     kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
     if not kinds:
@@ -215,7 +217,6 @@ def convert(content):
 
 
 def _is_too_short(content, width, height):
-    """Returns whether a lossy WebP file has too few bytes for its size."""
     # A key frame needs more than 3 bits per block of 16 x 16 pixels (RFC 6386,
     # Sec. 11).
     # Without this check, Pillow allocates the whole picture.
@@ -233,17 +234,17 @@ def _is_read(name):
 
 
 def is_cured(reason: str) -> bool:
-    """Returns whether Pillow can now read a format that caused a fault."""
+    """Returns whether Pillow can now read the format that `reason` names."""
     kind = re.match(r"is a (\w+) file: ", reason)
     return bool(kind) and _is_read(kind[1].upper())
 
 
 def png_of(picture) -> tuple[bytes, str]:
-    """Encodes a `PIL.Image.Image` as PNG, rotated upright by its EXIF data.
+    """Encodes a `PIL.Image.Image` as PNG, in its upright orientation.
 
-    Alpha is dropped and the upper 8 of 16 bits are kept, as in decoding.
-    Returns (content, reason): the PNG and "", or b"" and the reason for failure
-    as a verb phrase.
+    As when a photo is decoded, alpha is dropped and 16-bit values keep their
+    upper 8 bits. Returns (content, reason): the PNG and "", or b"" and a verb
+    phrase that says why the encoding failed.
     """
     width, height = picture.size
     most = MAX_PIXELS
@@ -272,9 +273,8 @@ def png_of(picture) -> tuple[bytes, str]:
 def picture_of(pixels):
     """Converts uint8 pixels to a `PIL.Image.Image`.
 
-    Accepts grey `[height, width]` or `[height, width, 1]`, RGB
-    `[height, width, 3]` and RGBA `[height, width, 4]`; raises ValueError for
-    other arrays.
+    Accepts grey `[height, width]` or `[height, width, 1]`, RGB `[height, width,
+    3]` and RGBA `[height, width, 4]`. Raises ValueError for any other array.
     """
     is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
     if pixels.dtype != np.uint8 or not is_photo or not pixels.size:

@@ -1,4 +1,4 @@
-"""Finds photos in a folder, by the ids of captions, or by a list."""
+"""Finds the photos in a folder, or the photos that captions or a list name."""
 
 import contextlib
 import dataclasses
@@ -27,14 +27,14 @@ def list_photos(folder):
     """Returns the sorted paths of the photos below a folder.
 
     Photos are recognised by suffix. A broken link is listed, so that it is
-    reported as missing. Links to folders and the folders of
-    `files.folder_beside` are skipped.
+    reported as missing. Links to folders and folders of results
+    (`files.folder_beside`) are skipped.
     """
     return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
 
 def is_listed(path, folder):
-    """Returns whether `list_photos` would list a file, existing or not."""
+    """Returns whether `list_photos` would list `path` if the file existed."""
     path, folder = (pathlib.Path(os.path.realpath(x)) for x in (path, folder))
     below = path.is_relative_to(folder) and path.relative_to(folder).parts
     if not below or not below[-1][1:].lower().endswith(PHOTO_SUFFIXES):
@@ -49,8 +49,9 @@ def sort_files(folder):
     FileNotFoundError if there is no photo.
 
     Returns:
-        (photos, others): a sorted dict that maps relative paths with slashes to
-        `os.DirEntry`s, and a list of `os.DirEntry`s.
+        (photos, others): a sorted dict that maps each photo's relative path,
+        with slashes, to its `os.DirEntry`, and a list of the other files'
+        `os.DirEntry`s.
     """
     photos, other_files = {}, []
     for name, entry in _walk(folder):
@@ -87,10 +88,11 @@ def _walk(folder, before=""):
 
 
 def left_out_lines(broken, other_files, count):
-    """Returns lines that list the files that are not photos, with reasons.
+    """Returns lines of text that list the left-out files, with reasons.
 
-    `broken` maps paths to verb phrases such as "is empty". `other_files` are
-    paths without a photo's suffix. `count` also includes the photos.
+    `broken` maps the path of each broken photo to a verb phrase such as "is
+    empty". `other_files` are paths without a photo's suffix. `count` is the
+    number of all files, including the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if omitted := lines[MOST_NAMED:]:
@@ -104,9 +106,9 @@ def left_out_lines(broken, other_files, count):
 
 
 def find_photos(folder, captions_format=None, captions_path="", splits=None):
-    """Finds photos; returns a list of (id, `pathlib.Path`) with unique ids.
+    """Returns a list of (id, `pathlib.Path`) for photos, with unique ids.
 
-    The list includes photos that the captions name but that do not exist.
+    The list includes missing photos that the captions name.
 
     Args:
         folder: folder of the photos.
@@ -128,7 +130,7 @@ def find_photos(folder, captions_format=None, captions_path="", splits=None):
 
 
 def photos_there(photos, folder):
-    """Keeps the (id, `pathlib.Path`) pairs of regular files.
+    """Keeps only the (id, `pathlib.Path`) pairs whose path is a regular file.
 
     Returns a list of (id, path, path relative to `folder`, size in bytes).
     """
@@ -143,9 +145,9 @@ def photos_there(photos, folder):
 
 
 def find_photo(folder, image_id):
-    """Returns the path of an image's photo inside a folder, or None.
+    """Returns the path of the photo with an id in a folder, or None.
 
-    The id must not point outside the folder, but a link may.
+    The id cannot refer to a file outside the folder, but a link can.
     """
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
@@ -156,7 +158,7 @@ def find_photo(folder, image_id):
 
 
 def stem_of(name):
-    """Returns the name of a file without its folder and suffix."""
+    """Returns a file name without its folder and suffix."""
     return os.path.splitext(os.path.basename(name))[0]
 
 
@@ -168,10 +170,10 @@ def list_files(folder):
 
 
 def likely_name(name, files):
-    """Returns the path in `files` that a misspelled name probably means.
+    """Returns the path in `files` that a misspelled name probably refers to.
 
-    Folders, suffix, slashes, case, Unicode form and outer whitespace may
-    differ.
+    The names may differ in folders, suffix, slashes, case, Unicode form and
+    outer whitespace. Returns None if no path is similar.
     """
     stem = _bare(name)
     return next((path for path in files if _bare(path) == stem), None)
@@ -183,13 +185,13 @@ def _bare(name):
 
 
 def listed_rows(image_ids, path) -> np.ndarray:
-    """Finds the photos that a list names; returns ascending rows, int64 `[m]`.
+    """Returns the ascending rows of the photos in a list, int64 `[m]`.
 
-    A line names a photo by its id, its file name without folder or suffix, or
-    its Flickr number: `1000268201` is Flickr8k's `1000268201_693b08cb0e.jpg`
-    and Flickr30K's `1000268201.jpg`. Missing photos are ignored.
+    A line contains a photo's id, its file name without folder or suffix, or its
+    Flickr number: `1000268201` refers to Flickr8k's `1000268201_693b08cb0e.jpg`
+    and Flickr30K's `1000268201.jpg`. Lines that match no photo are ignored.
 
-    Raises ValueError if the list names no photo, or a line may mean several
+    Raises ValueError if no line matches a photo, or a line matches several
     photos.
     """
     file = CheckedFile(path)
@@ -223,9 +225,10 @@ def listed_rows(image_ids, path) -> np.ndarray:
 
 
 def read_listed(format, path, lists, split):
-    """Reads the images that a list names, from all splits of the captions.
+    """Reads the captioned images in the list for a split.
 
-    `lists` is the path of the lists, with `{split}`. "val", "dev" and
+    The images are taken from all splits of the captions in `path`. `lists` is
+    the path of the lists, which contains `{split}`. "val", "dev" and
     "validation" are equivalent splits.
     """
     if SPLIT_FIELD not in os.fspath(lists):

@@ -1,8 +1,8 @@
-"""Mini-batches of captions with pairs of a noun phrase and a region.
+"""Draws mini-batches of captions with pairs of a noun phrase and a region.
 
-Photos and captions are drawn as in `data.batches`. A batch also has the noun
-phrases of its captions, each with the candidate region that the model currently
-assigns to it.
+Photos and captions are drawn as in `data.batches`. A batch also contains the
+noun phrases of its captions, each with the candidate region that the model
+currently assigns to it.
 """
 
 import dataclasses
@@ -26,10 +26,10 @@ class NounPhrases(NamedTuple):
     Attributes:
         captions: int64 `[num_phrases]`, row of the caption.
         nodes: int64 `[num_phrases]`, index of the node in its tree.
-        spans: int64 `[num_phrases, 2]`, first word and end in the tree.
-        texts: int64 `[num_phrases]`, ids shared by phrases with identical
-            words.
-        starts: int64 `[num_captions + 1]`, each caption's first phrase.
+        spans: int64 `[num_phrases, 2]`, half-open range of words in the tree.
+        texts: int64 `[num_phrases]`. Phrases with identical words share an id.
+        starts: int64 `[num_captions + 1]`, row of each caption's first phrase;
+            the last value is num_phrases.
     """
 
     captions: np.ndarray
@@ -39,16 +39,16 @@ class NounPhrases(NamedTuple):
     starts: np.ndarray
 
     def rows_of(self, captions):
-        """Returns the rows of the phrases in caption rows `[n]`, in order."""
+        """Returns the rows of the phrases in the caption rows `captions`."""
         return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
-        """Locates the phrases of a batch of captions, given as rows `[m]`.
+        """Locates the phrases of a batch of captions.
 
-        `lengths` has the number of nodes per caption. Returns (rows, places,
-        nodes), int64 `[p]` each: the phrase rows, the index of the caption in
-        `captions`, and the index of the node among the nodes of all trees in
-        the batch.
+        `captions` contains the caption rows, and `lengths` the number of nodes
+        per caption. Returns (rows, places, nodes) with an int64 value per
+        phrase: its row, the index of its caption in `captions`, and the index
+        of its node among the nodes of all trees in the batch.
         """
         places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
@@ -59,7 +59,7 @@ def noun_phrases(trees) -> NounPhrases:
     """Finds the noun phrases in `text.packed_trees.TreeRows`.
 
     A node that spans its whole caption is not a phrase. Among nodes with the
-    same span, the highest is the phrase.
+    same span, only the highest is a phrase.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
     define noun phrases at the root.
@@ -90,9 +90,10 @@ def noun_phrases(trees) -> NounPhrases:
 
 
 def ranges(starts, ends):
-    """Concatenates integer ranges. The ends are exclusive.
+    """Concatenates the integer ranges from `starts` to `ends` (exclusive).
 
-    Returns (places, numbers): the index of each number's range, and the number.
+    Returns (places, numbers): for each number, the index of its range, and the
+    number itself.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -107,14 +108,14 @@ CONTRASTS = ("others", "batch")
 
 
 class PhotoRegions:
-    """The candidate regions of photos: first regions, then the whole photo.
+    """The candidates of each photo: its regions, then the whole photo.
 
     Args:
         store: `data.store.shards.FeatureStore` of regions.
-        rows: int `[num_images]`, the photos' rows in the store.
+        rows: int `[num_images]`, each photo's row in the store.
         limit: maximum number of regions per photo. Niu et al. 2017: 19.
-        most_overlap: regions whose IoU with an earlier region is higher are
-            skipped; 1 skips no regions.
+        most_overlap: maximum IoU with an earlier region. Regions with a higher
+            IoU are skipped; 1 skips no regions.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -135,7 +136,7 @@ class PhotoRegions:
 
     @functools.cached_property
     def counts(self):
-        """The number of candidate regions per photo, `[num_images]`."""
+        """The number of regions per photo, int64 `[num_images]`."""
         return np.array([*map(len, self._candidates)], np.int64)
 
     def candidates(self, image):
@@ -146,18 +147,19 @@ class PhotoRegions:
         return np.concatenate([region_boxes, [photo]]).astype(np.float64)
 
     def all_of(self, images):
-        """Lists all candidate regions of photo rows `[n]`.
+        """Lists the regions of the photo rows `images`, without whole photos.
 
-        Returns (places, numbers), int64: the index of the region's photo in
-        `images`, and the number of the candidate.
+        Returns (places, numbers), int64: for each region, the index of its
+        photo in `images`, and its number among the candidates.
         """
         counts = self.counts[images]
         return ranges(np.zeros_like(counts), counts)
 
     def take(self, images, numbers):
-        """Returns the features of candidate regions, float32 `[n, dim]`.
+        """Returns the features of regions, float32 `[n, dim]`.
 
-        `images` are photo rows and `numbers` candidate numbers, int `[n]`.
+        `images`, int `[n]`, are the photo rows of the regions, and `numbers`,
+        int `[n]`, are their candidate numbers.
         """
         pairs = zip(images, numbers)
         regions = [self._candidates[row][number] for row, number in pairs]
@@ -174,19 +176,19 @@ class PairExamples(Examples):
 
     @functools.cached_property
     def phrase_images(self):
-        """The photo row for each phrase, int64 `[num_phrases]`."""
+        """The photo row of each phrase, int64 `[num_phrases]`."""
         return self.records.caption_to_image[self.phrases.captions]
 
     @property
     def counts(self):
-        """The numbers of images, captions, phrases and regions, by name."""
+        """A dict with the numbers of images, captions, phrases and regions."""
         return super().counts | {
             "phrases": len(self.phrases.captions),
             "regions": int(self.regions.counts.sum()),
         }
 
     def samples(self, layer):
-        """Yields region features for `region_encoder`, else photo features."""
+        """Yields region features for "region_encoder", else photo features."""
         if layer != "region_encoder":
             return super().samples(layer)
         return (
@@ -201,13 +203,13 @@ MOST_PAIRS = 512
 
 
 class PairOptions(NamedTuple):
-    """Settings for contrasting pairs in a batch.
+    """Settings that control which regions a pair is contrasted with.
 
     Attributes:
-        contrast: `others` contrasts a pair with other photos; `batch` also
-            contrasts it with its own photo.
-        every_region: whether a batch has all regions of its photos, not only
-            the assigned regions.
+        contrast: `others` contrasts a pair only with other photos; `batch` also
+            contrasts the pair with its own photo.
+        every_region: whether a batch contains all regions of its photos, not
+            only the assigned regions.
     """
 
     contrast: str = "others"
@@ -219,18 +221,19 @@ class PairBatches(EpochBatches):
 
     Before the first assignments, each phrase is paired with a random candidate
     of its photo, with weight 0. A phrase is not contrasted with regions that
-    overlap its own region by `SAME_THING` or are assigned to a phrase with the
-    same words.
+    overlap its own region by at least `SAME_THING` or are assigned to a phrase
+    with the same words.
 
     Args:
         examples: `PairExamples`.
-        assignments: function that returns a dict of `CHOICE` and `CONFIDENCE`,
-            or {} before the first assignments.
+        assignments: function that returns a dict with the keys `CHOICE` and
+            `CONFIDENCE`, or {} before the first assignments.
         options: `PairOptions`.
         **sampling: arguments of `EpochBatches`.
 
     Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not
-    define which pairs are contrasted; a negative similarity has weight 0.
+    define which pairs are contrasted; pairs with a negative similarity have
+    weight 0.
     """
 
     def __init__(self, examples, assignments, options, **sampling):
@@ -296,7 +299,7 @@ class PairBatches(EpochBatches):
         return choices, np.maximum(assignments[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
-        """Returns ascending (photos, numbers), and each phrase's region row."""
+        """Returns regions (photos, numbers), and each phrase's region row."""
         regions = self.examples.regions
         counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
@@ -311,7 +314,7 @@ class PairBatches(EpochBatches):
         return photos, numbers, np.where(is_photo, len(listed) + owners, rows)
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
-        """Returns whether to contrast, bool `[regions and photos, pairs]`."""
+        """Masks the candidates to contrast with pairs, bool."""
         photos = np.append(photos, np.arange(len(image_rows)))
         numbers = np.append(numbers, self.examples.regions.counts[image_rows])
         texts = self.examples.phrases.texts[rows]

@@ -1,9 +1,10 @@
-"""Reads phrases and boxes: Entities sentences, and custom `.jsonl` tables.
+"""Reads phrases from Entities sentences, or with boxes from `.jsonl` tables.
 
     {"image": "a.jpg", "phrase": "a red ball", "box": [10, 20, 110, 120]}
 
-A row of a table is a phrase with a box x_min, y_min, x_max, y_max in pixels of
-the upright photo, or of an image of size `width` and `height`.
+A row of a table contains a phrase and its box (x_min, y_min, x_max, y_max) in
+pixels of the upright photo or, if the row contains `width` and `height`, of an
+image with this size.
 """
 
 import collections
@@ -32,9 +33,9 @@ class MarkedPhrase(NamedTuple):
 
     Args:
         text: words of the phrase, joined by single spaces.
-        first: index of its first word in the caption.
-        end: index of the word after its last word.
-        chain: digits of the chain as written, or "0" if the object is not
+        first: index of the first word in the caption.
+        end: index of the word after the last word.
+        chain: name of the coreference chain, or "0" if the object is not
             visible.
         types: names such as "people".
     """
@@ -61,12 +62,12 @@ class ImagePhrases(NamedTuple):
     """An image, its captions with phrases, and the boxes of its chains.
 
     Args:
-        image_id: str.
+        image_id: id of the image.
         file_name: file name of the photo, relative to an images folder.
         size: (width, height) of the annotated image; (0, 0) if unknown.
         captions: list of `MarkedCaption`.
-        boxes: maps a chain to a list of (x_min, y_min, x_max, y_max).
-        left_out: maps a reason to the number of phrases without a box.
+        boxes: maps a chain to a list of boxes (x_min, y_min, x_max, y_max).
+        left_out: maps a reason for a missing box to the number of phrases.
     """
 
     image_id: str
@@ -80,8 +81,8 @@ class ImagePhrases(NamedTuple):
 def parse_caption(line, number=0) -> MarkedCaption:
     """Parses a line of a Sentences file.
 
-    Raises ValueError if brackets are not balanced or are nested, or if a tag
-    has no chain, no type or no words.
+    Raises ValueError if brackets are unbalanced or nested, or if a tag lacks a
+    chain, a type or words.
 
     Example:
         >>> parse_caption("[/EN#7/people A man] runs").phrases[0].text
@@ -114,9 +115,9 @@ def parse_caption(line, number=0) -> MarkedCaption:
 def read_sentences(path, problems=None) -> list[MarkedCaption]:
     """Reads the captions of one photo from a text file.
 
-    `problems` is a list that receives the problems of lines, which are then
-    left out without renumbering other lines. With None, the first problem is
-    raised.
+    If a line is invalid, the problem is added to the list `problems` and the
+    line is left out. The other captions keep their numbers. If `problems` is
+    None, the first problem is raised.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -140,12 +141,13 @@ _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
-    """Reads a `.jsonl` table with `image, phrase, box`.
+    """Reads a `.jsonl` table with the keys `image`, `phrase` and `box`.
 
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
-    name or a list of names), `chain` (the object that the phrase names),
-    `width` and `height`. A chain's box surrounds all boxes of its rows. Phrases
-    without `chain` name one object if they share a box.
+    name or a list of names), `chain` (an id of the object that the phrase
+    names), `width` and `height`. The box of a chain encloses the boxes of all
+    its rows. Phrases without `chain` name the same object if they have the same
+    box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}
@@ -169,7 +171,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
 
 
 def _nothing(size):
-    """Returns an empty `ImagePhrases`, whose captions are a dict for now."""
+    # The captions are a dict while rows are read.
     return ImagePhrases("", "", size, {}, {}, collections.Counter())
 
 
@@ -205,7 +207,6 @@ def _read_row(file, line, row, images):
 
 
 def _words(file, line, value, kind):
-    """Returns a text with single spaces; reports an empty text."""
     text = file.caption(value, line)
     if text == "":
         file.report(f"expected the words of a {kind}; found none.", line)
@@ -222,14 +223,14 @@ def _types(file, line, value):
 
 
 def _chain(file, line, value):
-    """Returns a chain's name, "" if there is no chain, or None if invalid."""
+    # A missing chain is "", and an invalid chain is None.
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value).strip()
     return file.refuse("a name or a number as 'chain'", value, line)
 
 
 def _size(file, line, row):
-    """Returns (width, height), (0, 0) if not given, or None if invalid."""
+    # A missing size is (0, 0), and an invalid size is None.
     size = row.get("width", 0), row.get("height", 0)
     whole = all(type(side) is int and side < MOST_PIXELS for side in size)
     has_size = "width" in row or "height" in row
@@ -253,7 +254,7 @@ def _box(file, line, value, width, height):
 
 
 def _span(text, caption, used_spans):
-    """Returns the first unused (first word, end) of a phrase in a caption."""
+    # Prefers the first unused span.
     words = [letters(word) for word in caption.split()]
     phrase_words = [letters(word) for word in text.split()]
     spans = [

@@ -1,4 +1,4 @@
-"""Phrases with the boxes that they name, for phrase localization.
+"""Phrases and the boxes of the objects that they name, for localization.
 
     phrases = read_phrases("flickr8k/entities", images)
     phrases.phrases[0], phrases.boxes[0]
@@ -27,28 +27,29 @@ _WORDS = ("phrases", "phrase_ids", "types", "chains")
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class PhraseRegions:
-    """Phrases of captions and the box that each phrase names.
+    """Phrases of captions, with a box for each phrase.
 
     Args:
         images: `CaptionedImages`, including captions without phrases.
         image_sizes: int `[num_images, 2]`, width and height of the annotated
-            images; 0, 0 if it is the size of the photo on disk.
-        phrases: num_phrases strings, words joined by single spaces.
-        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`. Both
-            numbers count from 0 and include phrases without a box.
+            images; 0, 0 if the annotated image is the photo on disk.
+        phrases: num_phrases strings, with single spaces between words.
+        phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`. The
+            numbers start at 0 and also count phrases without a box.
         phrase_to_caption: int `[num_phrases]`, row of the caption.
-        spans: int `[num_phrases, 2]`, first word and end in `caption.split()`.
+        spans: int `[num_phrases, 2]`, half-open range of words in
+            `caption.split()`.
         types: num_phrases tuples of names such as "people".
         chains: num_phrases names of coreference chains. Phrases of an image
-            that share a chain name one object.
-        boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels,
-            around all objects that the phrase names.
-        left_out: maps a reason to int `[num_images]`, the numbers of phrases
-            without a box.
+            with the same chain name the same object.
+        boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels.
+            A box encloses all objects that the phrase names.
+        left_out: maps a reason for missing boxes to the number of phrases
+            without a box in each image, int `[num_images]`.
 
     Raises:
-        ValueError: the lengths do not match, an id is repeated, or a box has no
-            area or is not inside its image.
+        ValueError: the lengths of the arguments do not match, an id is
+            repeated, or a box has no area or is not inside its image.
 
     Example:
         phrases = tbnets.read_phrases("scenes")
@@ -103,22 +104,22 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_image(self) -> np.ndarray:
-        """The image row for each phrase, int64 `[num_phrases]`."""
+        """The image row of each phrase, int64 `[num_phrases]`."""
         return _frozen(self.images.caption_to_image[self.phrase_to_caption])
 
     @functools.cached_property
     def phrase_to_chain(self) -> np.ndarray:
-        """The object index for each phrase, int64 `[num_phrases]`."""
+        """The index of each phrase's object, int64 `[num_phrases]`."""
         keys = zip(self.phrase_to_image.tolist(), self.chains)
         return _frozen(numbered(keys))
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
-        """The text index for each phrase, ignoring case, `[num_phrases]`."""
+        """The index of each phrase's text, ignoring case, `[num_phrases]`."""
         return _frozen(text_ids(self.phrases))
 
     def type_masks(self) -> dict[str, np.ndarray]:
-        """Maps each type to the mask of its phrases, bool `[num_phrases]`."""
+        """Returns a dict that maps each type to a mask of its phrases."""
         return {
             name: np.array([name in names for names in self.types], bool)
             for name in sorted({name for names in self.types for name in names})
@@ -144,9 +145,9 @@ class PhraseRegions:
     def in_photos(self, photo_sizes: np.ndarray) -> "PhraseRegions":
         """Returns a copy with boxes in pixels of the photos on disk.
 
-        `photo_sizes` int `[num_images, 2]` has the width and height of the
-        upright photos. Raises ValueError if a size is not positive, or a box is
-        not inside its photo.
+        `photo_sizes`, int `[num_images, 2]`, contains the widths and heights of
+        the upright photos. Raises ValueError if a size is not positive, or a
+        box is not inside its photo.
         """
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
@@ -170,7 +171,7 @@ class PhraseRegions:
         )
 
     def _by_phrase(self, sizes):
-        """Returns `[width, height, width, height]` for each phrase."""
+        # Returns `[width, height, width, height]` for each phrase.
         return np.tile(sizes[self.phrase_to_image], 2).astype(np.float64)
 
     def _check_inside(self):
@@ -212,10 +213,11 @@ def read_phrases(
 
     Args:
         path: a folder with `Sentences` and `Annotations`, or a `.jsonl` file.
-        images: the images to read, in order; None for all, sorted by name.
-            Their captions are ignored, because `path` has its own captions.
-        problems: None to raise at the first problem; or a list, which receives
-            a `Problem` for each problem while valid data are read.
+        images: the images to read, in this order; None for all images, sorted
+            by name. Captions in `images` are ignored, because `path` contains
+            captions.
+        problems: None to raise at the first problem, or a list to which each
+            `Problem` is added. The valid data are still read.
 
     Returns:
         PhraseRegions with the phrases that have a box.

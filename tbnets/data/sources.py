@@ -43,7 +43,7 @@ MADE = "made"
 
 
 def is_recipe(item):
-    """Returns whether an item of a flag names a recipe, not a file or store."""
+    """Returns whether an item in a flag names a recipe, not a file or store."""
     return item.endswith(".flags") or item.startswith("hub:")
 
 
@@ -74,7 +74,7 @@ class Sources:
     word_vectors: str = ""
 
     def rendered(self):
-        """Returns the sources, with the files of rendered scenes if requested.
+        """Returns a copy that uses the files of rendered scenes, if requested.
 
         Renders the scenes if they do not exist.
         """
@@ -105,11 +105,11 @@ class Sources:
         return self.from_start(self.data_root), self.from_start("")
 
     def resolve(self, path, split=None):
-        """Returns `path` below the data root, with `{split}` filled in.
+        """Returns `path` below the data root, with `{split}` replaced.
 
         A missing file or feature store is also looked up in `started_in`, where
-        the tools write their results. Raises NoSuchSplit if neither folder has
-        the split.
+        the tools write their results. Raises NoSuchSplit if neither folder
+        contains the split.
         """
         below = self.from_start(self.data_root) / path
         places = [below, self.from_start(path)]
@@ -127,7 +127,7 @@ class Sources:
         return pathlib.Path(fill_split(pattern, split))
 
     def value(self, flag):
-        """Returns the value of a flag; raises if it is empty."""
+        """Returns the value of a flag. Raises ValueError if it is empty."""
         value = getattr(self, flag)
         if not value:
             expected, advice = _UNSET[flag]
@@ -137,7 +137,7 @@ class Sources:
         return value
 
     def file(self, flag):
-        """Returns a flag's path. It must exist unless it contains `{split}`."""
+        """Returns a path, which must exist unless it contains `{split}`."""
         path = self.resolve(self.value(flag))
         if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
@@ -149,7 +149,7 @@ class Sources:
 
     @property
     def made_roots(self):
-        """The folders that may have the results of recipes."""
+        """The folders that may contain the results of recipes."""
         # The last root is used if `data` links to a read-only folder.
         roots = map(self.from_start, (self.data_root, "data", ""))
         return tuple(dict.fromkeys(root / MADE for root in roots))

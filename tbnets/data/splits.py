@@ -1,9 +1,10 @@
 """Names of splits, and splits drawn at random by image id.
 
 If captions have no splits, an image's id is hashed to a number in [0, 1).
-Images with a number below a first cut are the test split, images below a second
-cut are dev, and all other images are train. The order of the file does not
-matter, and an image keeps its split when images are added later.
+Images whose number is below a first cut form the test split, images below a
+second cut form dev, and all other images form train. The splits do not depend
+on the order of the file, and an image keeps its split when images are added
+later.
 """
 
 import dataclasses
@@ -29,14 +30,14 @@ class Share(NamedTuple):
     count: int = 1
 
     def of(self, num_rows):
-        """Returns the slice of this share in `num_rows` rows."""
+        """Returns the slice of `num_rows` rows that belongs to this share."""
         bounds = (self.place + i for i in range(2))
         return slice(*(bound * num_rows // self.count for bound in bounds))
 
     def read(self, source, rows):
-        """Reads this share of the given rows from a source with `batch(rows)`.
+        """Reads this share of the given rows with `source.batch`.
 
-        If the source has `lengths`, its rows are padded to the width of the
+        If the source has `lengths`, the rows are padded to the width of the
         whole batch.
         """
         if hasattr(source, "lengths"):
@@ -48,7 +49,7 @@ WHOLE = Share()
 
 
 def distributed(strategy, batches):
-    """Distributes the batches of an epoch to the replicas of a strategy.
+    """Distributes the batches of an epoch among the replicas of a strategy.
 
     Raises ValueError if a batch has fewer photos than there are replicas.
     """
@@ -84,9 +85,9 @@ _NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
 
 
 class NoSuchSplit(InputError):
-    """A source has no split of the requested name.
+    """A file or folder has no split with the requested name.
 
-    `names` are the existing splits of the source `path`.
+    `names` lists the existing splits in `path`.
     """
 
     def __init__(self, split, names, path, argument="split"):
@@ -107,10 +108,10 @@ class NoSuchSplit(InputError):
 
 
 def choose_split(split, names, path):
-    """Returns the element of `names` that is the requested split.
+    """Returns the name in `names` that is equivalent to `split`.
 
-    "val", "dev" and "validation" are equivalent. Raises NoSuchSplit if `path`
-    has no such split.
+    "val", "dev" and "validation" are equivalent. Raises NoSuchSplit if there is
+    no such name.
     """
     if split in names:
         return split
@@ -121,14 +122,14 @@ def choose_split(split, names, path):
 
 
 def ordered_splits(names):
-    """Returns unique names in the order train, restval, val, test, others."""
+    """Returns distinct names in the order train, restval, val, test, others."""
     names = set(names)
     first = [name for name in SPLIT_ORDER if name in names]
     return (*first, *sorted(names.difference(first)))
 
 
 def splits_in_path(pattern):
-    """Returns the values of `{split}` for which a path exists."""
+    """Returns the values of `{split}` in `pattern` for which a path exists."""
     pattern = os.fspath(pattern)
     pieces = pattern.split(SPLIT_FIELD)
     expression = re.escape(pieces[0]) + "(?P<split>[^/]+)"
@@ -139,10 +140,10 @@ def splits_in_path(pattern):
 
 
 def fill_split(pattern, split):
-    """Replaces `{split}` in a path by an existing split.
+    """Replaces `{split}` in a path with an existing split.
 
     Equivalent names are tried too, so that "val" finds `dev_ims.npy`. Raises
-    NoSuchSplit if no file fits.
+    NoSuchSplit if no path matches.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:
@@ -160,10 +161,10 @@ def place_of(image_id):
 def draw_cuts(image_ids, path):
     """Draws the two cuts that divide images into test, dev and train.
 
-    Dev and test each get about 10 % of the images at random, but at least the
-    smaller of `ENOUGH` images and 20 %, and at most 20 %. Raises ValueError if
-    there are fewer than `FEWEST` images. `path` names the captions in the
-    message.
+    Dev and test each get about 10 % of the images, chosen at random. If this is
+    fewer than `ENOUGH` images, each gets `ENOUGH` images, but never more than
+    20 %. Raises ValueError if there are fewer than `FEWEST` images. `path` is
+    the caption file that the error message names.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
@@ -195,7 +196,7 @@ def split_of(image_id, cuts):
 
 
 def can_be_drawn(split):
-    """Returns whether all names in `split`, joined by `+`, can be drawn."""
+    """Returns whether all names in `split`, separated by `+`, can be drawn."""
     return all(name in _NAMES for name in split.split("+"))
 
 
