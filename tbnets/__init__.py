@@ -54,7 +54,6 @@ def __dir__():
 
 
 def _nearest(name):
-    """Returns a sentence that suggests similar public names."""
     import difflib
 
     known = {public.casefold(): public for public in _MODULES}

@@ -29,7 +29,7 @@ class ArgumentError(UserError):
 
     @property
     def args(self):
-        """A tuple of the message. Keras reads it to re-raise the error."""
+        """A tuple of the message, with which Keras re-raises the error."""
         return (str(self),)
 
     @args.setter
@@ -38,7 +38,7 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """(argument, expected, received, advice), or () without fields."""
+        """(argument, expected, received, advice), or () if they are not set."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 

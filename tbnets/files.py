@@ -49,7 +49,7 @@ class Problem:
     message: str
 
     def __str__(self):
-        """Returns `path:line: message`, as compilers do."""
+        """Returns `path:line: message`, the format that compilers print."""
         place = self.path if self.line is None else f"{self.path}:{self.line}"
         return f"{place}: {self.message}"
 
@@ -67,8 +67,8 @@ class CheckedFile:
 
     Args:
         path: path of the file.
-        problems: list to which each problem is added while the valid rows are
-            still read. With None, the first problem raises `ProblemError`, a
+        problems: list to which each problem is added. The valid rows are still
+            read. With None, the first problem raises `ProblemError`, a
             ValueError.
     """
 
@@ -110,7 +110,7 @@ class CheckedFile:
             return stream.read()
 
     def _read_text(self):
-        """Returns the content as bytes, with UTF-16 converted to UTF-8."""
+        # UTF-16 is converted to UTF-8.
         content = self.read_bytes()
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             with contextlib.suppress(UnicodeDecodeError):  # Reported later.
@@ -121,8 +121,8 @@ class CheckedFile:
         r"""Returns the lines, and whether the last line ends with a newline.
 
         Only "\n" and "\r\n" end a line, because captions may contain other
-        characters at which `str.splitlines` splits. Reports each line that is
-        not valid UTF-8.
+        characters at which `str.splitlines` splits. Calls `report` for each
+        line that is not valid UTF-8.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
@@ -353,7 +353,7 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial", re.DOTALL)
 
 
 def is_partial(name):
-    """Returns whether `name` is a temporary name of an unfinished file."""
+    """Returns whether `name` is the temporary name of an unfinished file."""
     return _PARTIAL.fullmatch(name) is not None
 
 

@@ -52,7 +52,7 @@ def seed_of(run_seed, stream, num_layers=1):
 
 
 def generator_of(run_seed, stream, *places):
-    """Returns a `numpy.random.Generator` for a host stream.
+    """Returns a `numpy.random.Generator` for random numbers on the host.
 
     Identical arguments give identical numbers. Different arguments give
     independent numbers.

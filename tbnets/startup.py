@@ -101,7 +101,7 @@ def _uncollected():
 
 @contextlib.contextmanager
 def _hidden():
-    """Hides warnings, and hides standard error unless the block raises."""
+    # Standard error is printed only if the block raises.
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as sink, warnings.catch_warnings():

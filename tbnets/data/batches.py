@@ -47,7 +47,7 @@ SAMPLED_PHOTOS = 1000
 
 
 def sampled(count):
-    """Returns at most `SAMPLED_PHOTOS` evenly spaced rows in [0, count)."""
+    """Returns at most `SAMPLED_PHOTOS` evenly spaced row numbers < `count`."""
     rows = np.linspace(0, count - 1, min(count, SAMPLED_PHOTOS))
     return np.unique(rows.astype(int))
 
@@ -310,7 +310,7 @@ class EpochBatches(Batches):
             1500. If the last batch would contain only one image, this image is
             added to the previous batch.
         captions_per_image: number of captions drawn per image. The papers use
-            2. With 1, the captions have no neighbours.
+            2. With 1, no image has two captions in a batch.
         seed: integer >= 0.
         image_size: side of the decoded photos in pixels, if `examples.images`
             are file names.

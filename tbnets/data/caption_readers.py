@@ -1,8 +1,8 @@
 """Readers of caption files.
 
 A reader takes a `CheckedFile` and a split, and returns one `ImageRecord` per
-image, in the order of the file. A reader of single files returns the images of
-all splits, from which `captions.read_captions` selects one split.
+image, in the order of the file. If one file contains all splits, its reader
+returns all images, and `captions.read_captions` selects a split.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def read_table(file, _):
 
 
 def _is_spelled(file, line, name, spelled):
-    """Returns whether a path is spelled as before. Reports it if not."""
+    # Reports a path that an earlier row spells differently.
     before = spelled.setdefault(posixpath.normpath(name), name)
     if name != before:
         advice = "Both names refer to one file. Use one name in all rows."
@@ -165,7 +165,7 @@ class ImageRecord(NamedTuple):
 
 
 def _entries(file, parent, key, place=""):
-    """Yields (place, entry) for each object in the list `parent[key]`."""
+    # Yields (place, entry) for each object in the list.
     if parent is None:  # The problem was reported before.
         return
     entries = parent.get(key) if isinstance(parent, dict) else None
@@ -265,11 +265,12 @@ def flickr_splits(path):
 
 
 def read_flickr(file, split):
-    """Reads lines `<image>#<number><TAB><caption>` and the list of a split.
+    """Reads one split of a token file.
 
-    A list is named `*.<split>Images.txt` or `<split>.txt`, and is in the folder
-    of the token file. The ids in a list may lack the file extension. If there
-    are no lists, all images are in the split "all".
+    The lines are `<image>#<number><TAB><caption>`. The list of images in a
+    split is named `*.<split>Images.txt` or `<split>.txt`, and is in the same
+    folder. Its ids may lack the file extension. If there are no lists, all
+    images are in the split "all".
     """
     captions, lists = _token_captions(file), _split_lists(file.path)
     part, names = WHOLE_FILE, captions
@@ -368,10 +369,11 @@ def precomputed_splits(path):
 def read_precomputed(folder, split):
     """Reads one split from a folder of features and captions (VSE++).
 
-    `<split>_ims.npy` has one row per image, and block i of `<split>_caps.txt`
-    contains the captions of image i. If the array has one row per caption, rows
-    with the same id belong to one image. Without `<split>_ids.txt`, consecutive
-    identical rows belong to one image, whose id is the number of its first row.
+    `<split>_ims.npy` has one row per image, and line block i of
+    `<split>_caps.txt` contains the captions of image i. If the array has one
+    row per caption, rows with the same id belong to one image. Without
+    `<split>_ids.txt`, consecutive identical rows belong to one image, whose id
+    is the number of its first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

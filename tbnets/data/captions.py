@@ -46,7 +46,7 @@ def same_captions(marked, searched, photos):
     Args:
         marked: `CaptionedImages` whose captions are looked up.
         searched: `CaptionedImages` to search.
-        photos: int `[marked.num_images]`, row in `searched` of each image.
+        photos: int `[marked.num_images]`, row of each image in `searched`.
 
     Returns:
         (rows, is_exact), with a value per caption of `marked`. `rows`, int64,
@@ -209,7 +209,7 @@ def _repeated(sizes):
 
 
 def common_images(splits):
-    """Yields (name, name, shared ids) for each pair of overlapping splits.
+    """Yields the (name, name, shared ids) of each pair of overlapping splits.
 
     Splits without image ids are skipped.
     """
@@ -378,7 +378,7 @@ def _guess_formats(path, start):
 
 
 def _refuse_other_format(format, file):
-    """Reports a file with another format. Returns whether it was reported."""
+    # Returns True after reporting a file in another format.
     start = _first_characters(file.path)
     formats = _guess_formats(file.path, start)
     if format in formats:

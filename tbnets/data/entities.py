@@ -81,10 +81,10 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 
 
 def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
-    """Reads the unique boxes of a photo, float64 `[n, 4]`.
+    """Reads the distinct boxes of a photo, float64 `[num_boxes, 4]`.
 
     Args:
-        folder: the folder `Annotations` of Flickr30K Entities.
+        folder: the `Annotations` folder of Flickr30K Entities.
         image_id: the photo's id or file name: `36979` or `36979.jpg`.
         photo_size: width and height in pixels to which boxes are scaled; None
             to keep the annotated size.
@@ -206,7 +206,7 @@ def _number(file, element, path):
 
 
 def _box(file, element, width, height):
-    """Returns a box in continuous coordinates, or None after reporting it."""
+    # The coordinates are continuous. A bad box is reported.
     texts = [element.findtext(edge) for edge in EDGES]
     with contextlib.suppress(TypeError, ValueError):
         x_min, y_min, x_max, y_max = edges = [float(text) for text in texts]

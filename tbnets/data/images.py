@@ -59,8 +59,8 @@ def decode_photo(image_bytes, side=None):
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
         side: side in pixels to which the photo will be resized; None to decode
-            it at full size. A JPEG is decoded at the smallest scale of 1, 1/2,
-            1/4 and 1/8 at which its shorter side is at least `ROOM` times
+            it at full size. A JPEG is decoded at the smallest of the scales 1,
+            1/2, 1/4 and 1/8 at which its shorter side is at least `ROOM` times
             `side`.
 
     Returns:
@@ -121,7 +121,7 @@ def decode_images(
 
     Args:
         image_bytes: string `[num_images]`, the contents of JPEG or PNG files; a
-            list of photos as for `read_content`; or an array of pixels.
+            list of photos that `read_content` accepts; or an array of pixels.
             `num_images` may be 0.
         image_size: side of the square in pixels. Aspect ratios are not kept.
 
@@ -163,8 +163,8 @@ def read_content(photo) -> bytes:
 
     Args:
         photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
-            pixels as for `photo_kinds.picture_of`; or a tensor of bytes or
-            pixels.
+            pixels that `photo_kinds.picture_of` accepts; or a tensor of bytes
+            or pixels.
 
     Raises:
         BrokenImageError: the file does not exist or cannot be read.
@@ -274,6 +274,6 @@ def _reason(content, error):
 
 
 def faults(paths):
-    """Yields `fault_of` for each path, checking several paths in parallel."""
+    """Yields the result of `fault_of` for each path, computed in parallel."""
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(fault_of, paths)

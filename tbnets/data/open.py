@@ -200,7 +200,7 @@ class Data:
         return self.given.rendered()
 
     def split(self, name):
-        """Returns the `SplitData` of a split, which need not exist."""
+        """Returns the `SplitData` for a name. The split need not exist."""
         return self._splits.setdefault(name, SplitData(self, name))
 
     def forget_splits(self):
@@ -303,7 +303,7 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Opens the part `name` of each split. Returns a dict by split."""
+        """Returns the part `name` of each split as a dict keyed by split."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
@@ -349,8 +349,8 @@ class Data:
     def photos(self):
         """The existing photos as a list of (id, path, name, size in bytes).
 
-        If `photos_of` is not empty, only photos of these splits are listed. All
-        photos of the splits must exist.
+        If `photos_of` is not empty, only photos of these splits are listed.
+        Raises an error if a photo of the splits in use is missing.
         """
         flags, sources = self.given, self.sources
         splits = (flags.train_split, flags.dev_split, flags.test_split)
@@ -403,7 +403,10 @@ class Data:
         return features
 
     def read_records(self, split):
-        """Reads the `CaptionedImages` of a split. Draws splits if needed."""
+        """Reads the `CaptionedImages` of a split.
+
+        Draws the splits at random if the captions have none.
+        """
         flags = self.given
         named = (flags.train_split, flags.dev_split, flags.test_split)
         try:

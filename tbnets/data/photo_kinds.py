@@ -140,7 +140,7 @@ def _read_orientation(tiff):
     little = data[0] == 0x49  # "II" is little-endian, "MM" big-endian.
 
     def number(places):
-        """Reads a 16-bit number at each offset, or 0 beyond the end."""
+        # Reads a 16-bit number at each offset, or 0 beyond the end.
         first = tf.gather(data, tf.clip_by_value(places, 0, end))
         second = tf.gather(data, tf.clip_by_value(places + 1, 0, end))
         return tf.where(little, first + 256 * second, second + 256 * first)
@@ -197,7 +197,10 @@ def as_decodable(content: bytes) -> bytes:
 
 
 def convert(content):
-    """Converts a file in another format to PNG. Returns like `png_of`."""
+    """Converts the content of a file in another format to PNG.
+
+    Returns (content, reason), as `png_of` does.
+    """
     starts = _STARTS.items()
     kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
     if not kinds:
@@ -273,8 +276,9 @@ def png_of(picture) -> tuple[bytes, str]:
 def picture_of(pixels):
     """Converts uint8 pixels to a `PIL.Image.Image`.
 
-    Accepts grey `[height, width]` or `[height, width, 1]`, RGB `[height, width,
-    3]` and RGBA `[height, width, 4]`. Raises ValueError for any other array.
+    Accepts grey `[height, width]` or `[height, width, 1]`, RGB
+    `[height, width, 3]` and RGBA `[height, width, 4]`. Raises ValueError for
+    any other array.
     """
     is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
     if pixels.dtype != np.uint8 or not is_photo or not pixels.size:

@@ -145,7 +145,7 @@ def photos_there(photos, folder):
 
 
 def find_photo(folder, image_id):
-    """Returns the path of the photo with an id in a folder, or None.
+    """Returns the path of an image's photo in a folder, or None.
 
     The id cannot refer to a file outside the folder, but a link can.
     """
@@ -185,7 +185,7 @@ def _bare(name):
 
 
 def listed_rows(image_ids, path) -> np.ndarray:
-    """Returns the ascending rows of the photos in a list, int64 `[m]`.
+    """Returns the ascending rows of the photos that a list names, int64.
 
     A line contains a photo's id, its file name without folder or suffix, or its
     Flickr number: `1000268201` refers to Flickr8k's `1000268201_693b08cb0e.jpg`

@@ -108,7 +108,7 @@ CONTRASTS = ("others", "batch")
 
 
 class PhotoRegions:
-    """The candidates of each photo: its regions, then the whole photo.
+    """The candidate boxes of each photo: its regions, then the whole photo.
 
     Args:
         store: `data.store.shards.FeatureStore` of regions.
@@ -140,7 +140,7 @@ class PhotoRegions:
         return np.array([*map(len, self._candidates)], np.int64)
 
     def candidates(self, image):
-        """Returns the boxes of a photo's candidates, float64 `[k + 1, 4]`."""
+        """Returns a photo's candidate boxes, float64 `[num_candidates, 4]`."""
         row = self.rows[image]
         region_boxes = self.store.boxes(row)[0][self._candidates[image]]
         photo = [0, 0, *self.store.sizes[row]]
@@ -299,7 +299,6 @@ class PairBatches(EpochBatches):
         return choices, np.maximum(assignments[CONFIDENCE][rows], 0)
 
     def _regions(self, image_rows, owners, choices):
-        """Returns regions (photos, numbers), and each phrase's region row."""
         regions = self.examples.regions
         counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
@@ -314,7 +313,6 @@ class PairBatches(EpochBatches):
         return photos, numbers, np.where(is_photo, len(listed) + owners, rows)
 
     def _contrasts(self, photos, numbers, region_of, rows, image_rows):
-        """Masks the candidates to contrast with pairs, bool."""
         photos = np.append(photos, np.arange(len(image_rows)))
         numbers = np.append(numbers, self.examples.regions.counts[image_rows])
         texts = self.examples.phrases.texts[rows]

@@ -33,8 +33,8 @@ class MarkedPhrase(NamedTuple):
 
     Args:
         text: words of the phrase, joined by single spaces.
-        first: index of the first word in the caption.
-        end: index of the word after the last word.
+        first: index of the phrase's first word in the caption.
+        end: index of the word after the phrase's last word.
         chain: name of the coreference chain, or "0" if the object is not
             visible.
         types: names such as "people".

@@ -105,11 +105,11 @@ class Sources:
         return self.from_start(self.data_root), self.from_start("")
 
     def resolve(self, path, split=None):
-        """Returns `path` below the data root, with `{split}` replaced.
+        """Resolves `path` against the data root and replaces `{split}`.
 
-        A missing file or feature store is also looked up in `started_in`, where
-        the tools write their results. Raises NoSuchSplit if neither folder
-        contains the split.
+        A file or feature store that does not exist there is looked up in
+        `started_in`, where the tools write their results. Raises NoSuchSplit if
+        neither folder contains the split.
         """
         below = self.from_start(self.data_root) / path
         places = [below, self.from_start(path)]
@@ -137,7 +137,10 @@ class Sources:
         return value
 
     def file(self, flag):
-        """Returns a path, which must exist unless it contains `{split}`."""
+        """Returns the path that a flag names.
+
+        The path must exist unless it contains `{split}`.
+        """
         path = self.resolve(self.value(flag))
         if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)

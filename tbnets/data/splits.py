@@ -122,7 +122,7 @@ def choose_split(split, names, path):
 
 
 def ordered_splits(names):
-    """Returns distinct names in the order train, restval, val, test, others."""
+    """Sorts distinct split names: train, restval, val, test, then others."""
     names = set(names)
     first = [name for name in SPLIT_ORDER if name in names]
     return (*first, *sorted(names.difference(first)))
@@ -196,7 +196,7 @@ def split_of(image_id, cuts):
 
 
 def can_be_drawn(split):
-    """Returns whether all names in `split`, separated by `+`, can be drawn."""
+    """Returns whether all splits in a name such as `train+dev` can be drawn."""
     return all(name in _NAMES for name in split.split("+"))
 
 
