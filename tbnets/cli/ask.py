@@ -116,7 +116,7 @@ class Options:
 
 
 def status(options, texts):
-    """Prints a model's versions and signatures; returns a JSON record."""
+    """Prints a model's versions and signatures. Returns a JSON record."""
     model = options.connect()
     states = model.states()
     print(f"{options.model} at {options.server}")
@@ -146,7 +146,7 @@ def _shapes(specs):
 
 
 def ask_embeddings(options, texts):
-    """Embeds sentences, phrases or photos; returns a JSON record."""
+    """Embeds sentences, phrases or photos. Returns a JSON record."""
     if bool(texts) == bool(options.images):
         raise _missing_input(options, "sentences or --images")
     model = options.connect()
@@ -170,7 +170,7 @@ def ask_embeddings(options, texts):
 
 
 def ask_photo_embeddings(options, model):
-    """Returns names and embeddings of the readable photos of --images."""
+    """Returns names and embeddings of the readable photos in --images."""
     paths = {}
     for place in options.images:
         if os.path.isdir(place):
@@ -185,7 +185,7 @@ def ask_photo_embeddings(options, model):
 
 
 def score(options, texts):
-    """Compares sentences with photos; returns a JSON record."""
+    """Compares sentences with photos. Returns a JSON record."""
     advice = "Use localize to find the boxes of phrases."
     model = options.open(whole_images(advice))
     if not (texts and options.images):
@@ -199,7 +199,7 @@ def score(options, texts):
 
 
 def search_index(options, texts):
-    """Searches the model's index; returns a JSON record."""
+    """Searches the model's index. Returns a JSON record."""
     if not texts:
         raise _missing_input(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."

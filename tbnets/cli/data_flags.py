@@ -157,7 +157,7 @@ class PhotoFlags(Shared):
         Prints the unusable files.
 
         Args:
-            **decides: as in `take_share`.
+            **decides: passed to `take_share`.
         """
         all_photos = find_photos(self.images, *self.where, self.splits)
         other_files = [] if self.captions else sort_files(self.images)[1]

@@ -40,7 +40,7 @@ Measure embeddings from any model, matched by the ids of a data set or by row:
       --json=metrics.json
 
 images.npy is [num_images, dim] and captions.npy is [num_captions, dim]. Inner
-products are the scores, so add --normalize if rows do not have length 1.
+products are the scores, so add --normalize if rows do not have unit length.
 caption_to_image.npy, or a text file, holds each caption's image row, counted
 from 0.
 

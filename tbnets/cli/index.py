@@ -91,7 +91,7 @@ def embed_features(options, model):
 
 
 def main(options):
-    """Updates the index to hold exactly these photos or features."""
+    """Updates the index to hold exactly the given photos or features."""
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
             "tools/index.py",

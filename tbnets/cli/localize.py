@@ -149,7 +149,7 @@ def places_of_pictures(options, photos):
 
 
 def check_places(options, photos, pictures):
-    """Raises an error if an output is a photo or its folder does not exist."""
+    """Raises an error if an output is a photo or has no existing folder."""
     originals = set(map(os.path.realpath, photos))
     for name, paths in (("output", pictures), ("json", [options.json])):
         check_place(name, getattr(options, name))

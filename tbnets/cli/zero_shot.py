@@ -62,7 +62,7 @@ def read_caption_to_image(path) -> np.ndarray:
 
 
 def unit_rows(rows) -> np.ndarray:
-    """Divides rows `[n, dim]` by their lengths, in float32.
+    """Divides rows `[n, dim]` by their L2 norms, in float32.
 
     Rows of zeros are unchanged.
     """
@@ -72,7 +72,7 @@ def unit_rows(rows) -> np.ndarray:
 
 
 def lengths_note(rows, within=1e-2) -> str:
-    """Returns a note on the lengths of rows, or "" if all lengths are 1.
+    """Returns a note on the norms of rows, or "" if all norms are 1.
 
     Args:
         rows: `[n, dim]` finite numbers.

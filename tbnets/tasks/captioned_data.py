@@ -196,7 +196,7 @@ class CaptionedData(TaskData):
                     )
 
     def notes(self, fitted):
-        """Returns facts about drawn splits, overlaps and the words."""
+        """Returns facts about drawn splits, their overlaps and the words."""
         splits, facts = self.opened.check_splits(), {}
         if overlap := self.opened.overlaps(splits):
             facts["overlap"] = overlap

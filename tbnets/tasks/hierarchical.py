@@ -1,4 +1,4 @@
-"""Defines the task of HM-LSTM: matching, and regions for noun phrases."""
+"""Defines the HM-LSTM task, which also matches noun phrases and regions."""
 
 import dataclasses
 import functools

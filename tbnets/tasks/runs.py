@@ -252,7 +252,7 @@ def _continue(session, checkpoint):
 def finish(session):
     """Evaluates the best epoch on the test split and writes the reports.
 
-    Returns the content of `metrics.json`. Afterwards, the session has the
+    Returns the content of `metrics.json`. Afterwards, the session holds the
     weights and the state of the best epoch.
     """
     task, settings, folder = session.task, session.settings, session.run_dir
@@ -298,7 +298,7 @@ def open_run(
         checkpoint: `best` or `last`.
         data_root: base folder of relative data paths, or None for the folder in
             TBNETS_DATA or in the run's settings.
-        more_splits: other splits whose data are needed.
+        more_splits: names of other splits whose data are checked.
         adjust: function that takes the run's settings and returns changed
             settings, or None.
 

@@ -167,7 +167,7 @@ class Scores:
         """Returns embeddings for TensorBoard's projector or a map.
 
         Args:
-            most: maximum numbers, (images, captions per image).
+            most: pair of maxima, (images, captions per image).
 
         Returns:
             `visualization.plots.Points`, or None if images and captions
@@ -295,7 +295,7 @@ class TaskData:
 
         Args:
             state: `checkpoints.RunState` of the run.
-            splits: names of the splits whose data must match the run's data.
+            splits: names of splits whose data, if they exist, must match.
             where: path of the checkpoint, for messages.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
@@ -323,7 +323,7 @@ class TaskData:
     def check(self, queries=()):
         """Raises an error if inputs are missing or flags contradict each other.
 
-        The run calls this method before it computes or writes. `queries` are
+        The run calls this method before it computes results. `queries` are
         example queries for the exported model.
         """
 

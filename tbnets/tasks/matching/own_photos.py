@@ -26,7 +26,7 @@ class OwnPhotos:
 
     Attributes:
         left_out: maps the id of each left-out image to the reason, such as
-            "is empty".
+            "is not there".
         has_begun: whether `left_out` is final.
     """
 

@@ -110,7 +110,7 @@ def phrase_region_scores(session, split, phrases, regions):
         `PhraseRegionScores`.
 
     Raises:
-        ValueError: the network has no embeddings of image features and words,
+        ValueError: the network does not embed image features and words,
             or the region features are from a different network.
     """
     data, network = session.task.data, session.network

@@ -72,7 +72,7 @@ class Thing:
         raise NotImplementedError
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) from a few inputs.
+        """Estimates (bytes, seconds) for all inputs from a few inputs.
 
         Writes the results for these inputs to the folder `scratch`.
         """
@@ -103,7 +103,7 @@ class Thing:
 
     @property
     def recorded(self):
-        """The recorded flags of the recipe and its parts, without files."""
+        """The recorded flags of the recipe and its parts, excluding files."""
         parts = [part.recorded for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 

@@ -169,7 +169,7 @@ class TreesOfTexts(Thing):
         cache.unlink()
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) by parsing a few texts."""
+        """Estimates (bytes, seconds) for all texts by parsing a few texts."""
         values = dataclasses.replace(self.recipe.values, processes=1)
         texts, path = self._texts, scratch / FILE
         seconds = []
@@ -363,7 +363,7 @@ class FeaturesOfTexts(Thing):
         make_text_features(self.recipe.values, self._texts, folder)
 
     def estimate(self, scratch):
-        """Estimates the total (bytes, seconds) from a few texts."""
+        """Estimates (bytes, seconds) for all texts from a few texts."""
         values, seconds = self.recipe.values, []
         name, training = next(iter(self._texts.items()))
         for count in PROBES:
