@@ -141,7 +141,7 @@ def whole_images(advice):
 
 
 def checked(model, name, requirements):
-    """Checks that a model accepts text and has endpoints. Returns the model.
+    """Checks a model's endpoints and that it accepts text. Returns the model.
 
     Args:
         model: a `Served`.

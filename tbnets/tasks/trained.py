@@ -63,7 +63,7 @@ class Trained(NamedTuple):
     sha256: str
 
     def values(self):
-        """Returns the flags that a run takes from the model, {name: value}."""
+        """Returns flags that a run takes from the model, as {name: value}."""
         values = self.settings.values()
         names = {name for name in ALL.keys() - _RUN if not ALL[name].is_place}
         return {name: values[name] for name in values if name in names}

@@ -47,7 +47,7 @@ class OwnPhotos:
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
-        """Extracts features as for a trained model.
+        """Configures the extraction to match a trained model.
 
         Raises ValueError if these features need more than photos.
         """

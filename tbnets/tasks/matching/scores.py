@@ -166,8 +166,8 @@ class RetrievalScores(Scores):
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
         pairs: `PairScores` of a learned similarity, of combined networks or
-            with a query bank. If None, images and captions
-            are ranked by inner products.
+            with a query bank. If None, images and captions are ranked by inner
+            products.
         memory_limit_mb: memory for tiles of inner products, in MiB.
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
@@ -257,9 +257,9 @@ class RetrievalScores(Scores):
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
         Euclidean distances and their means are added without scaling, as in the
-        paper. A similarity network returns logits, whose scale depends
-        on the loss. If either model returns logits, D adds the negative scores,
-        each divided by its standard deviation over 65536 fixed random pairs of
+        paper. A similarity network returns logits, whose scale depends on the
+        loss. If either model returns logits, D adds the negative scores, each
+        divided by its standard deviation over 65536 fixed random pairs of
         the split. Combined scores count as logits.
 
         Args:
