@@ -62,7 +62,7 @@ def two_branch_endpoints(
         text_dim: dimension of text features; None with a tokenizer.
 
     Raises:
-        ValueError: neither or both of `tokenizer` and `text_dim` are given.
+        ValueError: `tokenizer` and `text_dim` are both given or both None.
     """
     if not isinstance(image_shape, tuple | list):
         raise InputError(
@@ -474,7 +474,7 @@ def text_spec(tokenizer, text_dim, name="captions"):
         name: name of a string input.
 
     Raises:
-        ValueError: neither or both of `tokenizer` and `text_dim` are given.
+        ValueError: `tokenizer` and `text_dim` are both given or both None.
     """
     if (tokenizer is None) == (text_dim is None):
         raise InputError(

@@ -142,10 +142,10 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
     Args:
         model: a built network, such as `EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`, with which captions are cut at 200
-            words; a `Tokenizer`, which cuts them at its `max_tokens`; a
-            `CaptionReader`, which computes text features; or None to take text
-            features.
+        vocabulary: the run's `Vocabulary`, with which captions are truncated at
+            200 words; a `Tokenizer`, which truncates them at its `max_tokens`;
+            a `CaptionReader`, which computes text features; or None to take
+            text features.
         path: folder to write, which must not exist.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG

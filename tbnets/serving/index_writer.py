@@ -64,7 +64,7 @@ class IndexWriter:
     Args:
         path: folder of the index, created if it does not exist.
         model: JSON value that identifies the model, from `photo_index.about`.
-        dim: number of values in an embedding.
+        dim: size of an embedding.
         dtype: "float32", or "bfloat16", which halves the size; None for the
             dtype of the index, or "float32" for a new index.
         notes: dict of strings that replaces the notes of the index.
@@ -164,7 +164,7 @@ class IndexWriter:
         """Adds rows, and replaces rows that have the same ids.
 
         Args:
-            ids: `n` strings, none of which was put before in this `with` block.
+            ids: `n` strings, none of them already added in this `with` block.
             rows: array `[n, dim]` of finite numbers.
 
         Raises:
@@ -193,7 +193,7 @@ class IndexWriter:
         """Removes rows that the index contained before the `with` block.
 
         Raises:
-            ValueError: an id is unknown, or was put in this `with` block.
+            ValueError: an id is unknown, or was added in this `with` block.
         """
         ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
@@ -207,7 +207,7 @@ class IndexWriter:
         self._gone[rows] = True
 
     def remove_others(self) -> None:
-        """Removes all rows that were not put in this `with` block."""
+        """Removes all rows that were not added in this `with` block."""
         old_ids = self._store.ids
         self._gone |= np.array([key not in self._seen for key in old_ids], bool)
 

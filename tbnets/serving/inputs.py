@@ -73,7 +73,7 @@ def attempt(function, elements, otherwise):
 
 
 def attempt_once(function, inputs, otherwise):
-    """Calls a function once; returns a default value if it fails.
+    """Calls a function once. Returns a default value if the call fails.
 
     Args:
         function: callable that takes the inputs and returns nested tensors.
@@ -248,10 +248,11 @@ MOST_WORDS = 200
 def guarded(function):
     """Returns a concrete function that rejects invalid inputs.
 
+    NaN and infinity are rejected with an error that names the row.
+
     Args:
         function: `tf.function` whose input signature gives the ranks and
-            dimensions to check. NaN and infinity are rejected with an error
-            that names the row.
+            dimensions to check.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -280,7 +281,7 @@ def require_rows(value, good, expectation):
 
     Args:
         value: tensor.
-        good: bool `[n]`, or `[]` for a single value.
+        good: whether each row is valid, bool `[n]`; or `[]` for a single value.
         expectation: error message, to which the index of the bad row is
             appended.
 
@@ -375,7 +376,7 @@ def is_trees(spec):
 class TreeReader:
     """Replaces the `Tokenizer` of a network that reads trees.
 
-    A graph cannot parse sentences, so `read` converts them outside the graph.
+    A graph cannot parse sentences, so `read` parses them outside the graph.
 
     Args:
         vocabulary: `Vocabulary` of the words in the trees.
@@ -390,7 +391,7 @@ class TreeReader:
         self.max_tokens = max_tokens
 
     def __call__(self, rows):
-        """Returns int32 `[n, nodes, 6]` after checking it in the graph."""
+        """Checks the rows in the graph, and returns int32 `[n, nodes, 6]`."""
         if self.max_tokens is not None:
             most = most_nodes(self.max_tokens)
             nodes = tf.shape(rows)[1]

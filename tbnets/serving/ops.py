@@ -119,7 +119,7 @@ class _Rewriter:
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
-        """Returns rewritten nodes, and a dict of old to new output names."""
+        """Returns rewritten nodes, and a dict from old to new output names."""
         written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
@@ -146,7 +146,7 @@ class _Rewriter:
         return written, renamed
 
     def _rewrite_function(self, name, places):
-        """Copies a function for float16 arguments; returns the copy's name."""
+        """Copies a function for float16 arguments. Returns the copy's name."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
         function = copy.deepcopy(self.before[name])

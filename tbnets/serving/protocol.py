@@ -51,8 +51,8 @@ class RequestError(UserError):
     """Raised when a gRPC or REST request is rejected.
 
     Args:
-        code: a key of `HTTP_STATUS`, the name of a `grpc.StatusCode`. Clients
-            also use `client.OTHER_PROTOCOL`.
+        code: name of a `grpc.StatusCode`, a key of `HTTP_STATUS`. Clients also
+            use `client.OTHER_PROTOCOL`.
         message: description of the fault.
     """
 

@@ -130,7 +130,7 @@ def read_graphs(path):
 def hash_files(path):
     """Returns the SHA-256 of each file of a SavedModel, by file name.
 
-    Omits `METADATA_FILE` and `fingerprint.pb`, which is never read.
+    Omits `METADATA_FILE`, and `fingerprint.pb` because it is never read.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {
@@ -181,7 +181,7 @@ _KINDS = {
 
 
 def read_weights(path):
-    """Returns an unsorted list of (name, array) for a SavedModel's variables.
+    """Returns unsorted (name, array) pairs of a SavedModel's variables.
 
     Raises:
         ValueError: the SavedModel is damaged, or was not written by tbnets.

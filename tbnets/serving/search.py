@@ -110,7 +110,7 @@ def _in_order(query_words, words):
 def format_answers(title, similarities, answers, hits=None):
     """Formats the answers to one query as a table headed by `title`.
 
-    `hits` has a bool for each answer, or is None.
+    `hits` holds a bool for each answer, or is None.
     """
     head, marks = "", [""] * len(answers)
     if hits is not None:

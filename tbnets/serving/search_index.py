@@ -72,7 +72,7 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         k: number of results for each query, int or int32 `[]`, at least 1.
         similarities: function that takes queries and rows and returns float32
             `[m, n]`.
-        rows_at_once: maximum number of rows in a tile.
+        rows_at_once: maximum number of rows compared at once.
 
     Returns:
         `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first.
@@ -126,7 +126,7 @@ class SearchIndex:
 
     Attributes:
         ids: tuple of n strings.
-        dim: number of values in an embedding.
+        dim: size of an embedding.
         dtype: "float32" or "bfloat16".
         shards: list of memory-mapped arrays `[n_i, dim]`.
         embedded_by: JSON value that identifies the model.

@@ -92,7 +92,7 @@ class Descriptions(list[Described]):
 
 
 def describe() -> Descriptions:
-    """Returns a table of the zoo models, a list of `Described`.
+    """Returns a table of the zoo models, as a list of `Described`.
 
     Example:
         print(tbnets.zoo.describe())

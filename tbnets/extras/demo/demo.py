@@ -62,7 +62,7 @@ class Photos:
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
-        cache: as in `photo_index.embed_folder`.
+        cache: the `place` argument of `photo_index.embed_folder`.
 
     Attributes:
         links_out: paths of links that are ignored because their targets are

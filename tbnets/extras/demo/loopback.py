@@ -156,7 +156,7 @@ def wait():
 
 
 class _Handler(WSGIRequestHandler):
-    """Reads requests with a timeout, without logging."""
+    """Handles requests with a timeout and without logging."""
 
     timeout = PATIENCE
 
@@ -220,7 +220,7 @@ class Server(ThreadedWSGIServer):
         self._accepting.start()
 
     def end(self, grace=GRACE):
-        """Closes the port and waits up to `grace` seconds for clients."""
+        """Closes the port and waits up to `grace` seconds for requests."""
         self.is_ending = True
         end = time.monotonic() + grace
         self.shutdown()

@@ -57,7 +57,7 @@ _UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
 def find_preset(name, known):
-    """Returns the folder or the handle of a preset's files.
+    """Returns the folder or the handle of a preset.
 
     Args:
         name: a folder, a handle or a name in `known`. A folder takes
@@ -66,7 +66,7 @@ def find_preset(name, known):
 
     Raises:
         FileNotFoundError: the name is a path to a missing folder.
-        ValueError: there is no such name.
+        ValueError: the name is unknown.
     """
     if pathlib.Path(name).is_dir():
         return name

@@ -132,7 +132,7 @@ class Preset:
 
         Args:
             file: JSON file that describes the part. It is checked.
-            kind: class of Keras Hub.
+            kind: Keras Hub class of the part.
             **components: components to use. The caller must have checked the
                 files of all other components.
         """
@@ -174,7 +174,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
             A folder takes precedence.
         side: the network that is required, a value in `SIDES`, or None.
         image_size: side of the images in pixels; None for the preset's own.
-        weights: whether to load the weights. If False, the weights are random.
+        weights: whether to load the weights, which are otherwise random.
 
     Returns:
         A `Preset`, with weights in the dtype of the global policy.

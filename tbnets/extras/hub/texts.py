@@ -311,7 +311,7 @@ class _OfPair(tf.Module):
 
 
 class _Alone(tf.Module):
-    """Maps captions to ids with start and end ids, for text-only presets.
+    """Maps captions to ids for text-only presets, with start and end ids.
 
     TensorFlow Serving lacks the ops with which Keras Hub packs texts.
     """

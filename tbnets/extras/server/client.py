@@ -121,7 +121,7 @@ class GrpcChannel:
         Args:
             signature: name of the signature.
             inputs: name -> array; strings are bytes.
-            outputs: name -> `tf.TensorSpec` of the outputs.
+            outputs: name -> `tf.TensorSpec`.
             timeout: maximum time in seconds.
         """
         request = api("predict_pb2").PredictRequest(model_spec=self._spec)
@@ -256,8 +256,8 @@ class Client(Served):
             `http://HOST:PORT`.
         model: name of the model on the server.
         version: number of the version; None for the newest at each request.
-        folder: folder of the SavedModel; None for the zoo model with this name,
-            if there is one.
+        folder: folder of the SavedModel; None for the zoo model of the same
+            name, if any.
         timeout: maximum time for a result in seconds, including retries.
         retries: number of retries if the server is unavailable.
         batch_size: maximum number of rows in a request. More rows are sent in

@@ -171,7 +171,7 @@ def _columns(key, rows, specs):
 
 
 def _array(name, value, kind):
-    """Converts nested lists, which must have the same lengths, to an array."""
+    """Converts nested lists, which must not be ragged, to an array."""
     array = np.array(value, object)
     if array.ndim > MOST_SIDES:
         raise invalid(
@@ -224,8 +224,8 @@ def _content(name, value):
 def nested_lists(name, array):
     """Returns an array as nested lists for JSON.
 
-    Strings become base64 if they are not UTF-8 or if the tensor's name ends in
-    `_bytes`.
+    Strings are encoded as base64 if they are not UTF-8 or if the tensor's name
+    ends in `_bytes`.
     """
     flat = np.asarray(array).ravel().tolist()
     if array.dtype.kind == "f":  # Shortest decimal form of float32.

@@ -51,7 +51,7 @@ class Batching:
         batch_timeout_micros: microseconds to wait for more requests.
         max_enqueued_batches: number of waiting batches above which requests are
             rejected.
-        num_batch_threads: number of batches that run in parallel, for all
+        num_batch_threads: number of batches that run in parallel, across all
             models.
         allowed_batch_sizes: sizes to which batches are padded; () for any size.
     """
@@ -234,7 +234,7 @@ class Version:
             signature: as in `inputs`.
             inputs: name -> array or tensor.
             output_filter: names of the outputs to return; () for all.
-            timeout: maximum time to wait for a slot in seconds, or None.
+            timeout: maximum time in seconds to wait for a slot, or None.
 
         Raises:
             RequestError: the request is invalid, or the graph raised an error.
