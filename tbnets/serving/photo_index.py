@@ -385,7 +385,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns a file's size and modification time, or None if it is missing."""
+    """Returns a file's size and modification time, or None for a missing file."""
     try:
         status = path.stat()
     except OSError:

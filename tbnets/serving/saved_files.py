@@ -141,7 +141,7 @@ def hash_files(path):
 
 
 def read_metadata(path):
-    """Reads the metadata of a SavedModel; returns {} if there is none.
+    """Returns the metadata of a SavedModel, or {} if there is no metadata.
 
     Raises:
         ValueError: the file is damaged.
@@ -163,7 +163,7 @@ def read_metadata(path):
 
 
 def read_vocabulary(path):
-    """Returns the `Vocabulary` of a SavedModel, or None if it has none."""
+    """Returns the `Vocabulary` of a SavedModel, or None if there is none."""
     file = pathlib.Path(path, VOCABULARY_FILE)
     return Vocabulary.load(file) if file.is_file() else None
 

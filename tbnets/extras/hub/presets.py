@@ -133,8 +133,8 @@ class Preset:
         Args:
             file: JSON file that describes the part. It is checked.
             kind: Keras Hub class of the part.
-            **components: components to use. The caller must have checked the
-                files of all other components.
+            **components: passed to `from_preset`. The caller must have checked
+                the files of all other components.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)

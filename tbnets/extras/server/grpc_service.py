@@ -28,7 +28,7 @@ client."""
 
 
 class GrpcServer:
-    """Serves models on a port; the constructor starts the server.
+    """Serves models on a port. The constructor starts the server.
 
     Args:
         served: `Models`.
