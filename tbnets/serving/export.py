@@ -261,7 +261,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
 
 
 def check_new(path):
-    """Returns `path` as a `pathlib.Path`. Raises an error if the path exists."""
+    """Returns a `pathlib.Path`. Raises an error if the path exists."""
     path = pathlib.Path(path)
     if path.exists() or path.is_symlink():
         raise ExistingFileError(

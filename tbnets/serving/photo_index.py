@@ -385,7 +385,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns a file's size and modification time, or None for a missing file."""
+    """Returns the size and modification time of a file, or None if not found."""
     try:
         status = path.stat()
     except OSError:
