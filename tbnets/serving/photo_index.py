@@ -385,7 +385,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns the size and modification time of a file, or None if not found."""
+    """Returns the size and modification time, or None for a missing file."""
     try:
         status = path.stat()
     except OSError:
