@@ -420,7 +420,7 @@ class TextSide:
         self._fills = not (masked or looks_back)
 
     def __call__(self, ids):
-        """Returns the vectors `[n, dim]` for ids `[n, width]`, padded with 0."""
+        """Returns vectors `[n, dim]` for ids `[n, width]` padded with 0."""
         ids = tf.cast(ids, tf.int32)[:, : self.most]
         if self._fills:
             padding = self.most - tf.shape(ids)[1]
