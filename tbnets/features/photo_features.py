@@ -57,7 +57,7 @@ def ten_crops(photos, size):
     """Crops the corners and the centre of photos, and mirrors the crops.
 
     Args:
-        photos: float `[n, side, side, 3]` where `side` >= `size`.
+        photos: float `[n, side, side, 3]`, where `side` >= `size`.
         size: side of the crops in pixels. Papers: 224, from photos of 256
             pixels.
 
@@ -79,8 +79,6 @@ def ten_crops(photos, size):
 
 class PhotoFeatures:
     """Computes features of photos with a convolutional network.
-
-    Feature extraction and exported graphs both use this class.
 
     Args:
         cnn: a `cnn.Cnn`.

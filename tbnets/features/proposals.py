@@ -174,7 +174,7 @@ def import_opencv():
 
 
 def sobel_edges(pixels):
-    """Finds edges from the largest gradient among the colour channels.
+    """Finds edges using the largest gradient among the colour channels.
 
     Edges are thinned to the local maxima of the gradient.
 

@@ -46,7 +46,7 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Makes the masks differ from a layer's masks with the same seed."""
+        """Makes the masks differ from those of a layer with the same seed."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:

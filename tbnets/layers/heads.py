@@ -81,7 +81,7 @@ class PairHead(configured.ConfiguredLayer):
         seed: integer seed of the dropout masks.
 
     A call returns float32 `[n]`. The last layer computes in float32 under every
-    dtype policy, because half-precision scores would often tie.
+    dtype policy.
 
     Example:
         head = tbnets.PairHead((512, 256))

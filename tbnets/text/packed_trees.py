@@ -204,7 +204,7 @@ def tree_arrays(
 
 
 def _joined_nots(words):
-    """Appends each `n't` to the preceding word and replaces it with ""."""
+    """Moves each `n't` to the end of the preceding word."""
     joined = list(words)
     for place in range(len(words) - 1):
         if words[place + 1].casefold() in ("n't", "n\u2019t"):

@@ -201,7 +201,7 @@ CHUNK = 64
 
 
 class Parses(NamedTuple):
-    """The result of parsing.
+    """The result of `parse_captions`.
 
     Attributes:
         trees: {caption: bracketed tree}.

@@ -5,8 +5,6 @@
     tree = read_tree("(NP (NP (DT a) (NN dog)) (PP (IN on) (NP (NN grass))))")
     tree.words          # ("a", "dog", "on", "grass")
     tree.phrases("NP")  # [(0, 0, 4), (1, 0, 2), (6, 3, 4)]: node, start, end
-
-No function is recursive.
 """
 
 import dataclasses

@@ -164,7 +164,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
-        """Returns each word's row, int64; a word without a vector has -1."""
+        """Returns each word's int64 row, or -1 for a word without a vector."""
         places = {word: row for row, word in enumerate(self.words)}
         return np.array([places.get(word, -1) for word in words], np.int64)
 

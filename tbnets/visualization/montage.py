@@ -86,7 +86,7 @@ def draw_montage(
     Args:
         queries: list of q sentences (strings) or photos (`pathlib.Path`).
         ids: image ids.
-        order: int `[q, k]`, indices into `ids` of the best images.
+        order: int `[q, k]`, indices of the best images in `ids`.
         similarities: float `[q, k]`.
         folder: folder of the photos.
         hits: for each query, the indices of the matching images, or None if
