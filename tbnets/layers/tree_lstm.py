@@ -388,8 +388,7 @@ class TreeLSTM(ConfiguredLayer):
         states = tbnets.TreeLSTM(512)(vectors, trees)
 
     Source: Niu et al. 2017, Eq. 2-8; tied: Tai et al. 2015, Eq. 2-8.
-    Departures: none. b_f is initialised to 1, as in Keras' LSTM; the papers do
-    not specify it.
+    Departures: none. b_f is initialised to 1, as in Keras' LSTM.
     """
 
     def __init__(self, units: int, tied: bool = False, **kwargs: Any) -> None:

@@ -51,7 +51,11 @@ class PaddedRows:
 
 
 def padded_width(length, least_step):
-    """Rounds up to a multiple of 4 (up to 32), of 8 (up to 64), and so on."""
+    """Rounds a length up to a multiple of a step.
+
+    The step is 4 for lengths up to 32, 8 for lengths up to 64, and so on, but
+    at least `least_step`.
+    """
     step = max(least_step, 1 << max(0, (length - 1).bit_length() - 3))
     return -(-length // step) * step
 
@@ -139,7 +143,7 @@ def split_in_batches(captions):
 
 
 def count_words(captions):
-    """Counts the words of a sequence of captions, batch by batch.
+    """Counts the words in a sequence of captions.
 
     Returns:
         (counts, lengths): a `collections.Counter` in order of first occurrence,
@@ -254,10 +258,7 @@ class Vocabulary:
         return len(self.words)
 
     def save(self, path: Path) -> None:
-        """Writes a UTF-8 file with one word per line, in the order of the ids.
-
-        An existing file is replaced.
-        """
+        """Writes the words to a UTF-8 file, one per line, sorted by id."""
         write_text(path, "".join(f"{word}\n" for word in self.words))
 
     @classmethod
