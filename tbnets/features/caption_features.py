@@ -96,7 +96,7 @@ def load_encoder(path) -> CaptionEncoder:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is damaged or is not an encoder.
+        ValueError: If the file is damaged or contains no encoder.
     """
     path = pathlib.Path(path)
     if path.is_dir():

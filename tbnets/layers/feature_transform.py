@@ -27,7 +27,7 @@ class StreamingStatistics:
         self._squares = 0.0
 
     def update(self, features):
-        """Adds a batch of features, `[n, dim]` numbers; `n` may be 0."""
+        """Adds a batch of features `[n, dim]`; n may be 0."""
         features = np.asarray(features, np.float64)
         count = len(features)
         if not count:

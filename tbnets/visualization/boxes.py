@@ -247,7 +247,7 @@ def _shortened(text, font, width):
 
 
 def _places(edges, label, size):
-    """Returns places for a label's upper left corner, nearest first."""
+    """Returns places for a label's corner, nearest to the box first."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     (width, height), last = label, max(size[0] - label[0], 0)
     near = [
@@ -269,7 +269,7 @@ def _places(edges, label, size):
 def freest(places, size, occupied):
     """Returns the place with the fewest occupied pixels, and their number.
 
-    `size` is the width and height of the words. `occupied`, `[n, 4]`, contains
+    `size` is the width and height of the text. `occupied`, `[n, 4]`, contains
     the edges of areas to keep free.
     """
     starts, occupied = np.array(places)[:, None], np.reshape(occupied, (-1, 4))

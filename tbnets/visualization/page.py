@@ -38,7 +38,7 @@ class Section(NamedTuple):
         note: a remark on the query, or "".
         image_ids: paths of the best photos relative to their folder, best
             first.
-        similarities: a float for each photo.
+        similarities: each photo's similarity to the query.
     """
 
     query: str
