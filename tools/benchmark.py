@@ -7,8 +7,8 @@ For example:
   python tools/benchmark.py --benchmark=peers --part=top_k,infonce
 
 Each benchmark prints the median milliseconds over --repeats and the ratio to a
-lower bound, such as the matrix products alone. The two run alternately, so that
-other load on the machine affects both equally. Compare ratios instead of
+lower bound, such as the matrix products alone. The two alternate, so that other
+load on the machine affects both equally. Compare ratios instead of
 milliseconds. docs/benchmarks.md lists measured ratios.
 """
 
@@ -46,7 +46,7 @@ BENCHMARKS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags for the benchmark and its sizes."""
+    """Flags that select the benchmark and set its sizes."""
 
     benchmark: str = flag(
         "loss",

@@ -38,10 +38,10 @@ def unit_rows(features, ids):
 
 
 def compare(first, second):
-    """Returns common ids, their cosines, and whether each id is nearest itself.
+    """Returns ids, cosines, and whether each id is its own nearest neighbour.
 
     Raises:
-        ValueError: they have no common ids, or different dimensions.
+        ValueError: the sets have no common ids, or different dimensions.
     """
     if first.dim != second.dim:
         raise InputError(

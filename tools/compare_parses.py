@@ -9,8 +9,8 @@ With a folder of gold trees, one bracketed tree per line:
 
   python tools/compare_parses.py --gold_trees=scenes/trees
 
-Prints the numbers of annotated phrases that the parser found and missed, and of
-extra phrases of the parser. Phrases are compared by the positions of their
+Prints the numbers of annotated phrases that the parser found and missed, and
+the number of its extra phrases. Phrases are compared by the positions of their
 letters in the caption without spaces, so tokenization does not matter.
 """
 
@@ -84,7 +84,7 @@ def letter_spans(words, spans) -> set[tuple[int, int]]:
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns the letter spans of all or only of the innermost noun phrases."""
+    """Returns the letter spans of all noun phrases, or of the innermost."""
     spans = tree.phrases("NP")
     if base:
         outer = set()

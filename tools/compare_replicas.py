@@ -112,9 +112,9 @@ class Recorder(keras.callbacks.Callback):
 
 @contextlib.contextmanager
 def in_float64():
-    """Traces the functions called in the block in float64.
+    """Runs the block so that the functions called in it are traced in float64.
 
-    The package computes losses in `tf.float32`, which this replaces.
+    Replaces `tf.float32`, in which the package computes losses.
     """
 
     def where(mask, *values, **named):

@@ -18,7 +18,7 @@ model again with the current exporter, and compares the outputs.
   python tools/make_zoo.py --served
 
 The first command writes the README of the zoo. The second exports and serves
-each model, or --name, and compares the outputs over gRPC and REST with the
+each model, or only --name, and compares the outputs over gRPC and REST with the
 outputs of the local model.
 
 A run of phrase localization also needs --images if its flags do not name the
@@ -169,7 +169,7 @@ def make(options, folder, text):
 
 
 def opened(folder, is_part):
-    """Loads a folder's model, and adds its image networks if it is a part."""
+    """Loads the model in a folder, and adds its image networks if `is_part`."""
     if not is_part:
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
@@ -227,7 +227,7 @@ def write_card(options, folder, text):
 def replaced_folder(path):
     """Yields a new folder, which replaces `path` after the block.
 
-    If the block raises or is killed, `path` is unchanged.
+    If the block raises or the process is killed, `path` is unchanged.
     """
     new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
     if before.is_dir() and not path.exists():  # Killed between two renames.
@@ -258,7 +258,7 @@ def exchange(first, second):
 
 
 def make_model(options, target):
-    """Makes a model; replaces an existing one after all files are written."""
+    """Makes a model; replaces an existing model after all files are written."""
     text = cards.own_text(options.card or target / "README.md")
     target.parent.mkdir(parents=True, exist_ok=True)
     with replaced_folder(target) as folder:

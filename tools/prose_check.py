@@ -3,8 +3,7 @@
 
 Prints the number of each habit per 1000 words, separately for docstrings,
 messages (errors, flags and printed text) and pages, and then the files with the
-most habits. A habit is not an error: it marks a sentence to read again. The
-docstrings of Keras 3.15 have 3.4 per 1000 words.
+most habits. The docstrings of Keras 3.15 have 3.4 per 1000 words.
 
     python tools/prose_check.py
     python tools/prose_check.py docs/search.md --show="the same"
@@ -92,8 +91,8 @@ def _strings(node):
 def files_in(paths):
     """Returns the Python files and pages found in `paths`, sorted.
 
-    If a folder has `tbnets` and `tools`, only these, its `docs` and its
-    `README.md` are read.
+    If a folder contains `tbnets` and `tools`, only these two, `docs` and
+    `README.md` are searched.
     """
     files = []
     for path in map(pathlib.Path, paths):

@@ -11,11 +11,12 @@ numbers in the flag file:
 
   python tools/reproduce.py --record=runs/flickr8k_mean_0,runs/flickr8k_mean_1
 
-The runs must be finished, and differ from their configuration only in seed,
-files and folders; other runs need their own row, named by --name. If a row has
-flags of tools/evaluate.py, --record evaluates the runs with these flags.
+The runs must be finished and may differ from their configuration only in the
+seed, files and folders. Any other run needs its own row, named with --name. If
+a row specifies flags for tools/evaluate.py, --record evaluates the runs with
+these flags.
 
-Prints the numbers in tables of README.md and docs/ that no file explains:
+Prints the numbers in tables of README.md and docs/ that come from no file:
 
   python tools/reproduce.py --check
 """

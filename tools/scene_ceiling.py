@@ -3,7 +3,7 @@
   python tools/scene_ceiling.py --scenes=runs/scenes
 
 A caption such as "three shapes on a grey background" is true of several scenes,
-so no network can always find the right one. This command counts the scenes of
+so no network can always find the right scene. This command counts the scenes of
 which each caption is true, and prints the recall of a perfect observer
 (docs/scenes.md).
 """
@@ -58,7 +58,7 @@ def image_size(folder):
 
 
 def print_ceiling(captions, num_scenes):
-    """Prints the shares of ambiguous captions, and the best recalls."""
+    """Prints the shares of ambiguous captions and the best possible recalls."""
     counts = collections.Counter(len(scenes) for _, scenes in captions)
     shares = [counts[n] / len(captions) for n in (1, 2)]
     cells = [f"{per_cent(share)}%" for share in (*shares, 1 - sum(shares))]
@@ -78,7 +78,7 @@ def print_ceiling(captions, num_scenes):
 
 
 def main(options):
-    """Prints the best recall of a split."""
+    """Prints the best possible recall on a split."""
     folder = pathlib.Path(options.scenes)
     size = image_size(folder)
     records = ambiguity.read_records(folder / RECORDS, options.split)

@@ -19,7 +19,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
 
     Args:
         boxes: `[n, 4]` numbers; n may be 0, and so may a box's area.
-        name: name of the boxes in the error.
+        name: name of the boxes in error messages.
     """
     array = checked_array(name, boxes)
     if array.size == 0 and array.ndim == 1:
@@ -84,7 +84,7 @@ def non_maximum_suppression(
         boxes: `[n, 4]`.
         scores: `[n]`, larger is better. Of two boxes with the same score, the
             earlier is better.
-        iou_threshold: a number in [0, 1]; boxes that overlap a kept box by a
+        iou_threshold: a number in [0, 1]; boxes that overlap a kept box with a
             larger IoU are dropped.
         limit: maximum number of boxes to keep; None for all.
 

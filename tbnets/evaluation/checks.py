@@ -38,7 +38,7 @@ def by_threads(work, count, dim):
 
 
 def _round_scores(products, norms, dim):
-    """Returns float32 scores, and the flat indices of uncertain roundings."""
+    """Returns float32 scores, and flat indices where rounding is uncertain."""
     slack = np.multiply(norms, 1.01 * (dim + 2) * FLOAT64_ROUNDOFF, out=norms)
     scores = products.astype(np.float32)
     below = (products - slack).astype(np.float32)
@@ -74,7 +74,7 @@ def pair_scores(rows, columns, row_index, column_index):
 
 
 def strip_scores(rows, columns, strip, block):
-    """Returns the exact scores of a strip of rows and a block of columns."""
+    """Returns exact scores between a strip of rows and a block of columns."""
     x = rows.embeddings[strip].astype(np.float64)
     y = columns.embeddings[block].astype(np.float64)
     norms = np.outer(rows.norms[strip], columns.norms[block])
@@ -114,7 +114,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
 
 
 def checked_embeddings(**named):
-    """Returns two arrays `[rows, dim]`; raises unless `dim` is the same."""
+    """Returns two arrays `[rows, dim]`; raises if their `dim` differs."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape

@@ -23,24 +23,27 @@ TEMPERATURE = 0.1
 class Choice(NamedTuple):
     """The rule that chooses a phrase's box from a photo's candidates.
 
-    - `most_similar`: candidates rank by their similarity s, as in the papers;
-    - `expected_overlap`: candidates rank by their expected overlap with the
-      object, which is candidate j with probability softmax(s / temperature)_j::
+    - `most_similar`: candidates are ranked by their similarity s, as in the
+      papers;
+    - `expected_overlap`: candidates c are ranked by their expected overlap with
+      the object, assuming that the object is candidate j with probability
+      softmax(s / temperature)_j. The chosen candidate is::
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
-    - `mean_box`: candidates rank by their similarity, but the returned box is a
-      mean of the boxes that overlap the candidate by an IoU of 0.5 or more,
-      weighted by softmax(s / temperature).
+    - `mean_box`: candidates are ranked by their similarity. The returned box is
+      the mean, weighted with softmax(s / temperature), of the boxes that
+      overlap the candidate with an IoU of 0.5 or more.
 
-    An area exponent e multiplies the weights by the e-th power of the
-    candidates' areas before normalisation, because named objects are larger
-    than most proposed boxes.
+    With an area exponent e, the softmax terms are multiplied by the e-th power
+    of the candidates' areas before normalisation, because named objects are
+    larger than most proposed boxes.
 
     Attributes:
         name: a name in `CHOICES`.
-        temperature: above 0, in the unit of the similarities, or of negative
-            distances for combined models (`LocalizationScores.combine`).
+        temperature: positive, on the scale of the similarities (for combined
+            models, of the negative distances; see
+            `LocalizationScores.combine`).
         area_exponent: at least 0; 0 ignores areas.
 
     Source: expected overlap is a minimum Bayes risk decision (Kumar and Byrne
@@ -116,7 +119,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(values, areas, choice):
-    """Returns the weights of candidates, which sum to 1 on the last axis."""
+    """Returns the weights of candidates, which sum to 1 along the last axis."""
     with np.errstate(over="ignore"):  # -inf gives weight 0.
         logits = _below_largest(values) / choice.temperature
     if choice.area_exponent:
@@ -161,8 +164,8 @@ class Links(NamedTuple):
 def phrases_of_spans(captions, spans, phrases):
     """Finds the noun phrase with exactly the words of each span.
 
-    If there is none, the result is the smallest noun phrase that contains the
-    span's last word, which in English is usually the head noun.
+    If no phrase has these words, the result is the smallest noun phrase that
+    contains the span's last word, which in English is usually the head noun.
 
     Args:
         captions: int `[n]`, row of each span's caption, or -1 for no caption.
@@ -205,8 +208,8 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         dict of fractions in [0, 1], or NaN if there are no links:
         `correspondence_accuracy`, `correspondence_chance` (a random candidate),
         `correspondence_whole_photo` (always the whole photo) and
-        `correspondence_upper_bound` (the best candidate). The first three also
-        exist as `correspondence_pointing_...`, which requires only that the
+        `correspondence_upper_bound` (the best candidate). The first three have
+        variants `correspondence_pointing_...`, which require only that the
         candidate's centre is in the annotated box. `correspondence_exact_spans`
         is the fraction of links whose noun phrase has exactly the words of the
         link. `correspondence_links` and `correspondence_lost` count all links

@@ -33,15 +33,15 @@ RECALLS = 10
 
 
 def average_precision(scores, hits, num_positives) -> float:
-    """Averages the maximum precision at each of 11 recalls.
+    """Averages the precision at 11 recalls.
 
     The precision at a recall is the maximum over all cutoffs with at least this
-    recall, or 0 if there is none.
+    recall, or 0 if no cutoff has this recall.
 
     Args:
         scores: float `[n]`, larger is better. Among tied scores, misses come
             first.
-        hits: bool `[n]`; each positive is hit at most once.
+        hits: bool `[n]`; each positive has at most one hit.
         num_positives: number of positives, at least 1.
 
     Source: Everingham et al. 2010, "The PASCAL visual object classes
@@ -122,19 +122,19 @@ def evaluate_localization(
 ) -> dict[str, float]:
     """Computes how well phrases find their boxes among proposals.
 
-    A proposal matches a phrase if their boxes overlap by an IoU of 0.5 or more.
-    `phrase_to_region/recall_at_<k>` is the fraction of phrases with a match
-    among the first k proposals of their photo, and `/upper_bound` the fraction
-    with any match. `/suppressed_recall_at_<k>` is the recall after non-maximum
-    suppression, which drops a proposal that overlaps a better proposal by more
-    than 0.5. `/tie_rate` is the fraction of phrases whose best match ties with
-    a wrong proposal; ties count against the model.
+    A proposal matches a phrase if their boxes overlap with an IoU of 0.5 or
+    more. `phrase_to_region/recall_at_<k>` is the fraction of phrases with a
+    match among the first k proposals of their photo, and `/upper_bound` the
+    fraction with any match. `/suppressed_recall_at_<k>` is the recall after
+    non-maximum suppression, which drops a proposal that overlaps a better
+    proposal by more than 0.5. `/tie_rate` is the fraction of phrases whose best
+    match ties with a wrong proposal.
 
     Args:
-        scores: larger is better: float `[num_phrases, width]`, a score for each
-            proposal of the phrase's photo, then ignored padding; or a function
-            `(image_row, phrase_rows)` that returns float `[len(phrase_rows),
-            k]`.
+        scores: larger is better. Either float `[num_phrases, width]`, which
+            holds a score for each proposal of the phrase's photo and then
+            padding, or a function `(image_row, phrase_rows)` that returns float
+            `[len(phrase_rows), k]`.
         proposals: sequence of num_images arrays `[k, 4]`, in the pixels of
             `truth`; k may be 0.
         truth: `[num_phrases, 4]`, the phrases' boxes.

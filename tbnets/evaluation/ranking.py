@@ -2,11 +2,11 @@
 
 A pair's score is the exact inner product of its float32 embeddings, rounded to
 float64 and then to float32. The last bit of a float32 matrix product would make
-ties random, because it depends on the library, machine and position. Therefore
-the matrix product only decides candidates whose score differs from the query's
-best positive by more than the product's error bound. The few undecided
-candidates are scored exactly. If many are undecided, as for a collapsed model,
-their strip of rows is first recomputed in float64.
+ties random, because it depends on the library, the machine and the position.
+Therefore the matrix product only decides candidates whose score differs from
+the query's best positive by more than the product's error bound. The few
+undecided candidates are scored exactly. If many are undecided, as for a
+collapsed model, their strip of rows is first recomputed in float64.
 """
 
 import copy
@@ -48,7 +48,7 @@ class EmbeddingScores:
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
         candidates: `[num_candidates, dim]`, L2-normalised.
-        names: names of both arguments, for errors.
+        names: names of both arguments in error messages.
     """
 
     def __init__(self, queries, candidates, names=("queries", "candidates")):
@@ -125,7 +125,7 @@ def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
 
 
 def precise_ranks(scores, pairs):
-    """Returns `pair_ranks`, and `ranks.precisions` over all positives."""
+    """Returns the results of `pair_ranks` and of `ranks.precisions`."""
     precise = {}
 
     def rank(values, positive):
@@ -209,7 +209,7 @@ TEMPERATURE = 0.4
 
 
 def level(scores, num_images, num_texts, temperature=TEMPERATURE):
-    """Subtracts levels that a bank of queries defines from a split's scores.
+    """Subtracts levels, which a bank of queries defines, from a split's scores.
 
     The bank's texts define the levels of images, and the bank's images define
     the levels of texts.
@@ -219,7 +219,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
             bank's images and texts.
         num_images: number of the split's images.
         num_texts: number of the split's texts.
-        temperature: T, above 0.
+        temperature: positive, in units of the scores' standard deviation.
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])
@@ -244,7 +244,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
 
 
 def _levels(tile, candidates, queries, unit):
-    """Returns `unit log mean_b exp(s(b, c) / unit)` for each candidate c."""
+    """Returns `unit * log(mean(exp(scores / unit)))` for each candidate."""
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
     bar = progress_bar(len(blocks), "scoring the bank", "tile", iterable=blocks)
@@ -267,7 +267,7 @@ FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
 
 def queries_of(side, best, candidates):
-    """Returns the `Queries` of a `Side`, with bounds of uncertain scores.
+    """Returns the `Queries` of a `Side`, with bounds for uncertain scores.
 
     Args:
         side: `Side` of the queries.
@@ -405,9 +405,10 @@ def count_better(sides, queries, memory_limit_mb):
     each pair of rows is scored only once.
 
     Args:
-        sides: two `Side`s; each has the candidates of the other.
+        sides: two `Side`s; each holds the candidates for the queries of the
+            other.
         queries: the `Queries` of the sides.
-        memory_limit_mb: MiB for tiles and their temporaries.
+        memory_limit_mb: MiB for tiles and temporary arrays.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]

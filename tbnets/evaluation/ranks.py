@@ -1,4 +1,4 @@
-"""Ranks of queries, their counts and their metrics."""
+"""Ranks of queries, counts of better candidates, and metrics."""
 
 import threading
 from typing import NamedTuple
@@ -119,7 +119,7 @@ class Side(NamedTuple):
 
 
 class Queries:
-    """Queries with bounds of scores, and counts of better candidates.
+    """Queries with score bounds, and counts of better candidates.
 
     Args:
         best: float32 `[n]`, each query's best positive score; +inf if the row

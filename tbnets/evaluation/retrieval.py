@@ -1,4 +1,4 @@
-"""Recalls and ranks of image-text retrieval, from embeddings."""
+"""Computes the metrics of image-text retrieval from embeddings."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -147,8 +147,8 @@ def evaluate_retrieval(
         caption_to_image: int `[num_captions]`, row of the caption's image; an
             image without captions is a candidate but not a query.
         recall_at: the cutoffs k.
-        memory_limit_mb: MiB for tiles and their temporaries, in addition to
-            float32 embeddings. The result does not depend on it.
+        memory_limit_mb: MiB for tiles and temporary arrays, in addition to the
+            float32 embeddings. Does not affect the result.
         text_to_text: whether to rank captions for captions too.
         positives: bool `[num_images, num_captions]`, True for a match, or int
             `[n, 2]`, the image row and the caption row of each match.
@@ -201,7 +201,7 @@ def retrieval_ranks(
         image_embeddings: `[num_images, dim]`, L2-normalised.
         text_embeddings: `[num_captions, dim]`, L2-normalised.
         caption_to_image: int `[num_captions]`, row of the caption's image.
-        memory_limit_mb: MiB for tiles and their temporaries.
+        memory_limit_mb: MiB for tiles and temporary arrays.
         text_to_text: whether to rank captions for captions too.
 
     Returns:

@@ -144,7 +144,7 @@ def _queries(best):
 
 
 def _count(queries, rows, scores):
-    """Counts better candidates by the scores `[rows, n]` of some queries."""
+    """Counts better candidates, given scores `[rows, n]` of some queries."""
     at_least = (scores >= queries.low[rows, None]).sum(axis=1)
     above = (scores > queries.high[rows, None]).sum(axis=1)
     queries.better[rows] += at_least
@@ -196,7 +196,7 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
 def spread(scores, num_pairs=65536):
     """Returns the standard deviation of scores over random pairs.
 
-    Pairs are drawn with replacement and a fixed seed.
+    Pairs are drawn with replacement, using a fixed seed.
 
     Raises:
         ValueError: If all scores are the same.

@@ -131,7 +131,7 @@ def _retrieval_lines(metrics):
 
 
 def _metrics_line(metrics, names, indent=""):
-    """Returns the metrics that exist, as a list of one line or none."""
+    """Formats the metrics that exist as a list of at most one line."""
     parts = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()

@@ -29,13 +29,13 @@ def euclidean(similarities):
     The gradient at distance 0 is defined as 0.
 
     Args:
-        similarities: float32, any shape. Values that exceed 1 by rounding count
-            as 1.
+        similarities: float32, any shape. Values that exceed 1 due to rounding
+            are treated as 1.
 
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.
 
-    Source: Wang et al. 2018, Sec. 3.2.1; departures: none.
+    Source: Wang et al. 2018, Sec. 3.2.1.
     """
     squares = 2.0 - 2.0 * similarities
     coincide = squares <= 0.0

@@ -22,11 +22,11 @@ from tbnets.losses.presets import TERMS
 
 
 class PairSlopes:
-    """Computes gradients of embeddings with sparse matrix products.
+    """Computes gradients with respect to embeddings, using sparse products.
 
     Args:
-        sides: float32 `[rows, dim]` and `[columns, dim]`; a single array if a
-            set is compared with itself.
+        sides: embeddings, float32 `[rows, dim]` and `[columns, dim]`; a single
+            array if a set is compared with itself.
     """
 
     def __init__(self, sides):
@@ -116,7 +116,7 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
         regions: float32 `[num_regions, embedding_dim]`.
         phrases: float32 `[num_phrases, embedding_dim]`.
         region_of: int32 `[num_phrases]`, row of a phrase's region.
-        is_contrast: bool `[num_regions, num_phrases]`, the negative pairs.
+        is_contrast: bool `[num_regions, num_phrases]`, True for negative pairs.
         weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
@@ -152,10 +152,10 @@ class View(NamedTuple):
     Attributes:
         anchors: float32 `[num_anchors, embedding_dim]`.
         candidates: float32 `[num_candidates, embedding_dim]`.
-        positive: bool `[num_anchors, num_candidates]`, without the anchor
+        positive: bool `[num_anchors, num_candidates]`, False for the anchor
             itself.
-        not_negative: bool `[num_anchors, num_candidates]`: the positives and
-            the anchor itself.
+        not_negative: bool `[num_anchors, num_candidates]`, True for the
+            positives and the anchor itself.
         weights: float32 `[num_anchors]`, factor of each anchor's loss, or None
             for 1. The factors do not affect the counts of triplets.
     """
@@ -277,7 +277,7 @@ class _Triplets:
         self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
-        """Returns a round's (row, column) pairs `[n, 2]` and a bool mask."""
+        """Returns a round's (row, column) pairs and a mask of valid pairs."""
         pairs = _pairs(columns[:, : self.size])
         return pairs, tf.reshape(match[:, : self.size], [-1])
 

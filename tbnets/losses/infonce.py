@@ -39,7 +39,7 @@ class InfoNCELoss(RankingLoss):
     ties count as errors.
 
     Shapes may be unknown, and XLA can compile the loss. A call needs memory for
-    a few arrays `[num_anchors, num_candidates]`.
+    a few arrays of shape `[num_anchors, num_candidates]`.
 
     Example:
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
@@ -47,9 +47,9 @@ class InfoNCELoss(RankingLoss):
     Args:
         temperature: Divisor of the similarities, at least 1e-6 (0.07 in Wu
             2018, and CLIP's initial value).
-        term_weights: Mapping from a term in `TERMS` to its weight, not
-            negative. Missing terms are not computed. CLIP's loss has weight 0.5
-            for `image_to_text` and for `text_to_image`.
+        term_weights: Mapping from a term in `TERMS` to its non-negative weight.
+            Missing terms are not computed. CLIP's loss has weight 0.5 for
+            `image_to_text` and for `text_to_image`.
 
     Source: van den Oord et al. 2018, Eq. 4, in both directions as in Radford et
     al. 2021 (CLIP), Fig. 3; several positives as in Khosla et al. 2020, Eq. 2.
@@ -75,7 +75,7 @@ class InfoNCELoss(RankingLoss):
         return {term: _sums(views[term], logits[term]) for term in views}
 
     def _logits(self, view, views, known):
-        """Returns a view's logits, transposed from known logits if possible."""
+        """Returns a view's logits; transposes known logits if possible."""
         for term, logits in known.items():
             sides = views[term].candidates, views[term].anchors
             if view.anchors is sides[0] and view.candidates is sides[1]:

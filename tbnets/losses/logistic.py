@@ -19,7 +19,7 @@ from tbnets.losses.positives import positive_masks
 
 
 class PairSample(NamedTuple):
-    """The matching image and the non-matching captions of each caption.
+    """Each caption's matching image, and captions that do not match that image.
 
     Attributes:
         images: int32 `[num_captions]`, row of the caption's image.
@@ -38,12 +38,12 @@ class PairSample(NamedTuple):
 
 
 def random_columns(mask, rows, draws):
-    """Picks random True columns, all equally likely, in rows of a mask.
+    """Picks True columns uniformly at random in the given rows of a mask.
 
     Args:
-        mask: bool `[num_rows, num_columns]`, not empty.
-        rows: int32 `[n]`, n >= 1, the rows to pick from, or a negative number
-            for no row.
+        mask: bool `[num_rows, num_columns]`, with at least one element.
+        rows: int32 `[n]`, n >= 1, the rows to pick from; a negative number
+            stands for no row.
         draws: float32 `[n, k]` in [0, 1), one random number per pick.
 
     Returns:
@@ -167,7 +167,7 @@ class SoftmaxOutput(NamedTuple):
 def logistic_loss(
     logits: Array, is_match: Array, valid: Array | None = None
 ) -> LogisticOutput:
-    """Computes the logistic loss of pairs, labelled +1 or -1.
+    """Computes the logistic loss of pairs that are labelled +1 or -1.
 
     ::
 
@@ -210,7 +210,7 @@ def logistic_loss(
 
 
 def softmax_loss(matches, non_matches, valid):
-    r"""Computes the softmax loss of lists of one match and its non-matches.
+    r"""Computes the softmax loss of lists that hold a match and non-matches.
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
 
@@ -243,7 +243,7 @@ def softmax_loss(matches, non_matches, valid):
 
 
 def _mean(values, mask):
-    """Returns the mean of the masked values, or 0 if the mask is empty."""
+    """Returns the mean of the values selected by a mask, or 0 for no values."""
     weights = tf.cast(mask, tf.float32)
     total = tf.reduce_sum(values * weights)
     return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

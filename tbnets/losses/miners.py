@@ -1,8 +1,8 @@
 """Selects triplets in a batch from similarities and boolean masks.
 
 All functions return indices of a fixed shape and a mask of valid entries. They
-propagate no gradient, use a constant number of `[rows, columns]` arrays and
-compile under XLA.
+propagate no gradient, use a constant number of arrays of shape `[rows,
+columns]` and compile under XLA.
 """
 
 import warnings
@@ -29,7 +29,7 @@ TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Casts `[n]` to `dtype`; raises if floats would become integers."""
+    """Casts a vector to `dtype`; raises if floats would become integers."""
     values = tf.convert_to_tensor(values)
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
@@ -134,8 +134,6 @@ def hardest_negatives(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the most similar non-positive columns of every row.
 
-    The search is exact.
-
     Args:
         similarities: float32 `[rows, columns]`; larger is closer.
         positive_mask: bool `[rows, columns]`, True for columns that are not
@@ -149,7 +147,7 @@ def hardest_negatives(
         columns, the most similar first, and a bool mask, False for padding.
 
     Raises:
-        ValueError: If an argument has a wrong shape or dtype.
+        ValueError: If an argument has the wrong shape or dtype.
 
     Example:
         mask = tbnets.positive_masks(image_ids, caption_image_ids)
@@ -194,7 +192,7 @@ def largest(values, count, turned=False):
     """Finds the largest values of every row.
 
     Args:
-        values: float32 `[rows, columns]`, as returned by `padded`.
+        values: float32 `[rows, columns]`, padded with `padded`.
         count: Number of values per row, at least 1.
         turned: Whether to search columns instead of rows.
 
@@ -240,9 +238,9 @@ def first_positives(positive_mask, limit):
         limit: Maximum number of columns per row, at least 1.
 
     Returns:
-        `(indices, valid)` `[rows, min(limit, columns)]`: int32 columns, and a
-        bool mask, False for padding. If a row has more than `limit` True
-        columns, any of them may be selected.
+        A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`: int32
+        columns, and a bool mask, False for padding. If a row has more than
+        `limit` True columns, any of them may be selected.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD

@@ -1,7 +1,6 @@
 """The losses of the papers, as arguments of the loss classes.
 
-The command line reads these plain Python values before it imports TensorFlow. A
-term without a weight is not part of the loss.
+The command line reads these plain Python values before it imports TensorFlow.
 """
 
 from typing import Any

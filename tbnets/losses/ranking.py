@@ -39,9 +39,9 @@ class RankingLoss:
     """A weighted sum of terms that rank candidates for anchors.
 
     The terms are images ranking texts, texts ranking images, and each set
-    ranking itself. A subclass is a dataclass. It defines `_sums`, which
-    computes sums over a term's anchors, to be added over the replicas, and
-    `_reduce`, which computes the term's loss from these sums.
+    ranking itself. A subclass is a dataclass with two methods. `_sums` computes
+    sums over a term's anchors, which are then added over the replicas.
+    `_reduce` computes the term's loss from these sums.
 
     Attributes:
         term_weights: weight of every term in `TERMS`.
@@ -201,7 +201,7 @@ class RankingLoss:
             views: Dict from term to `hinges.View`. Terms without a weight are
                 skipped.
             idle: A pair of terms and a bool scalar. If the scalar is True,
-                these terms are not computed and are 0.
+                these terms are 0 and are not computed.
         """
         views = {
             term: hinges.own_anchors(v)

@@ -26,7 +26,7 @@ def gather(*rows):
             differ between replicas.
 
     Returns:
-        List of `[sum of n, ...]`, ordered by replica.
+        List of tensors `[sum of n, ...]`, with rows ordered by replica.
     """
     if num_replicas() == 1:
         return list(rows)

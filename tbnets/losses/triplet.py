@@ -40,7 +40,7 @@ class TripletLoss(RankingLoss):
     is its gradient.
 
     Shapes may be unknown, and XLA can compile the loss. A call needs memory for
-    a few arrays `[num_anchors, num_candidates]`.
+    a few arrays of shape `[num_anchors, num_candidates]`.
 
     Example:
         loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
@@ -51,13 +51,13 @@ class TripletLoss(RankingLoss):
     The defaults are the preset "wang2018" of `losses.presets`.
 
     Args:
-        margin: Required gap m, in units of the distance; not negative (0.1 in
+        margin: Required gap m, in units of the distance; non-negative (0.1 in
             Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
         num_negatives: Number of negatives K kept per anchor, at least 1 (50 in
             Wang 2016, 10 in Wang 2018). None means 10 for `negatives="top_k"`,
             and is required otherwise.
-        term_weights: Mapping from a term in `TERMS` to its weight, not
-            negative. Missing terms are not computed.
+        term_weights: Mapping from a term in `TERMS` to its non-negative weight.
+            Missing terms are not computed.
         distance: A key of `distances.DISTANCES`.
         reduction: "mean_active" averages the triplets with a loss above 0,
             "mean" averages all kept triplets, and "sum" adds them.

@@ -1,6 +1,6 @@
 """Canonical correlation analysis: two linear branches in closed form.
 
-Memory depends only on the size of the covariances.
+The memory use depends only on the sizes of the covariances.
 """
 
 from collections.abc import Mapping
@@ -66,12 +66,11 @@ def cholesky_factor(covariance, regularization, name):
 def solve_cca(left, right, between, dim):
     """Computes the directions in which two views correlate most.
 
-    They are the singular vectors of `L_x^-1 C_xy L_y^-T`; its singular values
-    are the correlations.
+    The correlations are the singular values of `left^-1 between right^-T`.
 
     Args:
-        left: float64 `[n, n]`, `cholesky_factor` of the images.
-        right: float64 `[m, m]`, `cholesky_factor` of the texts.
+        left: float64 `[n, n]`, Cholesky factor of the image covariance.
+        right: float64 `[m, m]`, Cholesky factor of the text covariance.
         between: float64 `[n, m]`, covariance of images with texts.
         dim: number of directions, at most `min(n, m)`.
 
@@ -138,12 +137,11 @@ def with_indicator(factor, share):
 
 
 class PairSums:
-    """Accumulates means and covariances over matching pairs.
+    """Accumulates means and covariances over matching pairs."""
 
-    Features are shifted by the first batch's mean, because a large mean would
-    make the variance inaccurate.
-    """
-
+    # Features are shifted by the first batch's mean, because a large mean would
+    # make the variance inaccurate.
+    #
     # A plain object, so that Keras does not count its variables as weights.
     def __init__(self, num_images, num_texts):
         sizes = num_images, num_texts
@@ -154,9 +152,9 @@ class PairSums:
         self.products = {(i, j): _zeros(sizes[i], sizes[j]) for i, j in kinds}
 
     def add(self, images, texts, pairs):
-        """Adds float32 images `[n, num_images]` and texts `[m, num_texts]`.
+        """Adds images `[n, image_dim]` and texts `[m, text_dim]`, float32.
 
-        `pairs` is float32 `[n, m]`, 1 if the image and the text match, else 0.
+        `pairs` is float32 `[n, m]`: 1 if the image and the text match, else 0.
         """
         rows, sides, is_first = [], (images, texts), self.count == 0
         uses = tf.reduce_sum(pairs, 1), tf.reduce_sum(pairs, 0)
@@ -185,7 +183,7 @@ class PairSums:
     def covariance(self, *sides):
         """Returns the covariance of two sides: images (0) or texts (1).
 
-        Each covariance can be read only once, because its sum is deleted.
+        Each covariance can be read only once, because reading deletes its sum.
         """
         count = _read(self.count)
         covariance = _read(self.products.pop(sides))
@@ -196,7 +194,7 @@ class PairSums:
 
 
 def _zeros(*shape, is_known=False):
-    """Creates a per-replica variable; reading sums it unless `is_known`."""
+    """Creates a per-replica variable, summed on reading unless `is_known`."""
     kinds = tf.VariableAggregation
     return tf.Variable(
         tf.zeros(shape, tf.float64),
@@ -226,7 +224,7 @@ class _Solving(keras.callbacks.Callback):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class CCA(EmbeddingNetwork):
-    """Linear branches by regularised canonical correlation analysis.
+    """Linear branches fitted with regularised canonical correlation analysis.
 
     ::
 
@@ -253,8 +251,8 @@ class CCA(EmbeddingNetwork):
             have no trainable weights.
         regularization: fraction of a view's mean variance that is added to each
             variance.
-        power: exponent of the weights (Gong et al. 2014: 4). 0 weights all
-            directions equally.
+        power: exponent of the weights (Gong et al. 2014: 4). 0 gives all
+            directions the same weight.
         background: total weight of the candidates, relative to the pairs; 0
             omits them. Above 0, `text_branch` needs a bias.
 

@@ -24,12 +24,12 @@ class EmbeddingNetwork(TwoBranchModel):
         images -> [image_encoder ->] image_branch -> unit vectors
         texts  -> [text_encoder  ->] text_branch  -> unit vectors
 
-    A batch is a dict with `images` (`[n, feature_dim]` features or `[n, height,
-    width, 3]` pixels in [0, 255]) and `captions` (int `[m, words]` word ids, 0
-    is padding, or `[m, feature_dim]` features). Training also needs the
-    integers `image_ids` `[n]` and `caption_image_ids` `[m]`, which define the
-    matches, and optionally `text_ids` `[m]`, one id per distinct text. `n`, `m`
-    and the other sizes may vary between batches.
+    A batch is a dict. `images` holds features `[n, feature_dim]` or pixels `[n,
+    height, width, 3]` in [0, 255]. `captions` holds features `[m, feature_dim]`
+    or int word ids `[m, words]`, where 0 is padding. Training also needs the
+    integer arrays `image_ids` `[n]` and `caption_image_ids` `[m]`, which define
+    the matches. `text_ids` `[m]`, one id per distinct text, is optional. All
+    sizes except `feature_dim` may vary between batches.
 
     Args:
         image_branch: `Branch` of the images.
@@ -72,7 +72,7 @@ class EmbeddingNetwork(TwoBranchModel):
                 localization: 8 of 10 epochs.
             structure_end: first step that omits the within-view terms again, or
                 None. Wang 2016 omits them in fine-tuning with hard negatives.
-            mining: object that computes the loss of batches with more inputs
+            mining: object that computes the loss of batches that contain more
                 than images and captions, such as a `CandidateMining`, or None.
             **kwargs: arguments of `keras.Model.compile`, for example
                 `jit_compile`.
@@ -96,7 +96,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of the terms' losses and active shares."""
+        """Returns the names of the terms' losses and active fractions."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
@@ -105,7 +105,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return {"image_embeddings": images, "text_embeddings": texts}
 
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
-        """Returns the `LossOutput` of the whole batch of all replicas."""
+        """Returns the `LossOutput` of the whole batch across replicas."""
         batch = checked_dict("batch", batch, INPUTS + IDS)
         if self.mining is not None:
             return self.mining.ranking_output(self, batch, training)
@@ -128,7 +128,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return WITHIN_VIEWS, off
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns the terms' losses and active shares."""
+        """Returns the terms' losses and active fractions."""
         scalars = {}
         for term, value in output.terms.items():
             scalars[f"{term}_loss"] = value

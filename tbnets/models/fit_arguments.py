@@ -25,7 +25,7 @@ class CheckedModel(keras.Model):
     text_encoder: keras.layers.Layer | None
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates like `keras.Model.evaluate`, and rejects non-finite input.
+        """Evaluates like `keras.Model.evaluate`, but rejects non-finite input.
 
         `x` may also be `EpochBatches`. The method raises the same errors as
         `fit`.
@@ -90,7 +90,7 @@ CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
 
 
 def fit_replicas(self, **arguments):
-    """Trains a model that was built and compiled in its strategy's scope.
+    """Trains a model that was built and compiled in a strategy's scope.
 
     Args:
         self: the `TwoBranchModel`.
@@ -179,7 +179,7 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns (shares, steps, is_endless) of batches; steps may be None."""
+    """Returns (shares, steps, is_endless) of an argument's batches."""
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
@@ -227,7 +227,7 @@ def _validation(model, arguments):
 
 
 def _step_function(model, kind="train"):
-    """Returns a function that runs a step on all replicas, for an iterator."""
+    """Returns a function that runs a step on an iterator's next batch."""
     strategy = model.distribute_strategy
 
     def step(iterator):
@@ -352,7 +352,7 @@ def _check_steps(steps, num_batches):
 
 
 def _refuse_targets(arguments):
-    """Raises for targets and weights, which Keras would ignore or reject."""
+    """Rejects targets and weights, which Keras would ignore or reject."""
     for name in ("y", "sample_weight", "class_weight"):
         if arguments.get(name) is not None:
             raise InputError(
@@ -380,7 +380,7 @@ def check_arrays(name, arrays, num_words=None):
     """Raises if arrays in memory are not valid network inputs.
 
     All arrays must have the same number of rows, and their values must be
-    finite. `name` is the argument with the arrays, and `num_words` is the
+    finite. `name` is the argument that holds the arrays, and `num_words` is the
     number of word ids, or None if captions are not word ids.
     """
     if isinstance(arrays, Examples):
@@ -436,13 +436,13 @@ def _refuse_text(argument, array):
 def checked_inputs(name, inputs, encoder, shape):
     """Returns the inputs; raises if their encoder or branch cannot read them.
 
-    A symbolic tensor is checked only by dtype and shape.
+    Only the dtype and shape of a symbolic tensor are checked.
 
     Args:
         name: "images" or "captions".
         inputs: array, tensor or list.
         encoder: layer that reads the inputs, or None if a branch reads them.
-        shape: shape that the network was built for, or None.
+        shape: shape with which the network was built, or None.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)

@@ -40,9 +40,9 @@ class HMLSTM(EmbeddingNetwork):
         regions -> [region_encoder ->] region_branch -> unit vectors
         tree    -> text_encoder -> node states -> text_branch -> unit vectors
 
-    A batch has the entries of an `EmbeddingNetwork` batch, with trees as
-    `captions` (int32 `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). In
-    training it also holds pairs of a noun phrase and a region of its photo:
+    A batch contains the entries of an `EmbeddingNetwork` batch, with trees as
+    `captions` (int32 `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). A
+    training batch also contains p pairs of a noun phrase and a region:
 
     - `regions` `[n, region_dim]` and `region_images` int32 `[n]`, the row of
       the region's photo in `images`;
@@ -50,8 +50,9 @@ class HMLSTM(EmbeddingNetwork):
       trees of the batch;
     - `region_of` int32 `[p]`: index of the phrase's region among the regions,
       followed by the photos, because a whole photo may serve as a region;
-    - `is_contrast` bool `[p, n + num_images]`: negative regions of the phrase;
-    - `weights` float32 `[p]` of the pairs, 0 until a correspondence is known.
+    - `is_contrast` bool `[p, n + num_images]`: True for the phrase's negatives;
+    - `weights` float32 `[p]`: the pairs' weights, 0 before correspondences are
+      found.
 
     Args:
         image_branch: `Branch` of the photos.
@@ -109,8 +110,8 @@ class HMLSTM(EmbeddingNetwork):
             ranking_loss: a `RankingLoss` for images and sentences, and for
                 regions and phrases.
             gradient_clip_norm: as in `EmbeddingNetwork.compile`.
-            phrase_weight: weight of the loss of regions and phrases, which
-                multiplies the weights of the pairs. Paper: 1.
+            phrase_weight: weight of the loss between regions and phrases,
+                multiplied by the pairs' weights. Paper: 1.
             region_mean_weight: weight of the loss between sentences and the
                 mean of a photo's regions. Paper: 0.
             **kwargs: arguments of `EmbeddingNetwork.compile`.
@@ -123,7 +124,7 @@ class HMLSTM(EmbeddingNetwork):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of the terms' losses and active shares."""
+        """Returns the names of the terms' losses and active fractions."""
         return EmbeddingNetwork.reported_names() + [
             f"{term}_{what}" for term in _TERMS for what in ("loss", "active")
         ]
@@ -133,7 +134,7 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             input_shape: dict of shapes, as in `TwoBranchModel.build`, with
-                `regions` if they have their own branch.
+                `regions` if the regions have their own branch.
         """
         super().build(input_shape)
         if self.region_branch is None:
@@ -208,7 +209,7 @@ class HMLSTM(EmbeddingNetwork):
         return embeddings, *places
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the embeddings of images, texts and, if given, `regions`."""
+        """Returns the embeddings of images and texts, and of any `regions`."""
         outputs = super().call(inputs, training=training)
         inputs = checked_dict("inputs", inputs, INPUTS)
         if "regions" in inputs:
@@ -261,7 +262,7 @@ class HMLSTM(EmbeddingNetwork):
 
 
 def _region_mean(regions, region_images, num_images):
-    """Returns each image's mean region as a unit vector; 0 without regions."""
+    """Returns the unit mean of each image's regions, or 0 if it has none."""
     total = tf.math.unsorted_segment_sum(regions, region_images, num_images)
     return tf.math.l2_normalize(total, axis=-1)
 

@@ -30,7 +30,7 @@ for package in (layers, losses, models):
 
 
 def load_model(path: Path, **options: Any) -> TwoBranchModel:
-    """Loads a model that `model.save("name.keras")` wrote, ready for `fit`.
+    """Loads a model that `model.save("name.keras")` wrote.
 
     The function restores weights, loss, optimizer and optimizer state, so
     training continues as if uninterrupted. `keras.models.load_model` also

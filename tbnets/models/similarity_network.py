@@ -34,14 +34,14 @@ class SimilarityNetwork(TwoBranchModel):
         x * y  -> head -> logit of "they match"
 
     Inner products of the embeddings are meaningless; only the head compares
-    them. Batches have the format of `EmbeddingNetwork`.
+    embeddings. Batches have the format of `EmbeddingNetwork`.
 
     Args:
         image_branch: `Branch` of the images.
         text_branch: `Branch` of the texts, with the same output size.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids into features, or None.
-        head: `PairHead`; None for the head of the paper.
+        head: `PairHead`; None for the head in the paper.
 
     Example:
         network = tbnets.SimilarityNetwork(
@@ -117,7 +117,7 @@ class SimilarityNetwork(TwoBranchModel):
 
     @property
     def floats_per_pair(self) -> int:
-        """Number of floats per pair, for its embeddings and the head."""
+        """Number of floats that the embeddings and the head use per pair."""
         return 2 * self.embedding_dim + sum(self.head.units)
 
     def judge(
@@ -228,7 +228,7 @@ class SimilarityNetwork(TwoBranchModel):
         """Selects in each row the column whose pair has the largest logit.
 
         Args:
-            columns: int32 `[n, k]`.
+            columns: int32 `[n, k]`, the candidates.
             images: `[n * k, embedding_dim]`, the pairs' images, row by row.
             texts: `[n * k, embedding_dim]`, the pairs' texts.
         """
@@ -238,7 +238,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.gather(columns, best, batch_dims=1)[:, None]
 
     def draw_seed(self) -> tf.Tensor:
-        """Returns the seed of a step's draws, int32 `[2]`."""
+        """Returns the seed for a step's draws, int32 `[2]`."""
         step = tf.convert_to_tensor(self.optimizer.iterations)
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 

@@ -20,11 +20,9 @@ from tbnets.training.optimizers import current_learning_rate, loss_scale
 
 
 class StepMean(keras.metrics.Metric):
-    """Averages a scalar over the steps.
+    """Averages a scalar over the steps."""
 
-    All replicas report the same value, so each replica keeps its own mean.
-    """
-
+    # All replicas report the same value, so each replica keeps its own mean.
     # In Keras 3, `keras.metrics.Mean` sums its variables over the replicas.
 
     def __init__(self, name):
@@ -39,12 +37,12 @@ class StepMean(keras.metrics.Metric):
         self._total_and_count = lambda: total_and_count
 
     def update_state(self, value):
-        """Adds the value of a step, a scalar."""
+        """Adds the scalar value of one step."""
         value = tf.cast(value, tf.float32)
         self._total_and_count().assign_add([value, 1.0])
 
     def result(self):
-        """Returns the mean of the steps so far, 0 before the first step."""
+        """Returns the mean over the steps so far, or 0 if there were none."""
         total_and_count = tf.convert_to_tensor(self._total_and_count())
         return tf.math.divide_no_nan(*tf.unstack(total_and_count))
 
@@ -114,7 +112,7 @@ def build_side(shape, encoder, branch):
 
 
 def embed_side(inputs, encoder, branch, training):
-    """Returns the branch's embeddings of inputs, encoded if needed."""
+    """Applies the encoder, if there is one, and the branch to inputs."""
     if encoder is not None:
         inputs = encoder(inputs, training=training)
     return branch(inputs, training=training)
@@ -126,12 +124,12 @@ KERAS_2 = keras.__version__.startswith("2.")
 
 
 def ids_of(batch):
-    """Returns the ids that define a batch's matches, for `positive_masks`."""
+    """Returns the arguments of `positive_masks` for a batch."""
     return *(batch[name] for name in IDS), batch.get("text_ids")
 
 
 class TwoBranchModel(CheckedModel):
-    """Base class: image and text branches, trained by a loss over a batch.
+    """Base class of models with an image branch and a text branch.
 
     ::
 
@@ -199,7 +197,7 @@ class TwoBranchModel(CheckedModel):
         return []
 
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
-        """Returns the loss of one batch, an object with the scalar `total`."""
+        """Returns the loss of one batch: an object with the scalar `total`."""
         raise NotImplementedError
 
     def report(self, output: Any) -> Tensors:
@@ -274,7 +272,7 @@ class TwoBranchModel(CheckedModel):
         self.gradient_clip_norm = gradient_clip_norm
 
     def get_compile_config(self) -> dict[str, Any]:
-        """Returns the arguments of `compile`, or an empty dict before it."""
+        """Returns the arguments of `compile`, or {} for an uncompiled model."""
         config = super().get_compile_config()
         return config and {**config, **self._arguments("compile")}
 
@@ -323,7 +321,7 @@ class TwoBranchModel(CheckedModel):
         self.build(config["input_shape"])
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
-        """Trains like `keras.Model.fit`, and rejects non-finite numbers.
+        """Trains like `keras.Model.fit`, but rejects non-finite numbers.
 
         Args:
             *args: arguments of `keras.Model.fit`. `x` and `validation_data` may
@@ -331,7 +329,7 @@ class TwoBranchModel(CheckedModel):
             **kwargs: arguments of `keras.Model.fit`.
 
         Raises:
-            TypeError: If an array holds text, or is a list.
+            TypeError: If an argument is a list or an array of text.
             ValueError: If an array contains NaN or infinity or has too few
                 rows, or if the loss or gradient of an epoch is not finite.
         """
@@ -389,7 +387,7 @@ class TwoBranchModel(CheckedModel):
         return self._track(self.batch_loss(batch))
 
     def _build_for(self, batch):
-        """Builds the network if needed; Keras 2 builds only when called."""
+        """Builds the network if needed; Keras 2 builds on the first call."""
         if not self.built:
             batch = checked_dict("batch", batch, self.build_inputs)
             self.build({name: batch[name].shape for name in self.build_inputs})

@@ -153,7 +153,7 @@ def _unless_lost(method):
 
 
 class Board:
-    """Writes the event files of a run; a context manager.
+    """A context manager that writes the event files of a run.
 
     A failed write does not stop training; the board reports it once.
 
@@ -242,7 +242,7 @@ class Board:
 
     @_unless_lost
     def add_pictures(self, pictures, epoch, about):
-        """Writes a dict from names to pictures, uint8 `[height, width, 3]`.
+        """Writes pictures, a dict from names to uint8 `[height, width, 3]`.
 
         `about` describes the pictures.
         """

@@ -28,7 +28,7 @@ def checkpoint_path(run_dir, name):
 
 @dataclasses.dataclass
 class RunState:
-    """The state of a run, without its weights.
+    """The state of a run, except for its weights.
 
     Args:
         epoch: number of finished epochs.
@@ -39,8 +39,8 @@ class RunState:
         settings: dict from the name of each flag of the run to its value.
         fitted: dict from names to JSON values or arrays that `TaskData.fit`
             computed.
-        held: a similar dict of the values that `TaskData.start_epoch` keeps
-            between epochs.
+        held: dict, like `fitted`, of the values that `TaskData.start_epoch`
+            keeps between epochs.
         devices: description of the last epoch's devices; "" for a single
             device.
     """
@@ -81,11 +81,11 @@ def _to_numpy(variable):
 
 
 def save_checkpoint(path, model, optimizer, state):
-    """Saves model, optimizer and run state in one file, atomically.
+    """Saves a model, its optimizer and the run state in one file, atomically.
 
     Args:
-        path: file name; None on workers other than the chief, which must read
-            the variables but do not write.
+        path: path of the file; None on workers other than the chief, which must
+            read the variables but write no file.
         model: a built Keras model.
         optimizer: its built optimizer, or None.
         state: a `RunState`.
@@ -106,7 +106,7 @@ def save_checkpoint(path, model, optimizer, state):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint's arrays and their names, by key, and its `RunState`."""
+    """The arrays of a checkpoint, the arrays' names, and the `RunState`."""
 
     arrays: dict
     names: dict
@@ -191,7 +191,7 @@ def restore_checkpoint(path, model, optimizer=None):
 def put_into(checkpoint, path, model, optimizer=None):
     """Assigns the values of a `Checkpoint` to a model and its optimizer.
 
-    Error messages name the file `path`.
+    `path` is the file name in error messages.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

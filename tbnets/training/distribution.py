@@ -2,7 +2,7 @@
 
 `mirrored` uses every GPU of this machine, in one process. `multi_worker` runs
 one or more processes on each machine. TensorFlow's environment variable
-`TF_CONFIG` holds the process' own task and all addresses::
+`TF_CONFIG` holds the task of the process and all addresses::
 
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
      "task": {"type": "worker", "index": 0}}
@@ -194,7 +194,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Raises ConnectionError with the worker's name if a worker is lost.
+        """Runs the block; raises a ConnectionError that names a lost worker.
 
         TensorFlow aborts operations that wait for a lost worker: immediately if
         its process ended, or within a minute if its machine is unreachable.

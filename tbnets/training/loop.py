@@ -36,7 +36,7 @@ class Session:
 
     Args:
         run_dir: folder of the run.
-        task: its `tasks.task.Task`.
+        task: the `tasks.task.Task` of the run.
         network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
         dev: examples on which the best epoch is chosen; None after training.
@@ -84,7 +84,7 @@ class Session:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """A progress bar with an epoch's remaining time."""
+    """A progress bar that shows the time remaining in the epoch."""
 
     def __init__(self, title, steps):
         super().__init__()
@@ -142,7 +142,7 @@ def fit(session, train):
 
 
 def _hinges_of(loss):
-    """Returns (margin, reduction) of a triplet loss, or else (None, None)."""
+    """Returns (margin, reduction) of a triplet loss, or (None, None)."""
     if loss is None or loss.kind != "triplet":
         return None, None
     return loss.margin, loss.reduction

@@ -97,8 +97,8 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
 
     Args:
         learning_rate: a number or a Keras schedule.
-        name: defaults to the name in Keras, so that variables have the same
-            names.
+        name: defaults to the name in Keras, so that the variables keep
+            their names.
         **kwargs: arguments of `keras.optimizers.Adam`.
 
     Example:
@@ -113,7 +113,7 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates both moments of each variable, or none for AMSGrad."""
+        """Creates both moments of each variable, or no moments for AMSGrad."""
         if self.amsgrad:
             super(_Fused, self).build(variables)
             return []
@@ -150,8 +150,8 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         learning_rate: a number or a Keras schedule.
         momentum: factor of the previous update, in [0, 1]; 0 uses Keras' own
             update. Wang et al. 2016: 0.9.
-        name: defaults to the name in Keras, so that variables have the same
-            names.
+        name: defaults to the name in Keras, so that the variables keep
+            their names.
         **kwargs: arguments of `keras.optimizers.SGD`, for example
             `nesterov=True`.
 
@@ -172,7 +172,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates the momentum of each variable, or none if momentum is 0."""
+        """Creates a momentum slot for each variable if momentum is not 0."""
         super(_Fused, self).build(variables)
         return [[m] for m in self.momentums] if self.momentum else []
 
@@ -199,8 +199,8 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
             0 over `total_steps`).
         rate: the learning rate of the first step.
         decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
-        decay_steps: number of steps in which the rate changes by the factor.
-            Wang et al. 2016: 10 epochs.
+        decay_steps: number of steps after which the rate is multiplied by the
+            factor. Wang et al. 2016: 10 epochs.
         total_steps: number of steps of `cosine`.
     """
     if name == "constant":

@@ -23,7 +23,7 @@ CAPTION_CHUNK = 1024
 
 
 class Embedder:
-    """Embeds the examples of a split; traces its graphs once.
+    """Embeds the examples of a split with graphs that are traced once.
 
     `image_size` is the side of decoded photos, for networks that read pixels.
     """
@@ -121,7 +121,7 @@ class PairScorer:
 
 
 def _cut(rows, size):
-    """Splits rows into pieces; at least one, which may be empty."""
+    """Splits rows into one or more pieces; no rows give one empty piece."""
     starts = range(0, len(rows) or 1, size)
     return [rows[start : start + size] for start in starts]
 
@@ -135,9 +135,9 @@ class RetrievalMetrics(keras.callbacks.Callback):
     The logs gain `val_recall_sum`, `val_mean_recall`, and recalls named as in
     `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger is
     better, so callbacks that monitor these logs need `mode="max"`. This
-    callback must precede callbacks that read the logs; `fit` of tbnets networks
-    sorts the callbacks. Any other model must have the methods `embed_images`
-    and `embed_text`.
+    callback must precede callbacks that read the logs; the `fit` method of
+    tbnets networks sorts the callbacks. Any other model must have the methods
+    `embed_images` and `embed_text`.
 
     Args:
         data: data that `fit` accepts: a dict of arrays, possibly with fewer

@@ -37,10 +37,10 @@ def embedding_health(embeddings):
     """Measures how evenly unit vectors `[n, dim]` fill their space.
 
     Returns:
-        dict of floats: `mean_cosine` over all pairs of different rows (0 for
-        evenly spread directions, 1 for a collapse), and `dimension_spread`, the
-        mean over dimensions of the standard deviation times sqrt(dim) (1 for
-        evenly used dimensions, 0 for a collapse).
+        dict of floats. `mean_cosine` is the mean over all pairs of different
+        rows: 0 for evenly spread directions, 1 for a collapse.
+        `dimension_spread` is sqrt(dim) times the mean standard deviation of a
+        dimension: 1 for evenly used dimensions, 0 for a collapse.
     """
     vectors = np.asarray(embeddings, np.float64)
     n, dim = vectors.shape
@@ -96,7 +96,7 @@ def diagnose(history, margin, reduction):
 
 
 def _is_at_margin(logs, margin):
-    """Returns whether all triplets are active, with the margin as mean loss."""
+    """Returns whether all triplets are active and the loss is the margin."""
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]
     active = [logs.get(f"train/{term}_active", 0.0) for term in terms]
@@ -106,7 +106,7 @@ def _is_at_margin(logs, margin):
 
 
 def _beats_chance(history):
-    """Returns whether a recent epoch beats chance (for phrases, epoch 1)."""
+    """Returns whether a recent epoch beats chance or, for phrases, epoch 1."""
     recent = history[-PLATEAU_EPOCHS:]
     images = history[0].get("dev/image_to_text/num_queries")
     if not images:
@@ -170,7 +170,7 @@ def _splits(session, train):
 
 
 def results(last, best):
-    """Returns the entries of `metrics.json` other than test metrics.
+    """Returns the entries of `metrics.json` except the test metrics.
 
     `last` and `best` are the `RunState`s of the last and the best epoch.
     """

@@ -1,4 +1,4 @@
-"""Compares the recall and time of approximate search with exact search.
+"""Compares approximate and exact search in recall and time.
 
 Each row is a mixture of two photo embeddings plus noise. The queries are
 embedded captions.

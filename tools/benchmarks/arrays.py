@@ -1,4 +1,4 @@
-"""Makes arrays for benchmarks that are the same in all processes."""
+"""Makes benchmark arrays that are identical in all processes."""
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def embeddings(num_images, captions_per_image, dim, noise=NOISE):
 
 
 def features(num_images, captions_per_image, *dims):
-    """Makes ids, and random image and caption features of the sizes `dims`."""
+    """Makes ids, and random image and caption features of sizes `dims`."""
     arrays = embeddings(num_images, captions_per_image, 1)
     for seed, (name, dim) in enumerate(zip(NAMES, dims)):
         rng = np.random.default_rng(seed)
@@ -69,13 +69,13 @@ def labels(arrays):
 
 
 def one_view(arrays):
-    """Returns two sides of a loss, each with all images and captions."""
+    """Returns the two inputs of a loss; each holds all images and captions."""
     rows = np.concatenate([arrays["images"], arrays["texts"]])
     return {"images": rows, "texts": rows}
 
 
 def recall_sum(owners, captions, photos):
-    """Returns recall at 1, 5 and 10 in per cent, summed over both directions.
+    """Sums recall at 1, 5 and 10, in per cent, over both directions.
 
     Args:
         owners: `[captions]`, each caption's image row.

@@ -1,4 +1,4 @@
-"""Compares the time of retrieval evaluation with its matrix product alone."""
+"""Compares the times of retrieval evaluation and of its matrix product."""
 
 import time
 
@@ -34,7 +34,7 @@ def run(options):
 
 
 def _measure(num_images, dim, repeats, noise):
-    """Returns the minimum seconds of evaluation and product, and peak MiB."""
+    """Returns minimum seconds of evaluation and product, and the peak MiB."""
     inputs = arrays.embeddings(num_images, 5, dim, noise)
     images, texts, owners = (inputs[n] for n in ("images", "texts", "owners"))
 

@@ -1,4 +1,4 @@
-"""Compares the time of feature extraction with its forward passes alone."""
+"""Compares the times of feature extraction and of its forward passes."""
 
 import itertools
 import tempfile
@@ -26,7 +26,7 @@ def run(options):
 
 
 def photos_and_features(folder, count, name):
-    """Returns (id, path) of `count` photos, some repeated, and a network."""
+    """Returns the (id, path) pairs of `count` photos, and a network."""
     paths = itertools.cycle(list_photos(folder))
     photos = enumerate(itertools.islice(paths, count))
     network = cnn.build_cnn(name, image_size=None)

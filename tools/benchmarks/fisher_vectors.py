@@ -1,4 +1,4 @@
-"""Times the encoding of captions by Fisher vectors.
+"""Times the encoding of captions as Fisher vectors.
 
 The lower bound writes the encoded rows to a store. The encoder keeps the
 gradients of all words between calls, except in the row `words anew`. In the
@@ -21,7 +21,7 @@ WORD_DIM, NUM_COMPONENTS = 300, 30
 
 
 def run(options):
-    """Prints the table and the maximum difference between encoder and loop."""
+    """Prints the table, and the encoder's maximum difference from the loop."""
     encoder = _encoder(WORD_DIM, NUM_COMPONENTS)
     rows = _captions(options.num_captions)
     counts = _counts(rows)

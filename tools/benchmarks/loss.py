@@ -1,8 +1,8 @@
-"""Compares the time of miner and loss with their matrix products alone.
+"""Compares the times of the miner, the loss and their matrix products.
 
-The lower bound has only the products that any implementation with dense
-matrices needs. The loss returns the total, the terms and the gradients of the
-embeddings.
+The lower bound consists of the products that any implementation with dense
+matrices needs. The loss returns the total, the terms and the gradients with
+respect to the embeddings.
 """
 
 from benchmarks import arrays, timing

@@ -1,6 +1,6 @@
-"""Measures retrieval evaluation's time and memory on memory-mapped files.
+"""Measures the time and memory of evaluation on memory-mapped files.
 
-Each caption embedding is its image embedding plus noise.
+Each caption's embedding is the embedding of its image plus noise.
 """
 
 import pathlib
@@ -63,6 +63,6 @@ def _write(path, num_rows, dim, make):
 
 
 def _watch(most, ended):
-    """Appends the MiB of unmapped memory to `most` until `ended` (Linux)."""
+    """Repeatedly appends the unmapped memory in MiB, until `ended` is set."""
     while not ended.wait(WATCH_SECONDS):
         most.append(timing.mebibytes("RssAnon"))

@@ -1,8 +1,7 @@
 """Times tbnets and other packages on the same input arrays.
 
-Each row runs in its own process, which reports its peak memory beyond imports
-and inputs. The processes run alternately, so that other load on the machine
-affects all rows equally.
+Each row runs in its own process, which reports its peak memory use, excluding
+that of imports and inputs. The processes take turns.
 """
 
 import datetime

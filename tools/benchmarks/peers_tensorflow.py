@@ -38,7 +38,7 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """Times the lower bound for one view."""
+    """Measures the lower bound for one view."""
     return matmuls(data.one_view(arrays))
 
 
@@ -47,7 +47,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns a row that times a loss and the gradients of the embeddings."""
+    """Returns a row that times a loss and its embedding gradients."""
 
     def row(arrays):
         def total(*inputs):
@@ -132,12 +132,12 @@ def train_step(arrays):
 
 
 def step_matmuls(arrays):
-    """Times the lower bound for a training step."""
+    """Measures the lower bound for a training step."""
     return step_products(make_batch(arrays), arrays["image_1"].shape)
 
 
 def tree_matmuls(arrays):
-    """Times the lower bound for trees: the products of each level."""
+    """Measures the lower bound for trees, the matrix products of each level."""
     units = len(arrays["gates"])
     products = tree_lstm.products(pack_trees(arrays["rows"]), units)
     return graph(products, *_some(arrays, "words", "kernel"))

@@ -19,12 +19,12 @@ def matmuls(arrays):
 
 
 def within_matmuls(arrays):
-    """Times the lower bound for one view."""
+    """Measures the lower bound for one view."""
     return matmuls(data.one_view(arrays))
 
 
 def hardest(arrays):
-    """Times the sum of cosine hinges of each pair's hardest negative."""
+    """Times the sum of cosine hinges with each pair's hardest negatives."""
     owners, match = _owners_and_matches(arrays)
     return _learning(
         arrays, lambda images, texts: _hinges(images, texts, owners, match)
@@ -48,7 +48,7 @@ def _hinges(images, texts, owners, match):
 
 
 def top_k(arrays):
-    """Times the mean of active Euclidean hinges of K hardest negatives."""
+    """Times the mean of active Euclidean hinges with K hardest negatives."""
     owners, match = _owners_and_matches(arrays)
     k = min(data.NUM_NEGATIVES, len(match) - 1)
 
@@ -105,7 +105,7 @@ def _layers(arrays, side):
 
 
 def recalls(arrays):
-    """Times the product and the ten best results in both directions."""
+    """Times the product and the top-10 search in both directions."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -219,7 +219,7 @@ def supervised_metric(arrays):
 
 
 def _two_ways(arrays, loss, miner=lambda *_: None, ways=1):
-    """Returns a step of a loss in both directions, divided by `ways`."""
+    """Returns a step for both directions; the loss is divided by `ways`."""
     ids, owners = _tensors(arrays, "image_ids", "owners")
 
     def one_way(rows, labels, *others):

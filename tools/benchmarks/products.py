@@ -1,6 +1,6 @@
 """Builds timed graphs, and the matrix products of the lower bounds.
 
-The products use values in place of gradients, because only sizes matter.
+Forward values stand in for gradients, because only the sizes affect the time.
 """
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ def graph(function, *inputs):
 
 
 def weights(dims, seed):
-    """Returns random weight matrices for layers of these sizes."""
+    """Returns random weight matrices for layers of the sizes `dims`."""
     shapes = enumerate(zip(dims, dims[1:]))
     return [tf.random.stateless_normal(x, (seed, i)) for i, x in shapes]
 

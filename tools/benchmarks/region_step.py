@@ -1,4 +1,4 @@
-"""Compares the time of a step of phrase localization with its products.
+"""Compares the times of a phrase localization step and of its products.
 
 A batch has 100 phrases and 200 candidate regions per photo. The lower bound
 computes all regions forward, and the picked regions, the positives and the

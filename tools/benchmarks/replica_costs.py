@@ -1,15 +1,15 @@
 """Times the steps that workers share, and compares them with a cost model.
 
-Each of N workers has its rows of the batch, every message reaches all workers,
-and workers on one machine share its P cores. With R reduces of r bytes and G
-gathers of g bytes, a step takes::
+Each of N workers holds its rows of the batch, every message reaches all
+workers, and workers on one machine share its P cores. With R reduces of r bytes
+and G gathers of g bytes, a step takes::
 
     max(1, N / P) (fixed + flops / rate)
         + (R + G / 2) latency + (r + g / 2) / bandwidth
 
-A gather passes the ring of workers once, a reduce twice. `fixed` and `rate` are
-fitted to steps of one worker on 1, 1/2 and 1/4 of a batch; `latency` and
-`bandwidth` are fitted to sums of one number and of 16 MiB.
+A gather passes around the ring of workers once, and a reduce twice. `fixed` and
+`rate` are fitted to steps of one worker on 1, 1/2 and 1/4 of a batch; `latency`
+and `bandwidth` are fitted to sums of one number and of 16 MiB.
 """
 
 import json
@@ -189,7 +189,7 @@ def _print_row(first, *cells):
 
 
 def print_paper(reduces, gathers):
-    """Prints predictions for GPUs that share a batch or each have a batch."""
+    """Prints predictions for GPUs with a shared batch or a batch each."""
     print("On paper, 2048 -> 2048 -> 512, two captions per image:")
     columns = "images", "step", "messages", "images/s", "matrix", "whole loss"
     _print_row("GPUs", *columns)

@@ -1,4 +1,4 @@
-"""Times a training step with one replica, and without a strategy.
+"""Times a training step with a one-replica strategy and without a strategy.
 
 Run as a script, this module is one worker of `replica_costs`, which times the
 parts of a shared step. The chief prints the milliseconds of each part as JSON.
@@ -97,7 +97,7 @@ def _of_all(workers, function, *inputs):
 
 
 def alone(job, workers, share, images):
-    """Builds a step on `images` images that only this worker runs."""
+    """Builds a step for `images` images, run only by this worker."""
     batch = _batch(job._replace(images=images))
     return tf.function(_network(job).train_step, autograph=False), [batch]
 
@@ -148,7 +148,7 @@ def sums(job, workers, share, times):
 
 
 def message(job, workers, share, size):
-    """Builds one sum over all replicas of a float32 vector of length `size`."""
+    """Builds a sum of a float32 vector of length `size` over all replicas."""
     return _of_all(workers, replicas.summed, tf.zeros([size]))
 
 

@@ -19,7 +19,7 @@ WORDS = (
 
 
 def product(inputs):
-    """Times the lower bound: the matrix product in NumPy."""
+    """Measures the lower bound, the matrix product in NumPy."""
     images, texts = inputs["images"], inputs["texts"]
     scores = np.empty((len(images), len(texts)), np.float32)
     return lambda: np.matmul(images, texts.T, scores)
@@ -34,7 +34,7 @@ def exact_ranks(inputs):
 
 
 def flat_index(inputs):
-    """Times the ten best results in both directions with faiss.IndexFlatIP."""
+    """Times the top-10 search in both directions with faiss.IndexFlatIP."""
     import faiss
 
     def best(queries, rows):
@@ -110,7 +110,7 @@ def _photos(inputs):
 
 
 def scored(inputs):
-    """Times products of queries and a tile, repeated for the number of rows."""
+    """Times products of queries and a tile, repeated to cover all rows."""
     size, dim = int(inputs["size"]), int(inputs["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     rows = arrays.unit_rows(AT_ONCE, dim)[:size]

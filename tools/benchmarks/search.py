@@ -18,7 +18,7 @@ QUERIES = ["a dog in the snow"]
 def run(options):
     """Prints a table for a new folder and one for an embedded folder.
 
-    Photos are repeated if --images has too few.
+    Photos are repeated if --images contains too few.
     """
     model, repeats = zoo.open_model(MODEL), options.repeats or 3
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""Compares the speed of a server over gRPC and REST with direct calls."""
+"""Times server requests over gRPC and REST, and direct calls."""
 
 import contextlib
 import functools

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
-    """Times functions alternately, so that other load slows all equally.
+    """Times functions alternately, so that other load affects all equally.
 
     Each function in `runs` must wait for its result. Returns a dict from name
     to the duration of each run in seconds. `before()` is not timed.
@@ -26,7 +26,7 @@ def in_turns(runs, repeats, warm_up=1, before=lambda: None):
 def print_table(title, runs, repeats, rows=None):
     """Times functions alternately; prints medians and ratios to the first.
 
-    With `rows`, the number of rows by name, it also prints rows per second.
+    If `rows` maps names to numbers of rows, also prints rows per second.
     """
     times = in_turns(runs, repeats)
     medians = {name: np.median(seconds) for name, seconds in times.items()}

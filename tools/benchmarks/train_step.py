@@ -1,7 +1,7 @@
-"""Compares the time of a training step with its matrix products alone.
+"""Compares the times of a training step and of its matrix products.
 
-Besides the products, the step has activations, batch normalisation, dropout,
-the loss, its miner and the Adam update.
+Besides the products, the step includes activations, batch normalisation,
+dropout, the loss, its miner and the Adam update.
 """
 
 import keras
@@ -38,7 +38,7 @@ def run(options):
 
 
 def step_units(options):
-    """Returns the sizes of the layers of a branch."""
+    """Returns the layer sizes of a branch."""
     return options.hidden_dim, options.embedding_dim
 
 

@@ -1,8 +1,8 @@
-"""Compares the time of the tree LSTM with its products and a Keras LSTM.
+"""Compares the times of the tree LSTM, its products and a Keras LSTM.
 
-The lower bound has the products of a forward and backward pass, level by level,
-without gates, gathers or sums over children. The Keras LSTM reads the words as
-sequences.
+The lower bound consists of the products of a forward and backward pass, level
+by level, without gates, gathers or sums over children. The Keras LSTM reads the
+words as sequences.
 """
 
 import keras
@@ -97,8 +97,8 @@ def tree_arrays(num_captions, _, units):
 def products(packed, units):
     """Returns a function that computes the matrix products of a step.
 
-    Values replace the gradients. All products differ, because TensorFlow
-    computes identical products only once.
+    Forward values stand in for gradients. All products differ, because
+    TensorFlow computes identical products only once.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]

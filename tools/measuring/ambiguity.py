@@ -160,7 +160,7 @@ def ceiling(captions, num_scenes):
 
 
 def chance_of_a_hit(groups, rank):
-    """Returns the chance that the first `rank` results include a right one.
+    """Returns the chance that the first `rank` results include a right result.
 
     Args:
         groups: list of `(right, wrong)`, the numbers of results in each group,

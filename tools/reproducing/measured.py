@@ -1,4 +1,4 @@
-"""Reads the recorded results of docs/measured/.
+"""Reads the recorded results in docs/measured/.
 
 ::
 

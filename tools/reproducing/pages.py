@@ -6,9 +6,9 @@
     ...
     <!-- end -->
 
-docs/reproduction*.md have the tables of papers and of all rows. Tables of other
-pages are defined in docs/measured/pages/. A cell has its text or the published
-number, or is blank if a recorded row fills it in.
+docs/reproduction*.md contain the tables of papers and of all rows. Tables of
+other pages are defined in docs/measured/pages/. A cell contains its text or the
+published number, or is blank if a recorded row fills it in.
 """
 
 import re

@@ -28,8 +28,8 @@ _REPORTED = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
-    If the row has flags of tools/evaluate.py, the runs are evaluated with them.
-    Recorded seeds of previous runs are kept.
+    If the row `name` specifies flags for tools/evaluate.py, the runs are
+    evaluated with these flags. Recorded seeds of previous runs are kept.
 
     Args:
         folders: folders of the runs.
@@ -104,7 +104,7 @@ def flags_of_row(row):
 
 
 def _typed(command, path):
-    """Returns the flags of a command without seed, run folder and cache."""
+    """Returns a command's flags without the seed, run folder and cache."""
     if "--resume" in command:
         raise InputError(
             f"{path}: expected a command with all flags; found {command}. "

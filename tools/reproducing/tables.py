@@ -75,7 +75,7 @@ def cells_of(text):
 
 
 def numbers(cell):
-    """Returns the numbers of a cell, as written; `-` for a missing number."""
+    """Returns the numbers in a cell as strings, `-` for a missing number."""
     return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
 
 
@@ -85,7 +85,7 @@ def is_result(cell):
 
 
 def by_seed(column):
-    """Returns the metric of a column that shows each seed, or "".
+    """Returns the metric of a column that lists a value per seed, or "".
 
     Also returns whether the column shows only the minimum and maximum.
     """

@@ -1,4 +1,4 @@
-"""Converts the docstrings of tbnets to Markdown, for the pages of the API."""
+"""Converts the tbnets docstrings to Markdown for the API pages."""
 
 import re
 import textwrap

@@ -1,7 +1,7 @@
 """Makes the pages of the MkDocs site that are not in docs/.
 
 `pip install -e ".[docs]" && mkdocs build` writes the site. This hook adds
-README.md as the home page, all pages of `OUTSIDE`, and pages of the public
+README.md as the home page, all pages in `OUTSIDE`, and pages for the public
 names, the configurations and the notebooks. It converts links within the
 repository to links within the site.
 """
@@ -89,7 +89,7 @@ def page_of(name):
 
 
 def api_pages():
-    """Returns the pages of public names and their list, as text by path."""
+    """Returns the pages for public names and their list, as text by path."""
     lines = ["# API reference", ""]
     lines += ["After `import tbnets`, each name is `tbnets.NAME`.", ""]
     pages = {}
@@ -170,7 +170,7 @@ def made_pages():
 
 
 def site_link(page, link):
-    """Converts a link on a page from the repository to the site."""
+    """Converts a repository link on a page to a link within the site."""
     path, hash_, anchor = link.partition("#")
     if not path or ":" in path:
         return link

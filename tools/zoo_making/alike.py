@@ -1,7 +1,7 @@
 """Exports models again, or serves them, and compares the outputs.
 
-A served model is exported by `tools/export.py --serving`, and gets its warm-up
-requests.
+A served model is exported by `tools/export.py --serving`, and includes its
+warm-up requests.
 """
 
 import contextlib
@@ -164,7 +164,7 @@ def _compare(before, after):
 
 
 def difference(first, second, name, inputs):
-    """Returns the largest difference of two outputs; inf if strings differ."""
+    """Returns the largest difference between outputs, inf if strings differ."""
     expected, outputs = first[name](**inputs), second[name](**inputs)
     worst = 0.0
     for key in expected:

@@ -119,9 +119,9 @@ def summary(text):
 
 
 def recall_sum(measures, best=""):
-    """Returns recall at 1, 5 and 10 in per cent, summed over directions.
+    """Sums recall at 1, 5 and 10, in per cent, over directions.
 
-    If there is no recall, returns the metric `best`.
+    If `measures` contains no recall, returns the metric named `best`.
     """
     if tables.are_of_regions(measures):
         names = [f"phrase_to_region/recall_at_{k}" for k in (1, 5, 10)]
@@ -298,8 +298,8 @@ _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 def portable_flags(lines, name):
     """Replaces absolute paths in the lines of a run's flag file.
 
-    An absolute path becomes its last part below `data`, or below `runs` for
-    scenes that the run made.
+    An absolute path is replaced by its last component below `data`, or below
+    `runs` for scenes that the run made.
     """
     written = [f"# The flags of the run that made model_zoo/{name}."]
     for line in lines:

@@ -43,13 +43,13 @@ def served_scores(task, model, split):
 
 
 def phrase_scores(session, model, split, phrases, regions):
-    """Localizes phrases with a run of photos and captions, and its export.
+    """Localizes phrases with a run of photos and captions and with its export.
 
     `phrases` and `regions` are as in `phrase_region_scores`; the regions must
     include the whole photo.
 
     Returns:
-        `LocalizationScores` of the run, and of the exported model.
+        The `LocalizationScores` of the run and of the exported model.
     """
     of_run = phrase_region_scores(session, split, phrases, regions)
     if not of_run.asked.holds_photos:
