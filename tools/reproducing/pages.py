@@ -99,7 +99,7 @@ def _of_paper(table, measured):
     head += ["ours", *columns, "seeds", "CPU", "date"]
     text = f"\n{table['about']}\n{_table(head, rows)}"
     if others := table.get("others"):
-        text += f"The paper also lists results of other authors: {others}.\n\n"
+        text += f"The paper also lists results of other methods: {others}.\n\n"
     return text
 
 
