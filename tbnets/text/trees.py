@@ -71,8 +71,7 @@ class Tree:
         return np.stack([starts, starts + lengths], axis=1)
 
     def heights(self) -> np.ndarray:
-        """Returns each node's height, int `[num_nodes]`; words have height
-        0."""
+        """Returns each node's height (0 for a word), int `[num_nodes]`."""
         heights = [0] * self.num_nodes
         for node in range(self.num_nodes - 1, 0, -1):
             parent = self.parents[node]
