@@ -1,4 +1,4 @@
-"""A split of phrase localization: phrases, texts, regions and their roles."""
+"""Phrases, texts and regions of a split, and the roles of the regions."""
 
 import dataclasses
 import functools
@@ -29,12 +29,14 @@ class ProposalRoles(NamedTuple):
     """The roles of a photo's proposals for its phrases.
 
     Attributes:
-        roles: int8 `[num_phrases, width]`: 1 positive, -1 negative, 0 neither
-            or padding; width is the maximum number of proposals per photo.
+        roles: int8 `[num_phrases, width]`: 1 for positive, -1 for negative, 0
+            for neither and padding. width is the maximum number of proposals
+            per photo.
         first_rows: int64 `[num_phrases]`. Column c of `roles` is proposal row
             `first_rows + c`.
         best: int64 `[num_phrases]`, column of the proposal with the largest
-            overlap, the first of tied proposals; -1 if no proposal overlaps.
+            overlap (the first of tied proposals), or -1 if no proposal
+            overlaps.
         best_iou: float32 `[num_phrases]`, the IoU of `best`, or 0.
     """
 
@@ -55,9 +57,9 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only negatives that all phrases of a group share.
 
-        Other negatives become neither, because phrases with identical text
-        cannot be distinguished. `groups`, int `[num_phrases]`, has the ids of
-        these groups.
+        Other negatives get the role 0, because phrases with identical text
+        cannot be distinguished. `groups`, int `[num_phrases]`, contains the
+        group ids.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -87,7 +89,7 @@ def proposal_roles(
     Args:
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        proposals: num_images arrays `[k, 4]`, in the pixels of `truth`.
+        proposals: an array `[k, 4]` per image, in the pixels of `truth`.
         positives: "augmented" or "single".
         positive_iou: in [0, 1]. Wang 2018: 0.7.
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
@@ -130,13 +132,13 @@ class PhraseExamples:
     """A split of phrase localization for a network.
 
     Args:
-        phrases: `PhraseRegions` in pixels of the photos.
+        phrases: `PhraseRegions` with boxes in pixels of the photos.
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
-        image_rows: int `[num_images]`, the photos' rows in the store.
-        text_ids: int64 `[num_phrases]`, ids shared by phrases with identical
-            text, which then keep only their common negatives in a photo; None
-            if phrases match only their own object.
+        image_rows: int `[num_images]`, each photo's row in the store.
+        text_ids: int64 `[num_phrases]`. Phrases with identical text share an
+            id, and keep only their common negatives in a photo. None if phrases
+            match only their own object.
         role_options: keyword arguments of `proposal_roles`.
     """
 
@@ -159,7 +161,7 @@ class PhraseExamples:
 
     @property
     def counts(self):
-        """The numbers of photos, regions, objects and phrases, by name."""
+        """A dict with the numbers of photos, regions, objects and phrases."""
         return {
             "photos": self.phrases.images.num_images,
             "regions": int(self.num_regions.sum()),
@@ -179,7 +181,7 @@ class PhraseExamples:
 
     @functools.cached_property
     def first_regions(self) -> np.ndarray:
-        """The first region's row for each photo, `[num_images]`."""
+        """The row of each photo's first region, `[num_images]`."""
         return self.features.first_regions[self.image_rows]
 
     @functools.cached_property

@@ -1,10 +1,10 @@
-"""Hard negatives: wrong regions that a network ranks before a right region.
+"""Finds hard negatives: wrong regions that rank before a right region.
 
     table = hard_negatives(similarities, roles.roles, 50)
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
-A run finds the hard negatives once, before its final epochs, and saves them in
-its checkpoints.
+A run finds the hard negatives once, before the first epoch that uses them, and
+saves them in its checkpoints.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 4096
 
 
 def hard_negatives(similarities, roles, limit=PER_PHRASE):
-    """Finds, for each phrase, the negatives that rank before a positive.
+    """Finds the negatives of each phrase that rank before a positive.
 
     A negative is hard if it is more similar to the phrase than the least
     similar positive. The most similar hard negatives are kept. A phrase without
@@ -37,9 +37,10 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
         int16 `[num_phrases, limit]`, columns of `roles`, padded with -1.
 
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
-    Departures: a phrase of several photos has a list per photo; a list has the
-    hardest negatives, whereas the paper samples; regions that overlap the true
-    box too much are not negatives; positives are proposals, not the true boxes.
+    Departures: a phrase of several photos has a list per photo; a list contains
+    the hardest negatives, whereas the paper samples; regions that overlap the
+    true box too much are not negatives; positives are proposals, not the true
+    boxes.
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(
@@ -67,14 +68,14 @@ def _hardest(similarities, roles, limit):
 
 
 def recorded(state, first, examples, score):
-    """Returns a run's state with hard negatives; finds them if missing.
+    """Returns the state of a run with hard negatives, which are found once.
 
     Args:
         state: dict of the run's state.
         first: the first epoch that uses the hard negatives.
         examples: `PhraseExamples` of the training split.
-        score: function `score(examples, progress)` that returns an object with
-            `similarities`.
+        score: function that is called as `score(examples, progress)` and
+            returns an object with `similarities`.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if state.get(RECORDED) != first:

@@ -1,14 +1,14 @@
 """Mines the candidates of Algorithm 1 and computes the losses.
 
-In phrase localization an "image" is a region and a "caption" a phrase. The
+In phrase localization, an "image" is a region, a "caption" is a phrase, and the
 negatives of a phrase are other regions of its photo. A batch has three
-additional keys: `drawn_for` int32 `[n]`, the row of the caption that each image
-was drawn for; `candidates` `[c, feature_dim]`; and `is_negative` bool `[m, c]`,
-which candidates are negatives of a caption.
+additional keys: `drawn_for`, int32 `[n]`, is the row of the caption that each
+image was drawn for; `candidates` is `[c, feature_dim]`; `is_negative`, bool
+`[m, c]`, marks the candidates that are negatives of a caption.
 
-To find the hardest candidates, all candidates are embedded as at inference. The
-hardest candidates are then embedded together with the images, as in training,
-so that batch normalisation includes both.
+To find the hardest candidates, all candidates are embedded as during inference.
+The hardest candidates are then embedded together with the images, as during
+training, so that batch normalisation includes both.
 """
 
 import dataclasses
@@ -36,12 +36,12 @@ KEYS = ("drawn_for", "candidates", "is_negative")
 
 
 def embed_as_served(network, candidates):
-    """Embeds candidates as at inference. Returns `[c, embedding_dim]`."""
+    """Embeds candidates as during inference. Returns `[c, embedding_dim]`."""
     return tf.stop_gradient(network.embed_images(candidates, training=False))
 
 
 def hardest_candidates(similarities, is_negative, num_negatives):
-    """Finds the most similar negatives per anchor, without gradient.
+    """Finds the most similar negatives of each anchor, without gradients.
 
     Args:
         similarities: float32 `[anchors, candidates]`; larger is closer.
@@ -53,8 +53,8 @@ def hardest_candidates(similarities, is_negative, num_negatives):
         (columns, valid) of shape `[anchors, min(K, candidates)]`.
 
     Source: Wang et al. 2018, Algorithm 1, 3 (b). Departures: the hardest
-    negatives are the closest, for any positive of the anchor; the hinges drop
-    negatives without a loss.
+    negatives are the closest, for any positive of the anchor; the hinge losses
+    ignore negatives with zero loss.
     """
     is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
@@ -68,13 +68,13 @@ def used_columns(columns, valid, num_candidates):
 
     Args:
         columns: int32 `[anchors, k]`, from a miner.
-        valid: bool `[anchors, k]`, which columns count.
+        valid: bool `[anchors, k]`, whether each column counts.
         num_candidates: int32 `[]`.
 
     Returns:
-        (used, places): int32 `[n]`, the picked candidates in ascending order;
-        int32 `[anchors, k]`, the picks as indices into `used`, or 0 if they do
-        not count.
+        (used, places): `used`, int32 `[n]`, contains the picked candidates in
+        ascending order. `places`, int32 `[anchors, k]`, contains the picks as
+        indices into `used`, or 0 for picks that do not count.
     """
     spare = tf.where(valid, columns, num_candidates)
     ones = tf.ones_like(columns)
@@ -91,8 +91,8 @@ def used_columns(columns, valid, num_candidates):
 def picked_rows(candidates, columns, valid):
     """Returns this replica's picked candidates, and the picks as indices.
 
-    The arguments are as in `used_columns`. The indices, int32 `[m, k]`, count
-    across replicas.
+    The arguments are described in `used_columns`. The indices, int32 `[m, k]`,
+    count across replicas.
     """
     num_rows = tf.shape(candidates)[0]
     first, total = replicas.span(num_rows)
@@ -106,8 +106,9 @@ def picked_rows(candidates, columns, valid):
 def embed_picked(network, batch, columns, valid, training):
     """Embeds the images of a batch and the picked candidates.
 
-    Returns (images, candidates, places): the embeddings from all replicas, each
-    candidate once, and int32 `[m, k]`, the picks as indices into `candidates`.
+    Returns (images, candidates, places): the embeddings of the images and of
+    each picked candidate from all replicas, and int32 `[m, k]`, the picks as
+    indices into `candidates`.
     """
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
@@ -123,7 +124,7 @@ def candidate_view(anchors, images, candidates, matches, places, valid):
 
     Args:
         anchors: float32 `[anchors, embedding_dim]`.
-        images: float32 `[images, embedding_dim]`, including the matches.
+        images: float32 `[images, embedding_dim]`, which include the matches.
         candidates: float32 `[n, embedding_dim]`, the picked candidates, which
             are the only negatives.
         matches: bool `[anchors, images]`.
@@ -154,7 +155,7 @@ class CandidateMining:
     """Mines the negatives of captions among separate candidates.
 
     Pass it as `mining` to `compile` for networks of regions and phrases. A
-    batch must also have `drawn_for`, `candidates` and `is_negative` (see
+    batch must also contain `drawn_for`, `candidates` and `is_negative` (see
     `data.localization.mining`).
 
     Example:
@@ -262,7 +263,6 @@ class CandidateMining:
 
 
 def _most_convincing(network, batch, owners, columns):
-    """Returns the best-fitting candidate per row, int32 `[n, 1]`."""
     rows, all_count = batch["candidates"], tf.ones_like(columns, tf.bool)
     rows, places = picked_rows(rows, columns, all_count)
     [embeddings] = gather(embed_as_served(network, rows))

@@ -1,7 +1,7 @@
 """Draws the mini-batches of phrase localization.
 
-A batch has pairs of a phrase and a region that it names, other phrases that
-name these objects, and the candidates for negatives.
+A batch contains pairs of a phrase and a region that it names, other phrases
+that name these objects, and the candidates for negatives.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class PhraseBatches(Batches):
     """The batches of successive epochs of phrase localization.
 
     In a batch, `images` are the drawn regions, `captions` are the phrases, and
-    ids are the objects that the phrases name (`phrase_to_chain`).
+    the ids are the objects that the phrases name (`phrase_to_chain`).
     `data.localization.mining` describes the other keys.
     """
 
@@ -70,13 +70,13 @@ class Sampling(NamedTuple):
         phrases_per_image: number of phrases drawn together from one photo. They
             share the photo's regions, so that a training step is cheaper. Wang
             2018: 1.
-        regions_per_phrase: number of positives drawn per phrase, 0 for all.
+        regions_per_phrase: number of positives drawn per phrase, or 0 for all.
             Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
             the similarity network.
         phrases_per_region: maximum number of different phrases per object in a
             batch. Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) i.
         candidates_per_image: number of candidates for negatives drawn per
-            photo, 0 for all. Wang 2018: all.
+            photo, or 0 for all. Wang 2018: all.
         negative_regions: "photo" for regions of the phrase's photo; "batch" for
             regions drawn for other phrases, as in Wang 2016.
     """
@@ -95,9 +95,10 @@ class BatchRows(NamedTuple):
     Attributes:
         phrases: int64 `[p]`, the drawn phrases, then the added phrases.
         regions: int64 `[d]`, rows of the regions drawn as positives.
-        drawn_for: int64 `[d]`, index in `phrases` of the region's phrase.
+        drawn_for: int64 `[d]`, index in `phrases` of the phrase of each region.
         candidates: int64 `[c]`, rows of the regions that may be negatives.
-        is_negative: bool `[p, c]`, which candidates are negatives of a phrase.
+        is_negative: bool `[p, c]`, whether a candidate is a negative of a
+            phrase.
     """
 
     phrases: np.ndarray
@@ -116,11 +117,11 @@ class PhraseSampler:
         seed: seed of the run.
 
     Attributes:
-        hard_negatives: None, or int `[num_phrases, n]` from `hard_negatives`,
-            which replaces the negatives from a phrase's photo.
+        hard_negatives: int `[num_phrases, n]` from `hard_negatives`, or None.
+            It replaces the negatives from a phrase's photo.
         num_batches: number of batches in every epoch.
-        num_drawable: number of phrases with a positive.
-        num_positives: number of positives in total.
+        num_drawable: number of phrases that have a positive.
+        num_positives: total number of positives.
 
     Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a phrase
     is added for an object only if no phrase of the object in the batch has the
@@ -157,7 +158,7 @@ class PhraseSampler:
             )
 
     def epoch(self, epoch):
-        """Yields the `BatchRows` of an epoch (>= 0)."""
+        """Yields the `BatchRows` of an epoch, which is >= 0."""
         generator = generator_of(self.seed, "epoch", epoch)
         order = self._order(generator)
         for start, stop in self._bounds:
@@ -206,10 +207,7 @@ class PhraseSampler:
         return np.array(added, np.int64)
 
     def _of_photos(self, phrases, generator):
-        """Returns `candidates` and `is_negative` from the phrases' photos.
-
-        Regions are drawn only for phrases without hard negatives.
-        """
+        # Regions are drawn only for phrases without hard negatives.
         images, places = np.unique(self._images[phrases], return_inverse=True)
         is_hard = self._is_hard(phrases)
         has_list = is_hard.any(axis=1)
@@ -235,7 +233,6 @@ class PhraseSampler:
         return np.sort(generator.permutation(count)[:limit])
 
     def _of_batch(self, phrases, drawn_for, regions):
-        """Returns `candidates` and `is_negative` from the whole batch."""
         # A region of another photo is not a negative if a phrase of the batch
         # with identical words names its object. The hard negatives follow the
         # drawn regions.
@@ -254,7 +251,7 @@ class PhraseSampler:
         return candidates, np.concatenate([is_negative, is_hard], axis=1)
 
     def _is_called(self, phrases):
-        """Returns whether phrase i's words name phrase j's object, `[p, p]`."""
+        # Returns whether phrase i's words name phrase j's object, `[p, p]`.
         _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
         _, things = np.unique(self._chains[phrases], return_inverse=True)
         is_named = np.zeros((texts.max() + 1, things.max() + 1), bool)

@@ -1,1 +1,1 @@
-"""The embedded data set of rendered scenes."""
+"""The built-in data set of rendered scenes."""

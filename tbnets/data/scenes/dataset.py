@@ -1,6 +1,6 @@
 """A rendered data set: scenes with captions, boxes, chains and gold trees.
 
-The files have public formats of image-text matching::
+The files have common formats for image-text matching::
 
     images/<id>.jpg         pictures
     dataset.json            captions and splits, as Karpathy's json
@@ -51,10 +51,10 @@ README = pathlib.Path(__file__).with_name("README.txt")
 
 
 def karpathy_entry(described, image_row, first_sentence):
-    """Returns a scene as an entry of `images` in Karpathy's json, a dict.
+    """Returns a scene as a dict, an entry of `images` in Karpathy's json.
 
-    `image_row` ("imgid") counts over all splits; `first_sentence` is the
-    "sentid" of its first caption.
+    `image_row` ("imgid") counts over all splits. `first_sentence` is the
+    "sentid" of the first caption.
     """
     sentences = [
         {"tokens": c.tokens, "raw": c.raw, "imgid": image_row, "sentid": n}
@@ -77,7 +77,7 @@ def sentences_text(described):
 
 
 def _marked(tree, scene_id):
-    """Returns the words of a tree, with linked phrases in brackets."""
+    # Linked phrases are in brackets.
     if tree.chain is None:
         pieces = [_marked(child, scene_id) for child in tree.children]
         return sum(pieces, []) or [tree.text]
@@ -153,7 +153,7 @@ class DescribedScene:
     """A scene, its picture and its captions.
 
     Args:
-        scene_id: number of the scene, unique over all splits.
+        scene_id: number of the scene, unique across all splits.
         split: "train", "val" or "test".
         scene: `layout.Scene`.
         image: uint8 `[image_size, image_size, 3]`.
@@ -194,23 +194,24 @@ def draw_scenes(split, settings):
 
 
 def ensure_scenes(folder, settings, progress=None):
-    """Draws scenes and writes them to a new folder, unless they exist.
+    """Writes scenes to a new folder, unless the scenes already exist.
 
-    The folder is complete when it appears. If several processes write it
-    concurrently, all use the files of the process that finishes first.
+    The folder appears only when it is complete. If several processes write the
+    scenes at once, all use the files of the process that finishes first.
 
     Args:
-        folder: path of the folder, which may exist if it is empty.
+        folder: path of the folder. It may exist if it is empty.
         settings: `SceneSettings`.
-        progress: None, or a function that is called with the number of new
-            scenes.
+        progress: function that is called with the number of new scenes, or
+            None.
 
     Returns:
-        Dict with the manifest's entries, "folder" (str) and "reused" (bool).
+        A dict of the entries of the manifest, "folder" (str) and "reused"
+        (bool).
 
     Raises:
-        FileExistsError: the folder has other files, or scenes that are
-            incomplete or have other settings.
+        FileExistsError: the folder contains other files, or scenes that are
+            incomplete or were drawn with other settings.
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()
@@ -234,7 +235,6 @@ def ensure_scenes(folder, settings, progress=None):
 
 
 def _checked_manifest(folder, settings):
-    """Returns the manifest; raises unless it fits the settings and files."""
     path = folder / MANIFEST
     try:
         manifest = parse_json(path.read_bytes())

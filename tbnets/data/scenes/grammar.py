@@ -3,7 +3,7 @@
 A caption is built top down from phrases (`phrases.Speaker`), so that its tree,
 its links to objects and its claims are exact. Each rule returns a tree in Penn
 Treebank style, or raises `NothingToSay` if it has no true caption for the
-scene. The docstring of a rule is an example caption.
+scene. The docstring of a rule contains an example caption.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
 class SceneCaption:
     """One caption of a scene.
 
-    `tree` is the gold constituency tree, `claims` a tuple of dicts, and `rule`
-    the name of the grammar rule.
+    `tree` is the gold constituency tree, `claims` is a tuple of dicts, and
+    `rule` is the name of the grammar rule.
     """
 
     tree: Node
@@ -50,18 +50,18 @@ class SceneCaption:
 
     @property
     def remark(self):
-        """The rule and the objects of each claim, to compare captions."""
+        """The rule and the objects of each claim, for comparing captions."""
         return self.rule, [claim["objects"] for claim in self.claims]
 
 
 def describe_scene(scene, boxes, rng):
     """Generates 4 to 6 different captions of a scene.
 
-    At least three captions relate or list objects, mostly with colours. `boxes`
-    is int `[num_objects, 4]`, half-open, in pixels.
+    At least three captions list objects or describe their relations, mostly
+    with colours. `boxes` is int `[num_objects, 4]`, half-open, in pixels.
 
     Returns:
-        A list of `SceneCaption`, and a dict that maps the object rows of a
+        A list of `SceneCaption`s, and a dict that maps the object rows of each
         plural phrase to its coreference chain.
     """
     speaker = Speaker(scene, boxes, rng)
@@ -85,10 +85,7 @@ def describe_scene(scene, boxes, rng):
 
 
 def _repeats(caption, captions):
-    """Returns whether a caption repeats an earlier caption.
-
-    Relations may be repeated in other words.
-    """
+    # Relations may be repeated in different words.
     once = caption.rule not in {rule.__name__ for rule in TELLING_RULES}
     return any(
         caption.tokens == earlier.tokens

@@ -1,4 +1,4 @@
-"""Draws the layout of a scene: its objects, their places and relations.
+"""Draws the layout of a scene: its objects, their positions and relations.
 
 The state of the random generator determines the scene. Captions claim only
 relations that `find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]`
@@ -33,7 +33,7 @@ class SceneSettings:
             "val" and "test" of Karpathy's json.
         image_size: width and height of the images in pixels, 48 to 1024.
         seed: integer >= 0.
-        clutter: 0 (only the objects) to 1 (many lines, strong noise).
+        clutter: from 0 (only the objects) to 1 (many lines and strong noise).
     """
 
     num_train: int = 2000
@@ -60,7 +60,7 @@ class SceneSettings:
         return sum(self.counts().values())
 
     def counts(self):
-        """Returns the number of scenes in each split, as a dict."""
+        """Returns a dict with the number of scenes in each split."""
         counts = self.num_train, self.num_dev, self.num_test
         return dict(zip(("train", "val", "test"), counts))
 
@@ -116,7 +116,8 @@ class SceneObject:
         y: centre, in pixels from the top.
         radius: half the width in pixels.
         angle: rotation in degrees, -8 to 8.
-        stripes: direction of stripes: 0 across, 1 down, 2 and 3 slanted.
+        stripes: direction of the stripes: 0 for across, 1 for down, 2 and 3 for
+            slanted.
     """
 
     shape: str
@@ -132,10 +133,10 @@ class SceneObject:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """2 to 4 `SceneObject`s on a background.
+    """A background with 2 to 4 `SceneObject`s.
 
-    `image_size` is the width and height in pixels, and `light` the direction of
-    the light source in degrees.
+    `image_size` is the width and height in pixels, and `light` is the direction
+    of the light source in degrees.
     """
 
     image_size: int
@@ -145,12 +146,12 @@ class Scene:
 
 
 def pick(rng, options):
-    """Draws an element of `options` uniformly."""
+    """Draws an element of `options` uniformly at random."""
     return options[int(rng.integers(len(options)))]
 
 
 def pick_weighted(rng, weights):
-    """Draws a key of `weights`, which maps keys to relative probabilities."""
+    """Draws a key of `weights`, which maps keys to unnormalised weights."""
     point = rng.random() * sum(weights.values())
     for option, weight in weights.items():
         point -= weight
@@ -160,13 +161,13 @@ def pick_weighted(rng, weights):
 
 
 def objects_key(objects):
-    """Returns a string that identifies objects, ignoring their places."""
+    """Returns a string that identifies objects, ignoring their positions."""
     kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
     return ";".join(sorted(map(kind, objects)))
 
 
 def scene_split(objects):
-    """Returns the split of a collection of objects, from its hash.
+    """Returns the split of a collection of objects, based on a hash.
 
     A collection never occurs in two splits. On average, one collection in eight
     is in "val" and one in "test".
@@ -198,11 +199,11 @@ def draw_objects(rng):
 
 
 def draw_scene(rng, image_size, objects):
-    """Draws a background and the places, radii and angles of objects.
+    """Samples a background, and the positions, radii and angles of objects.
 
     A small object may be inside a large ring. Otherwise objects do not touch.
     Returns a `Scene`, or None if the objects do not fit or too few of their
-    relations have a name.
+    relations can be named.
     """
     outer, inner = _pick_nested(rng, objects)
     radii = [image_size * RADIUS[item.size] for item in objects]
@@ -249,7 +250,7 @@ def find_relation(box, other_box):
 
 
 def find_gap(box, other_box):
-    """Returns the distance between two boxes in pixels, 0 if they touch."""
+    """Returns the distance between two boxes in pixels, or 0 if they touch."""
     across = max(other_box[0] - box[2], box[0] - other_box[2], 0)
     down = max(other_box[1] - box[3], box[1] - other_box[3], 0)
     return math.hypot(across, down)
@@ -259,7 +260,7 @@ def find_position(box, image_size):
     """Returns the name of a box's position in a square image.
 
     Returns a corner such as "top left", or "top", "bottom", "left", "right" or
-    "centre". Returns None for positions between these.
+    "centre". Returns None for any other position.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size
@@ -280,7 +281,7 @@ def _holds(outer, inner):
 
 
 def _pick_nested(rng, objects):
-    """Returns the rows of a ring and of an object inside, or (None, None)."""
+    # Returns the rows of a ring and of its inner object.
     kinds = [(item.shape, item.size) for item in objects]
     rings = [row for row, kind in enumerate(kinds) if kind == ("ring", "large")]
     small = [row for row, (_, size) in enumerate(kinds) if size == "small"]
@@ -290,7 +291,7 @@ def _pick_nested(rng, objects):
 
 
 def _draw_places(rng, radii, nested, image_size):
-    """Draws (x, y, radius) per object. Returns None if one does not fit."""
+    # Returns (x, y, radius) per object, or None if one does not fit.
     outer, inner = nested
     places = {}
     for row in sorted(range(len(radii)), key=lambda row: -radii[row]):

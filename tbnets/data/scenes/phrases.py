@@ -1,8 +1,9 @@
 """The phrases that describe a scene.
 
-Chains are numbered within a scene: 0 is for phrases that name no object
-("there", "each other"), 1.. are the objects in order, `BACKGROUND_CHAIN` is the
-background, and `FIRST_GROUP_CHAIN`.. are plural phrases.
+Chains are numbered within a scene. Chain 0 is for phrases that name no object
+("there", "each other"). Chains from 1 are the objects in order,
+`BACKGROUND_CHAIN` is the background, and chains from `FIRST_GROUP_CHAIN` are
+plural phrases.
 """
 
 import dataclasses
@@ -73,7 +74,7 @@ class Node:
         label: constituent label or part of speech.
         children: tuple of `Node`; empty for a word.
         text: the word; "" for a constituent.
-        chain: coreference chain of a phrase, otherwise None.
+        chain: coreference chain of a phrase, or None.
     """
 
     label: str
@@ -88,12 +89,12 @@ class Node:
         return [leaf for child in self.children for leaf in child.leaves()]
 
     def bracketed(self):
-        """Returns the tree on one line, such as (NP (DT a) (NN ring))."""
+        """Returns the tree on one line, such as "(NP (DT a) (NN ring))"."""
         inside = self.text or " ".join(map(Node.bracketed, self.children))
         return f"({self.label} {inside})"
 
     def phrases(self):
-        """Returns the nodes with a chain, from left to right."""
+        """Returns the nodes that have a chain, from left to right."""
         if self.chain is not None:
             return [self]
         return [phrase for child in self.children for phrase in child.phrases()]
@@ -105,7 +106,7 @@ def word(label, text):
 
 
 def node(label, *children, chain=None):
-    """Returns a constituent with these children."""
+    """Returns a constituent with the given children."""
     return Node(label, children, "", chain)
 
 
@@ -134,9 +135,10 @@ class NothingToSay(LookupError):
 
 
 class Group(NamedTuple):
-    """The objects of a plural phrase, as rows from left to right.
+    """The objects that a plural phrase names, as rows from left to right.
 
-    `attributes` has the shape or colour that the phrase names; it may be empty.
+    `attributes` contains the shape or colour that the phrase names, or is
+    empty.
     """
 
     members: tuple
@@ -144,10 +146,10 @@ class Group(NamedTuple):
 
 
 class Speaker:
-    """Describes a scene correctly, in varying words, and records each claim.
+    """Describes a scene correctly in varying words, and records each claim.
 
     `boxes` is int `[num_objects, 4]`, half-open, in pixels. The `pick_...`
-    methods raise `NothingToSay` if there is no choice.
+    methods raise `NothingToSay` if no object qualifies.
     """
 
     def __init__(self, scene, boxes, rng):
@@ -165,12 +167,12 @@ class Speaker:
         self.begin(telling=True)
 
     def begin(self, telling):
-        """Starts a caption; a telling caption rarely omits a colour."""
+        """Starts a caption. A `telling` caption rarely omits a colour."""
         self.claims = []
         self._telling = telling
 
     def chance(self, probability):
-        """Returns True with this probability."""
+        """Returns True with the given probability."""
         return self._rng.random() < probability
 
     def choose(self, weights):
@@ -178,7 +180,7 @@ class Speaker:
         return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **attributes):
-        """Records a claim of the caption about objects."""
+        """Records that the caption makes a claim about objects."""
         claim = {"kind": kind, "objects": list(objects), **attributes}
         self.claims.append(claim)
 
@@ -187,9 +189,9 @@ class Speaker:
         return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
-        """Returns the rows of two objects with a relation in `relations`.
+        """Returns the rows of two objects whose relation is in `relations`.
 
-        `near` restricts the choice to objects that are near each other.
+        If `near` is True, the objects must be near each other.
         """
         return self._pick(
             pair
@@ -198,7 +200,7 @@ class Speaker:
         )
 
     def pick_twice_related(self):
-        """Returns three rows. The first relates differently to the others."""
+        """Returns three rows. The first has two different relations."""
         to = self._relations
         return self._pick(
             (row, first, second)
@@ -219,7 +221,7 @@ class Speaker:
         )
 
     def pick_group_relation(self):
-        """Returns a `Group` and a row to which all have the same relation."""
+        """Returns a `Group` and a row to which its objects have one relation."""
         choices = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
@@ -229,7 +231,7 @@ class Speaker:
         return self._pick(choices)
 
     def pick_between(self):
-        """Returns three rows: the first is between the second and third."""
+        """Returns three rows. The first object is between the other two."""
         stands = ("left", "right"), ("above", "below")
         to = self._relations
         return self._pick(
@@ -239,7 +241,7 @@ class Speaker:
         )
 
     def find_group(self, members):
-        """Returns the `Group` of exactly these rows, or None."""
+        """Returns the `Group` of exactly the rows in `members`, or None."""
         groups = self._find_groups()
         return next((g for g in groups if set(g.members) == set(members)), None)
 
@@ -248,10 +250,10 @@ class Speaker:
         return Group(self._from_the_left(range(len(self.boxes))), {})
 
     def noun_phrases(self, rows, shape=None, colour=None):
-        """Returns a different noun phrase for each of the object rows.
+        """Returns a different noun phrase for each object row.
 
-        `shape` and `colour` are the probabilities of naming these attributes;
-        None for the defaults.
+        `shape` and `colour` are the probabilities of naming these attributes.
+        None selects the defaults.
         """
         if shape is None:
             shape, colour = (0.97, 0.96) if self._telling else (0.9, 0.7)
@@ -271,14 +273,14 @@ class Speaker:
         return phrases
 
     def one_of(self, row):
-        """Returns "one red" for a member of a group mentioned before."""
+        """Returns "one red" for a member of a group that was mentioned."""
         attributes = {"colour": self.scene.objects[row].colour}
         self.claim("object", (row,), **attributes)
         words = word("CD", "one"), *self._adjectives(attributes)
         return node("NP", *words, chain=row + 1)
 
     def plural(self, group):
-        """Returns a phrase like "two red shapes", with the group's chain."""
+        """Returns a phrase such as "two red shapes" with the group's chain."""
         members, attributes = group
         self.claim("count", members, **attributes)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
@@ -296,10 +298,10 @@ class Speaker:
         return subject, self.relation(pair, landmark)
 
     def relation(self, rows, landmark):
-        """Returns the relation of the objects in `rows[:-1]` to `rows[-1]`.
+        """Returns a phrase for the relation of `rows[:-1]` to `rows[-1]`.
 
-        These objects must share this relation. `landmark` is the tree of the
-        last object's noun phrase.
+        The objects in `rows[:-1]` must all have this relation. `landmark` is
+        the noun phrase of the last object.
         """
         name = self._relations[rows[0], rows[-1]]
         ways = dict(WORDS["relation"][name])
@@ -319,7 +321,7 @@ class Speaker:
         return node("ADVP", word("RB", name), of_landmark)
 
     def nearness(self, rows, landmark):
-        """Returns "next to" or "beside" with the landmark."""
+        """Returns "next to" or "beside", followed by the landmark."""
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation="beside")
         if self.chance(0.5) or landmark.chain == 0:
@@ -328,7 +330,7 @@ class Speaker:
         return node("PP", word("IN", "beside"), landmark)
 
     def position(self, row):
-        """Returns a phrase like "in the top left corner" for an object."""
+        """Returns a phrase such as "in the top left corner" for an object."""
         name = self._positions[row]
         self.claim("position", (row,), position=name)
         where, *adjectives, noun = "at", *name.split()
@@ -345,7 +347,7 @@ class Speaker:
         return node("PP", word("IN", where), place)
 
     def on_background(self):
-        """Returns a phrase like "on a grey background"."""
+        """Returns a phrase such as "on a grey background"."""
         name = self.scene.background
         self.claim("background", (), colour=name)
         adjective = word("JJ", self.choose(WORDS["background"][name]))
@@ -356,7 +358,7 @@ class Speaker:
         return node("PP", preposition, phrase)
 
     def joined(self, phrases):
-        """Joins noun phrases into one, like "a ring , a star and a box"."""
+        """Joins noun phrases, as in "a ring , a star and a box"."""
         *earlier, last = phrases
         parts = [part for item in earlier for part in (word(",", ","), item)]
         ending = [word("CC", "and"), last] if earlier else [last]
@@ -396,7 +398,7 @@ class Speaker:
         return {name: getattr(item, name) for name in names}
 
     def _adjectives(self, attributes):
-        """Returns adjectives, usually in the order size, texture, colour."""
+        # The usual order is size, texture and colour.
         names = ["size", "texture", "colour"]
         if attributes.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]

@@ -1,8 +1,8 @@
-"""Draws scenes: shapes, textures, a background with clutter, pixel noise.
+"""Renders scenes with shapes, textures, a background with clutter, and noise.
 
-Shapes are drawn at four times their size and then reduced, which gives smooth
-edges. Noise and gradients use integers and plain sums, so that images are
-identical on all machines with one version of Pillow.
+Shapes are drawn at four times their size and then reduced for smooth edges.
+Noise and gradients use integers and plain sums, so that images are identical on
+all machines with one version of Pillow.
 """
 
 import math
@@ -20,12 +20,12 @@ OWNED = 0.25
 def render_scene(scene, rng, clutter=0.3):
     """Renders a scene, with clutter and noise sampled from `rng`.
 
-    `clutter` is as in `layout.SceneSettings`.
+    `clutter` is described in `layout.SceneSettings`.
 
     Returns:
-        The image, uint8 `[image_size, image_size, 3]`; and the tightest
-        half-open box around the pixels of which each object covers at least the
-        fraction `OWNED`, int64 `[num_objects, 4]`.
+        The image, uint8 `[image_size, image_size, 3]`, and the boxes, int64
+        `[num_objects, 4]`. A box is half-open, and tightly encloses the pixels
+        of which the object covers at least the fraction `OWNED`.
     """
     pixels = draw_background(scene)
     if clutter > 0:
@@ -51,7 +51,8 @@ def _rounded(pixels):
 def draw_background(scene):
     """Returns the empty background, float64 `[size, size, 3]`.
 
-    It is 10 % brighter towards the light and 10 % darker away from it.
+    The background is 10 % brighter towards the light and 10 % darker away from
+    it.
     """
     size = scene.image_size
     steps = (np.arange(size) + 0.5) / size - 0.5
@@ -62,11 +63,11 @@ def draw_background(scene):
 
 
 def draw_coverage(item):
-    """Draws the outline of one object at its place.
+    """Draws the shape of one object at its position.
 
     Returns:
-        Left and top of the patch in pixels, and the fraction of every pixel
-        that is covered, float64 `[height, width]` in [0, 1].
+        The left and top of the patch in pixels, and the covered fraction of
+        every pixel, float64 `[height, width]` in [0, 1].
     """
     reach = 1.12 * item.radius + 1
     left, top = math.floor(item.x - reach), math.floor(item.y - reach)
@@ -100,7 +101,6 @@ def _turned(item, x, y, radius):
 
 
 def _textured(item, left, top, shape):
-    """Returns the object's colours over its patch, `[height, width, 3]`."""
     colour = np.array(COLOURS[item.colour], np.float64)
     pattern = np.zeros(shape, bool)
     if item.texture != "plain":
@@ -159,7 +159,7 @@ def _shifted(pixels, x, y, change):
 
 
 def _noise(rng, shape, clutter):
-    """Returns noise around 0: the sum of two uniform integer draws."""
+    # The sum of two uniform integer draws is identical on all machines.
     reach = round(4 + 20 * clutter)
     draws = rng.integers(-reach, reach, (2, *shape), np.int16, endpoint=True)
     return draws.sum(axis=0, dtype=np.int16)

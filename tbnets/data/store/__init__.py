@@ -1,1 +1,1 @@
-"""Features on disk, found by id."""
+"""Stores features on disk, and finds them by id."""

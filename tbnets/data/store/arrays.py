@@ -1,4 +1,4 @@
-"""Features whose rows are found by id, never by position.
+"""Features whose rows are found by id, not by position.
 
 `Features` is the interface to feature files. `FeatureArray` reads a plain
 array: `X_ims.npy` with `X_ids.txt`, one id per line (`feats.npy` with
@@ -29,7 +29,7 @@ class Features:
     Args:
         ids: n strings. A repeated id refers to its first row.
         dim: number of features in a row.
-        path: the file or folder, for messages.
+        path: the file or folder, for error messages.
         has_ids: False if the ids are only row numbers.
     """
 
@@ -55,12 +55,12 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """The features from each source; several if they are concatenated."""
+        """A tuple of the concatenated sources, or of only this object."""
         return (self,)
 
     @property
     def files(self) -> list[str]:
-        """The files with the features."""
+        """The files that contain the features."""
         return [self.path]
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Features:
         return [key for key in image_ids if key not in self._row_of_id]
 
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
-        """Returns the rows of n image ids, int64 `[n]`.
+        """Returns the row of each image id, int64 `[n]`.
 
         Raises a ValueError that lists the first ids without features.
         """
@@ -93,7 +93,7 @@ class Features:
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
-        """Returns an example of the ids, for messages about missing ids."""
+        """Returns an example of the ids, for errors about missing ids."""
         if not self.ids:
             return "the file has no features"
         return f"the ids of the file look like {self.ids[0]!r}"
@@ -112,7 +112,7 @@ class Features:
         )
 
     def take(self, rows: Integers) -> np.ndarray:
-        """Returns the given rows, `[n]`, as float32 `[n, dim]`.
+        """Returns the features in the given rows, float32 `[len(rows), dim]`.
 
         Raises IndexError if a row does not exist.
         """
@@ -122,7 +122,7 @@ class Features:
         raise NotImplementedError
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields `(slice, array)`: all rows in order, about 16 MiB at a time.
+        """Yields `(slice, array)` for all rows in order, about 16 MiB each.
 
         The arrays have the stored dtype; concatenated features are float32.
         """
@@ -130,7 +130,7 @@ class Features:
             yield rows, self._read(np.arange(rows.start, rows.stop))
 
     def row_name(self, row: int) -> str:
-        """Describes a row of `chunks` for messages."""
+        """Describes a row of `chunks` for error messages."""
         return f"row {row} (id {shown(self.ids[row])})"
 
     def verify(self) -> None:
@@ -138,7 +138,7 @@ class Features:
 
 
 def check_rows(rows, count):
-    """Returns rows as int64; raises IndexError if a row does not exist."""
+    """Returns rows as int64. Raises IndexError if a row does not exist."""
     rows = np.asarray(rows, dtype=np.int64)
     if rows.size and not 0 <= rows.min() <= rows.max() < count:
         raise IndexError(
@@ -151,8 +151,8 @@ def check_rows(rows, count):
 class FeatureArray(Features):
     """Features of images in one memory-mapped array.
 
-    An id may have several rows, as in arrays that repeat an image for each
-    caption. These rows must be equal up to rounding; the first is used.
+    An id may have several rows, for example one row per caption of the image.
+    These rows must be equal up to rounding. The first row is used.
     """
 
     def __init__(self, ids, array, path="", has_ids=True):
@@ -163,12 +163,12 @@ class FeatureArray(Features):
         return np.asarray(self._array[rows], dtype=np.float32)
 
     def chunks(self):
-        """Yields `(slice, array)`: all rows in order, as stored."""
+        """Yields `(slice, array)` for all rows in order, as stored."""
         for rows in slices(len(self), self.dim * self._array.itemsize):
             yield rows, self._array[rows]
 
     def check_repeated_rows(self):
-        """Raises ValueError if rows that share an id differ beyond rounding."""
+        """Raises ValueError if rows with the same id differ beyond rounding."""
         first = self.rows(self.ids)
         twice = np.flatnonzero(first != np.arange(len(self)))
         for part in slices(len(twice), 4 * self.dim):
@@ -185,7 +185,7 @@ class FeatureArray(Features):
 
 
 def ids_file(path) -> str:
-    """Returns the path of the ids of a feature file, existing or not."""
+    """Returns the path of the ids for a feature file. It may not exist."""
     base = os.fspath(path).removesuffix(".npy")
     return base.removesuffix("_ims") + "_ids.txt"
 
@@ -193,9 +193,9 @@ def ids_file(path) -> str:
 def open_array(path) -> FeatureArray:
     """Opens a `.npy` file of features `[n, dim]` without reading it.
 
-    `X_ids.txt` next to `X_ims.npy` or `X.npy` has one id per line. Without it,
-    the ids are the row numbers "0", "1", ... Raises ValueError if a file is
-    invalid.
+    `X_ids.txt` next to `X_ims.npy` or `X.npy` contains one id per line. Without
+    this file, the ids are the row numbers "0", "1", ... Raises ValueError if a
+    file is invalid.
 
     Example:
         >>> features = open_array("train_ims.npy")
@@ -228,7 +228,7 @@ def _read_ids(file, array, path):
 
 
 def slices(num_rows, row_bytes):
-    """Yields slices of rows of about CHUNK_BYTES each."""
+    """Yields slices of rows of about `CHUNK_BYTES` each."""
     step = max(1, CHUNK_BYTES // max(1, row_bytes))
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
@@ -237,7 +237,8 @@ def slices(num_rows, row_bytes):
 def first_equal_rows(features: Features) -> np.ndarray:
     """Returns, for each row, the first row of its run of identical rows.
 
-    For example, two runs give [0, 0, 0, 3, 3]. Rows are compared bit by bit.
+    For example, a run of three rows and a run of two rows give [0, 0, 0, 3, 3].
+    Rows are compared bit by bit.
     """
     starts, last = [], None
     for _, array in features.chunks():
@@ -249,10 +250,10 @@ def first_equal_rows(features: Features) -> np.ndarray:
 
 
 def check_finite(features: Features, problems: list | None = None) -> int:
-    """Returns the number of rows that are not finite as float32.
+    """Counts the rows that are not finite as float32.
 
-    `problems` is a list that receives a `Problem` for each of these rows. With
-    None, the first raises ValueError.
+    A `Problem` is added to the list `problems` for each of these rows. If
+    `problems` is None, the first row raises ValueError.
     """
     count = 0
     for part in features.parts:

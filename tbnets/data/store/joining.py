@@ -28,14 +28,15 @@ SUFFIX = ".share.json"
 
 
 def take_share(shard, keys, step=1, **decides):
-    """Returns the slice of a share's items, and a dict to add to `extraction`.
+    """Returns the slice that selects a share's items, and its description.
 
-    Shares start at multiples of `step`, where a single run starts a shard. If
+    The description is a dict to add to `extraction`. A share starts at a
+    multiple of `step`, so that its shards are also shards of a single run. If
     there are more shares than shards, some shares are empty.
 
     Args:
-        shard: "I/N", share I of N, from 1; "" for all items.
-        keys: list of JSON values, the names of the items in order.
+        shard: "I/N", share I of N, where I starts at 1; "" for all items.
+        keys: list of JSON values, which name the items in order.
         step: number of items in a shard.
         **decides: JSON values of flags that affect the bytes of the store and
             are not in its `extraction`.
@@ -60,7 +61,7 @@ def take_share(shard, keys, step=1, **decides):
 
 
 def share_of(made_by):
-    """Returns the `take_share` description in an `extraction`, or None."""
+    """Returns the description of a share in an `extraction`, or None."""
     share = made_by.get(SHARE) if isinstance(made_by, dict) else None
     share = share if isinstance(share, dict) else {}
     number, of, items = (share.get(name) for name in ("number", "of", "items"))
@@ -72,7 +73,7 @@ def share_of(made_by):
 def tell_file(path, made_by):
     """Writes the description of a share that is a single file.
 
-    `made_by` includes the dict from `take_share`.
+    `made_by` includes the description from `take_share`.
     """
     description = {**made_by, "sha256": file_sha256(path)}
     files.write_json(f"{path}{SUFFIX}", description)
@@ -95,7 +96,7 @@ def join(shares, output):
 
     Raises:
         ValueError, FileNotFoundError: a share is missing, repeated, incomplete,
-            damaged or from another extraction; or `output` exists.
+            damaged or from another extraction, or `output` exists.
     """
     output = pathlib.Path(output)
     if output.exists():
@@ -138,7 +139,6 @@ def _refuse(path, why, advice):
 
 
 def _made_store(path):
-    """Returns the extraction of a share that is a store."""
     # Adds the hashes of other files in the folder, which must be identical in
     # all shares.
     if not os.path.isdir(path):
@@ -189,7 +189,6 @@ def _check_alike(shares, made_by):
 
 
 def _in_order(shares, made_by):
-    """Returns the shares in order; raises if one is missing or repeated."""
     of, place = made_by[0][SHARE]["of"], {}
     for path, extraction in zip(shares, made_by):
         number = extraction[SHARE]["number"]

@@ -1,6 +1,6 @@
 """Advisory locks on folders.
 
-Only processes that request a lock respect it. Systems and file systems without
+A lock affects only processes that request it. Systems and file systems without
 locks grant every request.
 """
 
@@ -33,9 +33,9 @@ class FolderInUse(ExistingFileError):
 class FolderLock:
     """An exclusive lock on a folder, held by one process.
 
-    The lock ends with the process, or with the last reference to it. The file
-    `name` in the folder contains the process ID and is not removed. `argument`
-    is the argument's name in error messages.
+    The lock is released when the process ends or the last reference to the lock
+    is deleted. The file `name` in the folder contains the process ID and is not
+    removed. `argument` is the name of the argument in error messages.
     """
 
     _locks = weakref.WeakValueDictionary()
@@ -58,7 +58,7 @@ class FolderLock:
     def take(cls, folder, name, argument, is_alone=False):
         """Locks a folder, or returns this process's existing lock.
 
-        `is_alone` also rejects a second lock in this process.
+        If `is_alone` is True, a second lock in this process is also rejected.
         """
         place = (os.path.realpath(folder), name)
         with cls._guard:
@@ -69,10 +69,10 @@ class FolderLock:
 
     @classmethod
     def wait(cls, folder, name, tell):
-        """Waits until no other process holds the lock, and takes it.
+        """Waits until no other process holds the lock, and acquires the lock.
 
         Before waiting, calls `tell` with a description of the process that
-        holds it.
+        holds the lock.
         """
         try:
             return cls.take(folder, name, "folder")

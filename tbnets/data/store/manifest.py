@@ -7,8 +7,8 @@
           00000.boxes.npy  00000.counts.npy              and for regions
           00000.scores.npy  00000.sizes.npy              if they are known
 
-Keys are sorted and there are no times, so that repeating an extraction gives
-identical bytes. docs/feature_stores.md shows an example.
+Keys are sorted and there are no timestamps, so that repeating an extraction
+gives identical bytes. docs/feature_stores.md shows an example.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ _HASH_CHUNK = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """The files of one shard, which is a part of a store.
+    """The files of one shard of a store.
 
     `rows` is the number of feature rows, or of boxes. `sha256` maps file names
     to checksums.
@@ -59,7 +59,7 @@ class Shard:
 
     @property
     def files(self):
-        """The file name for each part, as a dict."""
+        """A dict that maps each part to its file name."""
         names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
@@ -95,17 +95,17 @@ class Manifest:
 
     @property
     def made_by(self):
-        """The extraction and the format of the store, as a dict to compare."""
+        """A dict of the extraction and the format, to compare stores."""
         store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
         return {**self.extraction, "store": store}
 
     @property
     def parts(self):
-        """The required and the optional arrays of a shard."""
+        """The names of the required and of the optional arrays of a shard."""
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Maps each part of a shard with these sizes to its (shape, dtype)."""
+        """Maps each part of a shard to the (shape, dtype) of its array."""
         return {
             "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
             "boxes": ((rows, 4), np.dtype("<f4")),
@@ -116,7 +116,7 @@ class Manifest:
 
 
 def in_file(dtype):
-    """Returns the `numpy.dtype` in the file for a dtype in memory."""
+    """Returns the `numpy.dtype` with which a dtype is stored in files."""
     return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
@@ -130,10 +130,10 @@ def write_manifest(folder, manifest):
 
 
 def read_manifest(folder) -> Manifest:
-    """Reads and checks `manifest.json` of a feature store.
+    """Reads and checks the `manifest.json` of a feature store.
 
-    Raises FileNotFoundError if it is missing, and a ValueError that names the
-    entry if one is invalid.
+    Raises FileNotFoundError if the file is missing, and a ValueError that names
+    the entry if an entry is invalid.
     """
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
@@ -169,7 +169,6 @@ _FAILED = {"id": str, "reason": str}
 
 
 def _check_fields(file, where, value, kinds):
-    """Reports missing, unknown and wrongly typed fields."""
     fields = value if isinstance(value, dict) else {"value": value}
     bad = {
         name: fields.get(name)
@@ -210,8 +209,8 @@ def file_sha256(path) -> str:
 def extraction_differences(a, b, name_a, name_b) -> list[str]:
     """Lists the differences between two JSON values that describe extractions.
 
-    `name_a` and `name_b` name them. Returns lines such as "layers: fire9_concat
-    in A, conv1 in B", or [] if there are none.
+    `name_a` and `name_b` are their names in the result. Returns lines such as
+    "layers: fire9_concat in A, conv1 in B", or [] if the values are equal.
     """
     return [
         f"{where}: {value_a} in {name_a}, {value_b} in {name_b}"
@@ -220,9 +219,9 @@ def extraction_differences(a, b, name_a, name_b) -> list[str]:
 
 
 def check_same(path, stored, requested):
-    """Raises a ValueError that lists how a store differs from an extraction.
+    """Raises a ValueError that lists how two extractions differ, if they do.
 
-    `stored` and `requested` are JSON values of the two extractions.
+    `stored` and `requested` are the JSON values of the extractions.
     """
     lines = extraction_differences(stored, requested, path, "this extraction")
     if lines:
@@ -238,7 +237,7 @@ _ABSENT = object()
 
 
 def _differences(a, b, where):
-    """Yields (place, value in a, value in b) for each difference."""
+    # Yields (place, value in a, value in b).
     if isinstance(a, dict) and isinstance(b, dict):
         for key in sorted(set(a) | set(b)):
             place = f"{where}.{key}" if where else str(key)

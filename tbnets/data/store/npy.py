@@ -47,7 +47,7 @@ class RowFile:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def read(self, first, count) -> np.ndarray:
-        """Returns `count` consecutive rows from `first`, as stored.
+        """Returns `count` consecutive rows, starting at `first`, as stored.
 
         Raises ValueError if the file has become shorter.
         """
@@ -57,15 +57,15 @@ class RowFile:
         return rows
 
     def map(self) -> np.ndarray:
-        """Maps all rows into memory; keeps the file open."""
+        """Maps all rows into memory. The file stays open."""
         mapped = np.memmap(self.path, np.uint8, "r")[self.start :]
         return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
 
     def fill(self, file, first, out):
-        """Reads consecutive rows from `first` into an array in C order.
+        """Reads consecutive rows, starting at `first`, into `out`.
 
-        `file` is this file, opened to read bytes. Raises ValueError like
-        `read`.
+        `file` is this file, opened for reading bytes, and `out` is an array in
+        C order. Raises ValueError if the file has become shorter.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -86,12 +86,12 @@ def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
     Args:
-        files: list of `RowFile` with rows of equal shape.
-        starts: int `[len(files) + 1]`, each file's first row, then the number
-            of rows.
+        files: list of `RowFile` with rows of the same shape.
+        starts: int `[len(files) + 1]`, the first row of each file, followed by
+            the total number of rows.
         rows: int `[n]`, in any order.
-        out: `[n, dim]` in C order, with any dtype of numbers; receives the
-            rows.
+        out: `[n, dim]` in C order, with any numeric dtype, to which the rows
+            are copied.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]
@@ -129,9 +129,9 @@ _READERS = {
 
 
 class Header(NamedTuple):
-    """The header of a `.npy` file, which may be wrong.
+    """The unverified header of a `.npy` file.
 
-    `size` is the size in bytes of a file with this header. `by_columns` is True
+    `size` is the size in bytes that the file should have. `by_columns` is True
     for Fortran order.
     """
 
@@ -144,7 +144,7 @@ class Header(NamedTuple):
 def parse_header(stream):
     """Reads the `Header` of an array at the start of an open file.
 
-    Raises a ValueError that describes the content if the header is invalid.
+    Raises a ValueError that describes the file if the header is invalid.
     """
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)
@@ -196,16 +196,16 @@ def check_numbers(path, expected, advice, fits) -> Header:
 
 
 def write_npz(path, header, arrays):
-    """Writes arrays and a JSON value for `read_npz`, atomically."""
+    """Writes arrays and a JSON value to a file for `read_npz`, atomically."""
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
 
 
 def read_npz(path, only=None):
-    """Returns the (header, arrays) of a file from `write_npz`, without pickle.
+    """Reads (header, arrays) from a file of `write_npz`, without pickle.
 
-    `only` is the key of the only array to read, or None to read all arrays.
-    Raises OSError if the file cannot be opened, and ValueError if it is
+    `only` is the key of a single array to read, or None to read all arrays.
+    Raises OSError if the file cannot be opened, and ValueError if the file is
     damaged.
     """
     with open(path, "rb") as file:

@@ -1,7 +1,7 @@
 """Opens features from paths.
 
-`open_features` does not read features. `load_features` also checks that files
-are unchanged and numbers are finite. Use it before computing.
+`open_features` does not read features. Before computing, use `load_features`,
+which also checks that the files are unchanged and the numbers are finite.
 """
 
 import os
@@ -24,9 +24,10 @@ SIDE_BY_SIDE = "side_by_side"
 
 
 class SideBySide(Features):
-    """Features of several sources, concatenated by id.
+    """Features from several sources, concatenated by id.
 
-    The ids are the ids that all sources have, in the order of the first source.
+    The ids are those that all sources contain, in the order of the first
+    source.
     """
 
     parts: tuple = ()
@@ -59,7 +60,7 @@ class SideBySide(Features):
         self.made_by = joined_made_by([part.made_by for part in parts])
 
     def rows(self, image_ids) -> np.ndarray:
-        """Returns the rows of images; an error names the part without them."""
+        """Returns the rows of images. An error names the incomplete source."""
         for part in self.parts:
             part.rows(image_ids)
         return super().rows(image_ids)
@@ -90,8 +91,8 @@ def open_features(*paths: Path) -> Features:
     """Opens features in any format without reading them.
 
     Args:
-        *paths: folders of feature stores, or `.npy` files with `*_ids.txt`. The
-            rows of several paths are concatenated by id.
+        *paths: folders of feature stores, or `.npy` files with `*_ids.txt`. If
+            several paths are given, rows with the same id are concatenated.
 
     Returns:
         `Features`: a `FeatureStore`, a `FeatureArray` or, for several paths, a
@@ -126,14 +127,14 @@ def open_features(*paths: Path) -> Features:
 def load_features(paths, image_ids=None):
     """Opens features and checks that they are complete and finite.
 
-    A process checks a file again only if it has changed.
+    Each process checks a file only once unless the file changes.
 
     Args:
         paths: list of paths, as for `open_features`.
-        image_ids: n strings; None for all rows in order.
+        image_ids: strings; None for all rows in order.
 
     Returns:
-        (features, rows): the `Features`, and int `[n]`.
+        (features, rows): the `Features`, and the integer row of each image.
 
     Raises:
         FileNotFoundError, ValueError: features are missing, damaged or not
@@ -161,7 +162,7 @@ def _check(part):
 
 
 def read_made_by(*paths) -> dict:
-    """Returns `Features.made_by` of paths; reads only the manifests."""
+    """Returns the `Features.made_by` of paths. Reads only the manifests."""
 
     def made_by(path):
         return read_manifest(path).made_by if os.path.isdir(path) else {}

@@ -1,7 +1,7 @@
 """Reads feature stores: folders with shards and their checksums.
 
-A store has one vector per image, or any number of regions per image with their
-boxes.
+A store contains one vector per image, or any number of regions per image with
+their boxes.
 """
 
 import math
@@ -23,7 +23,7 @@ from tbnets.files import CheckedFile, shown
 
 
 def open_store(path, incomplete=False) -> "FeatureStore":
-    """Opens a feature store; reads only its manifest, ids and headers.
+    """Opens a feature store. Reads only its manifest, ids and headers.
 
     `incomplete` accepts an unfinished extraction. Raises FileNotFoundError if a
     file is missing, and ValueError if the store is damaged or incomplete.
@@ -42,7 +42,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
 
 
 class FeatureStore(Features):
-    """Features of images in a folder's shards, opened by `open_store`."""
+    """Features of images in the shards of a folder, opened by `open_store`."""
 
     def __init__(self, path, manifest):
         path, ids, self._row_files = os.fspath(path), [], []
@@ -85,7 +85,7 @@ class FeatureStore(Features):
         """
 
     def _numbers(self, part, least):
-        """Returns the checked counts or sizes of the images, or None."""
+        # Counts or sizes may be missing.
         parts = [np.zeros(*self.manifest.array_kinds(0, 0)[part])]
         for shard, files in zip(self.manifest.shards, self._row_files):
             if part not in files:
@@ -105,9 +105,9 @@ class FeatureStore(Features):
         return np.concatenate(parts)
 
     def take(self, rows) -> np.ndarray:
-        """Returns features of images as float32 `[n, dim]`, in order of `rows`.
+        """Returns the features of images, float32 `[len(rows), dim]`.
 
-        Raises ValueError if the store has regions.
+        Raises ValueError if the store contains regions.
         """
         self._check_holds("whole images")
         return super().take(rows)
@@ -118,7 +118,7 @@ class FeatureStore(Features):
         return features
 
     def chunks(self):
-        """Yields `(slice, array)`: all rows, or all regions, as stored."""
+        """Yields `(slice, array)` for all rows or all regions, as stored."""
         starts = self._row_starts[:-1].tolist() if self.dim else ()
         for file, start in zip(self.row_files, starts):
             for rows in slices(file.shape[0], file.row_bytes):
@@ -126,7 +126,7 @@ class FeatureStore(Features):
                 yield shifted, file.read(rows.start, rows.stop - rows.start)
 
     def row_name(self, row) -> str:
-        """Describes a row of `chunks` for messages."""
+        """Describes a row of `chunks` for error messages."""
         if self.kind == "images":
             return super().row_name(row)
         image = int(np.searchsorted(self.first_regions, row, side="right")) - 1
@@ -136,8 +136,9 @@ class FeatureStore(Features):
     def regions(self, row):
         """Returns the (features, boxes) of the image in a row.
 
-        Features are float32 `[k, dim]`, boxes float32 `[k, 4]`, x_min, y_min,
-        x_max, y_max in pixels of the photo; k is `counts[row]`, >= 0.
+        Features are float32 `[k, dim]`. Boxes are float32 `[k, 4]`: x_min,
+        y_min, x_max, y_max in pixels of the photo. k is `counts[row]` and may
+        be 0.
         """
         self._check_holds("regions")
         return self._of_image(row, "features", "boxes")
@@ -146,23 +147,23 @@ class FeatureStore(Features):
         """Returns the (boxes, scores) of the image in a row.
 
         Boxes are as in `regions`. Scores are float32 `[k]`, or None if the
-        store has no scores.
+        store contains no scores.
         """
         if self.kind == "images":
             self._check_holds("regions")
         return self._of_image(row, "boxes", "scores")
 
     def take_regions(self, rows) -> np.ndarray:
-        """Returns features of regions, float32 `[n, dim]`, in order of `rows`.
+        """Returns the features of regions, float32 `[len(rows), dim]`.
 
         Region j of the image in row i is row `first_regions[i] + j`. Raises
-        ValueError if the store has no features of regions.
+        ValueError if the store contains no features of regions.
         """
         self._check_holds("regions")
         return self._read(check_rows(rows, int(self.first_regions[-1])))
 
     def _of_image(self, row, *parts):
-        """Reads an image's rows of several arrays; None for missing arrays."""
+        # The result is None for a missing array.
         row = int(check_rows(row, len(self)))
         place = int(np.searchsorted(self._image_starts, row, "right")) - 1
         files = self._row_files[place]
@@ -185,7 +186,7 @@ class FeatureStore(Features):
 
     @property
     def files(self) -> list:
-        """The manifest, and the files whose checksums it contains."""
+        """The paths of the manifest and of all files with a checksum."""
         names = [name for s in self.manifest.shards for name in s.sha256]
         return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 
@@ -203,7 +204,7 @@ class FeatureStore(Features):
 
 
 def read_ids(path, shard):
-    """Returns the ids of a shard; raises if their number is wrong."""
+    """Returns the ids of a shard. Raises ValueError if the number is wrong."""
     file = CheckedFile(path)
     ids, ends_well = file.lines()
     if len(ids) != shard.images or (ids and not ends_well):
@@ -217,7 +218,7 @@ def read_ids(path, shard):
 
 
 def open_shards(path, shape, dtype):
-    """Returns the `RowFile` of an array, after checking shape and dtype."""
+    """Checks the shape and the dtype of an array, and returns its `RowFile`."""
     expected = shape, in_file(dtype)
     header = check_numbers(
         path,

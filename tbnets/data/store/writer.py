@@ -1,7 +1,8 @@
-"""Writes a feature store shard by shard; a kill loses at most one shard.
+"""Writes a feature store shard by shard.
 
-The files of a shard are written atomically before the manifest names them, so
-that the next writer can always continue after the finished shards.
+The files of a shard are written atomically before the shard is added to the
+manifest. If a writer is killed, at most one shard is lost, and the next writer
+continues after the finished shards.
 """
 
 import dataclasses
@@ -35,14 +36,14 @@ class FeatureWriter:
     """Writes a new feature store, or continues an existing store.
 
     Args:
-        path: the folder; created if it does not exist.
-        extraction: dict of JSON values: the settings that affect the features.
+        path: the folder. It is created if it does not exist.
+        extraction: dict of JSON values, the settings that affect the features.
         dim: number of features in a row; 0 for only boxes and scores.
         dtype: "float32" or "float16".
         kind: "images" (one row per image) or "regions" (any number per image).
 
     Raises:
-        ValueError: the folder has other files, or a store of another
+        ValueError: the folder contains other files, or a store from another
             extraction.
 
     Example:
@@ -69,7 +70,7 @@ class FeatureWriter:
 
     @property
     def failed(self) -> dict:
-        """Maps the ids of images whose extraction failed to the reasons."""
+        """Maps the ids of images whose extraction failed to reasons."""
         return dict(self._manifest.failed)
 
     @property
@@ -93,17 +94,17 @@ class FeatureWriter:
         store unchanged.
 
         Args:
-            ids: n strings, not stored before; may be empty.
-            features: `[n, dim]` numbers; `[rows, dim]` for regions.
+            ids: n strings, which must not be stored yet. May be empty.
+            features: numbers `[n, dim]`, or `[rows, dim]` for regions.
             boxes: `[rows, 4]`, x_min, y_min, x_max, y_max in pixels of the
                 photo; only for regions.
             counts: int `[n]`, number of consecutive rows per image; only for
                 regions.
             scores: `[rows]`; only for regions, and required if `dim` is 0.
-            sizes: int `[n, 2]`, width and height per photo in pixels; only for
-                regions. Either all shards or no shards have `scores` (or
+            sizes: int `[n, 2]`, width and height of each photo in pixels; only
+                for regions. Either all shards or no shards have `scores` (or
                 `sizes`).
-            failed: pairs of id and reason, or a dict.
+            failed: pairs (id, reason), or a dict.
         """
         ids, failed = list(ids), dict(failed)
         check_ids([*ids, *failed], self.done, self.path)
@@ -124,7 +125,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store as complete and removes leftovers of killed runs."""
+        """Marks the store as complete. Removes leftovers of killed runs."""
         self._check_alone()
         shards = self._manifest.shards
         named = {name for shard in shards for name in shard.sha256}
@@ -152,7 +153,7 @@ class FeatureWriter:
 
 
 def write_shard(folder, name, ids, arrays):
-    """Writes the files of a shard; returns its `manifest.Shard`.
+    """Writes the files of a shard, and returns its `manifest.Shard`.
 
     `arrays` maps parts to arrays with the dtypes of the store.
     """
@@ -174,16 +175,16 @@ def _write_part(folder, name, part, content):
 
 
 def fault_of_name(name):
-    """Returns the reason why a name cannot be an id, or "" if it can."""
+    """Returns why a name cannot be an id, or "" if it can be an id."""
     if _ID.fullmatch(name):
         return ""
     return "has a name that is not a line of Unicode text: rename it"
 
 
 def check_ids(ids, done, path):
-    """Raises ValueError for new ids that are not text or not unique.
+    """Raises ValueError if new ids are not text or not unique.
 
-    `done` has the ids that are stored in `path`.
+    `done` contains the ids that are already stored in `path`.
     """
     seen = set()
     for key in ids:
@@ -202,7 +203,7 @@ def check_ids(ids, done, path):
 
 
 def new_manifest(extraction, dim, dtype, kind):
-    """Returns the manifest of an empty store; checks its arguments."""
+    """Checks the arguments, and returns the manifest of an empty store."""
     check_choice("kind", kind, manifests.KINDS)
     check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
     if dim < (kind == "images"):
@@ -229,7 +230,7 @@ def new_manifest(extraction, dim, dtype, kind):
 def make_folder(path, known=()):
     """Creates the folder of a store, which may exist if it is empty.
 
-    Raises ValueError if it has files other than `known`.
+    Raises ValueError if the folder contains files other than `known`.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
@@ -248,7 +249,7 @@ def make_folder(path, known=()):
 
 
 def checked_rows(manifest, ids, arrays):
-    """Returns the checked arrays of a shard, with the store's dtypes."""
+    """Checks the arrays of a shard, and converts them to the store's dtypes."""
     arrays = {
         part: np.asarray(x) for part, x in arrays.items() if x is not None
     }
