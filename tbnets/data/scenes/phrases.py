@@ -221,7 +221,7 @@ class Speaker:
         )
 
     def pick_group_relation(self):
-        """Returns a `Group` and a row to which its objects have one relation."""
+        """Returns a `Group` and a row to which its rows have one relation."""
         choices = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
