@@ -117,7 +117,7 @@ class Options(Choosing):
 
 
 def make(options, folder, text):
-    """Exports and measures a run; writes all files of the model."""
+    """Exports a run and measures the model; writes all of the model's files."""
     lines = []
 
     def adjust(settings):

@@ -177,7 +177,7 @@ def finite_scores(values, rows=None, name="scores"):
 
     Args:
         values: numbers of any shape.
-        rows: row numbers for the error; None for positions.
+        rows: row numbers to name in the error; None for positions.
         name: name of the scores in the error.
     """
     values = np.asarray(values)

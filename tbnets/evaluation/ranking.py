@@ -155,7 +155,7 @@ def _strips(scores, pairs):
 
 
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
-    """Evaluates rankings of phrases for regions and regions for phrases.
+    """Evaluates rankings of phrases for regions and of regions for phrases.
 
     Unlike in localization, candidates are from all photos, and regions are
     annotated. Keys are `true_region_to_phrase/` and `phrase_to_true_region/`

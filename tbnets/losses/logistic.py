@@ -225,7 +225,7 @@ def softmax_loss(matches, non_matches, valid):
         valid: bool `[lists, size]`, False for padding in `non_matches`.
 
     Source: the likelihood of Cao et al. 2007 (ListNet) with one correct
-    document. The reproduced papers do not use this loss.
+        document.
     """
     valid = tf.convert_to_tensor(valid)
     counts = tf.reduce_any(valid, axis=1)

@@ -10,7 +10,7 @@ from tbnets.losses.miners import check_as_many, checked_row
 
 
 class PositiveMasks(NamedTuple):
-    """Masks of the matching pairs of a batch: bool, True for a match.
+    """Bool masks of a batch's matching pairs, True for a match.
 
     Attributes:
         image_to_text: `[num_images, num_captions]`.

@@ -233,8 +233,8 @@ class CCA(EmbeddingNetwork):
 
     `W` holds the directions in which matching images and texts correlate most,
     and `s = (1 + correlation) ** power` are their weights. Embeddings are
-    compared by cosine. Images and texts with the same id match. An image row
-    counts once per matching text in the batch.
+    compared by cosine similarity. Images and texts with the same id match. An
+    image row counts once per matching text in the batch.
 
     In phrase localization most regions have no phrase, so pairs alone describe
     them poorly. `background` adds the candidate regions of a batch
@@ -254,7 +254,7 @@ class CCA(EmbeddingNetwork):
         power: exponent of the weights (Gong et al. 2014: 4). 0 gives all
             directions the same weight.
         background: total weight of the candidates, relative to the pairs; 0
-            omits them. Above 0, `text_branch` needs a bias.
+            omits the candidates. Above 0, `text_branch` needs a bias.
 
     Attributes:
         correlations: float64 `[dim]`, or None before `fit`.

@@ -199,7 +199,7 @@ class HMLSTM(EmbeddingNetwork):
         Returns:
             (embeddings, captions, spans): float32 unit vectors `[p,
             embedding_dim]`; int32 `[p]`, the tree of each phrase; and int32
-            `[p, 2]`, its range of words.
+            `[p, 2]`, each phrase's range of words.
         """
         states, trees = self.text_encoder.encode_nodes(captions, False)
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0

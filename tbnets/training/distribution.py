@@ -194,7 +194,7 @@ class Workers:
 
     @contextlib.contextmanager
     def watched(self):
-        """Runs the block; raises a ConnectionError that names a lost worker.
+        """Runs the block; raises ConnectionError if a worker is lost.
 
         TensorFlow aborts operations that wait for a lost worker: immediately if
         its process ended, or within a minute if its machine is unreachable.

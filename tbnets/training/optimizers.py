@@ -34,7 +34,7 @@ from tbnets.errors import InputError, check_choice
 
 
 def optimizer_variables(optimizer):
-    """Returns the list of an optimizer's variables, on every Keras version."""
+    """Returns the list of an optimizer's variables in every Keras version."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 
@@ -201,7 +201,7 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
         decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
         decay_steps: number of steps after which the rate is multiplied by the
             factor. Wang et al. 2016: 10 epochs.
-        total_steps: number of steps of `cosine`.
+        total_steps: number of steps over which `cosine` decays.
     """
     if name == "constant":
         return rate

@@ -60,14 +60,14 @@ def diagnose(history, margin, reduction):
     """Returns a warning if training has collapsed, else None.
 
     A network that scores pairs is only checked for identical scores. A loss at
-    the margin is not sufficient evidence of a collapse: the mean of the hinges
-    above 0 also has this value if only the hardest negatives are as close as
-    the positives.
+    the margin is not sufficient evidence of a collapse, because the mean of the
+    hinges above 0 also has this value if only the hardest negatives are as
+    close as the positives.
 
     Args:
         history: list with one dict of scalars per epoch, from the first epoch.
         margin: margin of the loss, or None if it has no margin.
-        reduction: reduction of the loss; only means show the plateau.
+        reduction: reduction of the loss; only a mean shows a collapse.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():
@@ -142,7 +142,7 @@ def describe_run(session, train):
 
 
 def _devices(session):
-    """Describes the current and earlier devices, or returns "" for one."""
+    """Describes the devices so far, or returns "" for a single device."""
     state, now = session.state, str(session.workers)
     if not state.epoch or state.devices == now:
         return now

@@ -108,7 +108,7 @@ class Process:
 
 @contextlib.contextmanager
 def started(builders, arrays, pythons=(), *, patience):
-    """Yields a `Process` for each builder, and ends all after the block.
+    """Yields a `Process` per builder; ends all processes after the block.
 
     If this interpreter lacks a package, `pythons` are tried in order.
     """

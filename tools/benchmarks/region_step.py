@@ -1,10 +1,10 @@
 """Compares the times of a phrase localization step and of its products.
 
 A batch has 100 phrases and 200 candidate regions per photo. The lower bound
-computes all regions forward, and the picked regions, the positives and the
-phrases forward and backward. A second row computes gradients for all regions. A
-second table times the similarity network with a softmax over all negatives of a
-phrase.
+consists of a forward pass over all regions, and of forward and backward passes
+over the mined regions, the positives and the phrases. A second row computes
+gradients for all regions. A second table times the similarity network with a
+softmax over all negatives of a phrase.
 """
 
 import numpy as np
