@@ -222,7 +222,7 @@ def letters(text):
 
 
 def numbered(keys):
-    """Numbers distinct keys. Returns the number of each key, int64 `[n]`."""
+    """Numbers distinct keys. Returns each key's number, int64 `[n]`."""
     numbers = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(ids, np.int64)
@@ -240,13 +240,13 @@ def text_ids(texts):
 
 
 def rows_of(some, ids):
-    """Returns the position in `ids` of each id in `some`, int64 `[n]`."""
+    """Returns, for each id in `some`, its position in `ids`, int64 `[n]`."""
     rows = {key: row for row, key in enumerate(ids)}
     return np.array([rows[key] for key in some], np.int64)
 
 
 def rows_by(values, count=0):
-    """Returns the ascending rows of each value 0, 1, ... as a list of arrays.
+    """Returns the ascending rows for each value 0, 1, ... as a list of arrays.
 
     `values` is int `[n]`. The list contains at least `count` arrays.
     """
@@ -256,7 +256,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Counts the earlier occurrences of each value. Returns int64 `[n]`."""
+    """Counts how often each value occurs earlier. Returns int64 `[n]`."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)

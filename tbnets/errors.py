@@ -18,9 +18,9 @@ class ArgumentError(UserError):
     Args:
         argument: name of the argument, or the whole message if no other
             argument is passed.
-        expected: requirement that begins with a verb, such as `be above 0`.
+        expected: requirement that starts with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
-        advice: sentence that says what to change.
+        advice: sentence that names the change to make.
     """
 
     # With this `__init__`, a `tf.function` re-raises an exception of the same

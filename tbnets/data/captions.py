@@ -172,7 +172,7 @@ class CaptionedImages:
         return np.bincount(self.caption_to_image, minlength=self.num_images)
 
     def caption_rows(self) -> list[np.ndarray]:
-        """Returns the caption rows of each image as a list of int64 arrays."""
+        """Returns each image's caption rows as a list of int64 arrays."""
         return rows_by(self.caption_to_image, self.num_images)
 
     @property
@@ -209,7 +209,7 @@ def _repeated(sizes):
 
 
 def common_images(splits):
-    """Yields the (name, name, shared ids) of each pair of overlapping splits.
+    """Yields (name, name, shared ids) for each pair of overlapping splits.
 
     Splits without image ids are skipped.
     """

@@ -228,7 +228,7 @@ def read_photo(photo) -> np.ndarray:
 
 
 def read_photo_sizes(paths) -> np.ndarray:
-    """Reads the width and height of each upright photo, int64 `[n, 2]`.
+    """Reads each upright photo's width and height, int64 `[n, 2]`.
 
     Does not decode the photos. Raises BrokenImageError if the header of a file
     is invalid or the photo is too large.

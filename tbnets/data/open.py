@@ -303,7 +303,7 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Returns the part `name` of each split as a dict keyed by split."""
+        """Returns each split's part `name` as a dict keyed by split."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):

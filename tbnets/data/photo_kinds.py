@@ -247,7 +247,7 @@ def png_of(picture) -> tuple[bytes, str]:
 
     As when a photo is decoded, alpha is dropped and 16-bit values keep their
     upper 8 bits. Returns (content, reason): the PNG and "", or b"" and a verb
-    phrase that says why the encoding failed.
+    phrase that explains why the encoding failed.
     """
     width, height = picture.size
     most = MAX_PIXELS

@@ -90,9 +90,9 @@ def _walk(folder, before=""):
 def left_out_lines(broken, other_files, count):
     """Returns lines of text that list the left-out files, with reasons.
 
-    `broken` maps the path of each broken photo to a verb phrase such as "is
-    empty". `other_files` are paths without a photo's suffix. `count` is the
-    number of all files, including the photos.
+    `broken` maps each broken photo's path to a verb phrase such as "is empty".
+    `other_files` are paths without a photo's suffix. `count` is the number of
+    all files, including the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if omitted := lines[MOST_NAMED:]:

@@ -146,8 +146,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
     name or a list of names), `chain` (an id of the object that the phrase
     names), `width` and `height`. The box of a chain encloses the boxes of all
-    its rows. Phrases without `chain` name the same object if they have the same
-    box.
+    its rows. Phrases without `chain` name one object if they have the same box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}

@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 4096
 
 
 def hard_negatives(similarities, roles, limit=PER_PHRASE):
-    """Finds the negatives of each phrase that rank before a positive.
+    """Finds, for each phrase, the negatives that rank before a positive.
 
     A negative is hard if it is more similar to the phrase than the least
     similar positive. The most similar hard negatives are kept. A phrase without

@@ -41,7 +41,7 @@ def embed_as_served(network, candidates):
 
 
 def hardest_candidates(similarities, is_negative, num_negatives):
-    """Finds the most similar negatives of each anchor, without gradients.
+    """Finds the most similar negatives per anchor, without gradients.
 
     Args:
         similarities: float32 `[anchors, candidates]`; larger is closer.

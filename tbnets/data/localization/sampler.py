@@ -95,7 +95,7 @@ class BatchRows(NamedTuple):
     Attributes:
         phrases: int64 `[p]`, the drawn phrases, then the added phrases.
         regions: int64 `[d]`, rows of the regions drawn as positives.
-        drawn_for: int64 `[d]`, index in `phrases` of the phrase of each region.
+        drawn_for: int64 `[d]`, index in `phrases` of the region's phrase.
         candidates: int64 `[c]`, rows of the regions that may be negatives.
         is_negative: bool `[p, c]`, whether a candidate is a negative of a
             phrase.

@@ -61,7 +61,7 @@ def describe_scene(scene, boxes, rng):
     with colours. `boxes` is int `[num_objects, 4]`, half-open, in pixels.
 
     Returns:
-        A list of `SceneCaption`s, and a dict that maps the object rows of each
+        A list of `SceneCaption`s, and a dict that maps the object rows of a
         plural phrase to its coreference chain.
     """
     speaker = Speaker(scene, boxes, rng)

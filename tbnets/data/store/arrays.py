@@ -76,7 +76,7 @@ class Features:
         return [key for key in image_ids if key not in self._row_of_id]
 
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
-        """Returns the row of each image id, int64 `[n]`.
+        """Returns the row for each image id, int64 `[n]`.
 
         Raises a ValueError that lists the first ids without features.
         """

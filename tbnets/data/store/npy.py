@@ -57,7 +57,7 @@ class RowFile:
         return rows
 
     def map(self) -> np.ndarray:
-        """Maps all rows into memory. The file stays open."""
+        """Maps all rows into memory and keeps the file open."""
         mapped = np.memmap(self.path, np.uint8, "r")[self.start :]
         return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
 
@@ -87,8 +87,8 @@ def copy_rows(files, starts, rows, out):
 
     Args:
         files: list of `RowFile` with rows of the same shape.
-        starts: int `[len(files) + 1]`, the first row of each file, followed by
-            the total number of rows.
+        starts: int `[len(files) + 1]`, each file's first row, followed by the
+            total number of rows.
         rows: int `[n]`, in any order.
         out: `[n, dim]` in C order, with any numeric dtype, to which the rows
             are copied.

@@ -134,7 +134,7 @@ def load_features(paths, image_ids=None):
         image_ids: strings; None for all rows in order.
 
     Returns:
-        (features, rows): the `Features`, and the integer row of each image.
+        (features, rows): the `Features`, and the integer row for each image.
 
     Raises:
         FileNotFoundError, ValueError: features are missing, damaged or not
