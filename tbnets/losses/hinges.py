@@ -338,7 +338,7 @@ class _Triplets:
         products = kind(sides)
 
         def visit(pairs, match):
-            """Returns the gradients for these positives and all negatives."""
+            """Returns gradients for the positives `pairs` and all negatives."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
             picked = [tf.identity(x) for x in picked]
             with tf.GradientTape() as tape:

@@ -243,7 +243,7 @@ def softmax_loss(matches, non_matches, valid):
 
 
 def _mean(values, mask):
-    """Returns the mean of the values selected by a mask, or 0 for no values."""
+    """Returns the mean of the values under a mask, or 0 if it is all False."""
     weights = tf.cast(mask, tf.float32)
     total = tf.reduce_sum(values * weights)
     return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

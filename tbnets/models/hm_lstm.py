@@ -32,7 +32,7 @@ _OF_MEAN = {"text_to_image": _TERMS[-1]}
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class HMLSTM(EmbeddingNetwork):
-    """Embeds captions and their noun phrases, photos and their regions.
+    """Embeds captions with their noun phrases, and photos with their regions.
 
     ::
 
@@ -262,7 +262,7 @@ class HMLSTM(EmbeddingNetwork):
 
 
 def _region_mean(regions, region_images, num_images):
-    """Returns the unit mean of each image's regions, or 0 if it has none."""
+    """Returns the unit mean of each image's regions, or 0 for no regions."""
     total = tf.math.unsorted_segment_sum(regions, region_images, num_images)
     return tf.math.l2_normalize(total, axis=-1)
 

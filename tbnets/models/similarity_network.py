@@ -132,7 +132,7 @@ class SimilarityNetwork(TwoBranchModel):
         text_embeddings: Array,
         training: bool = False,
     ) -> tf.Tensor:
-        """Returns the logits float32 `[n, m]` for all pairs.
+        """Returns the logits of all pairs, float32 `[n, m]`.
 
         The head processes `n * m` rows at once, so compute large matrices in
         tiles.

@@ -131,7 +131,7 @@ def describe_chart(key):
 
 
 def _unless_lost(method):
-    """Makes a `Board` method report a failed write once, without raising."""
+    """Makes a `Board` method report a failed write once instead of raising."""
 
     @functools.wraps(method)
     def guarded(board, *arguments):

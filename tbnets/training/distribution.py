@@ -150,7 +150,7 @@ class Workers:
         return json.loads(bytes(self._sum_of_chief(text)))
 
     def _sum_of_chief(self, numbers):
-        """Returns the chief's integers: a sum to which other workers add 0."""
+        """Returns the chief's integers as a sum; the other workers add 0."""
 
         def contribution():
             context = tf.distribute.get_replica_context()

@@ -40,7 +40,7 @@ def optimizer_variables(optimizer):
 
 
 def _moments(variables, moments):
-    """Returns a function that looks up moments; Keras would track a dict."""
+    """Returns a function that looks up moments, because Keras tracks dicts."""
     moments_of = {}
     for variable, variable_moments in zip(variables, moments):
         for copy, *copies in zip(*map(_copies, (variable, *variable_moments))):
