@@ -3,7 +3,7 @@
 A caption is built top down from phrases (`phrases.Speaker`), so that its tree,
 its links to objects and its claims are exact. Each rule returns a tree in Penn
 Treebank style, or raises `NothingToSay` if it has no true caption for the
-scene. The docstring of a rule contains an example caption.
+scene.
 """
 
 import dataclasses
@@ -95,13 +95,13 @@ def _repeats(caption, captions):
 
 
 def relation_fragment(speaker):
-    """A red circle above a blue star."""
+    """Builds captions like "A red circle above a blue star"."""
     subject, where = speaker.related()
     return node("NP", subject, where)
 
 
 def relation_clause(speaker):
-    """A red circle is above a blue star."""
+    """Builds captions like "A red circle is above a blue star"."""
     subject, where = speaker.related()
     verb = speaker.choose({"is": 0.75, "sits": 0.25})
     if speaker.claims[-1]["relation"] == "around":
@@ -110,7 +110,7 @@ def relation_clause(speaker):
 
 
 def existential(speaker):
-    """There is a red circle above a blue star."""
+    """Builds captions like "There is a red circle above a blue star"."""
     subject, where = speaker.related()
     there = node("NP", word("EX", "there"), chain=0)
     verb = node("VP", word("VBZ", "is"), node("NP", subject, where))
@@ -118,7 +118,7 @@ def existential(speaker):
 
 
 def relative_clause(speaker):
-    """A red circle that is above a blue star."""
+    """Builds captions like "A red circle that is above a blue star"."""
     subject, where = speaker.related()
     verb = node("VP", word("VBZ", "is"), where)
     that = node("WHNP", word("WDT", "that"))
@@ -126,14 +126,14 @@ def relative_clause(speaker):
 
 
 def scene_first(speaker):
-    """On a grey background , a red circle is above a blue star."""
+    """Builds captions like "On a grey surface , a ring is above a blue star"."""
     subject, where = speaker.related()
     verb = node("VP", word("VBZ", "is"), where)
     return node("S", speaker.on_background(), word(",", ","), subject, verb)
 
 
 def with_companion(speaker):
-    """A red circle with a blue star below it."""
+    """Builds captions like "A red circle with a blue star below it"."""
     pair = speaker.pick_related(("left", "right", "above", "below", "inside"))
     subject, companion = speaker.noun_phrases(pair[::-1])
     it = node("NP", word("PRP", "it"), chain=0)
@@ -142,7 +142,7 @@ def with_companion(speaker):
 
 
 def two_relations(speaker):
-    """A red circle above a blue star and to the left of a green ring."""
+    """Builds captions like "A ring above a star and to the left of a heart"."""
     row, first_row, second_row = speaker.pick_twice_related()
     subject, *landmarks = speaker.noun_phrases((row, first_row, second_row))
     first = speaker.relation((row, first_row), landmarks[0])
@@ -151,7 +151,7 @@ def two_relations(speaker):
 
 
 def listing(speaker):
-    """A red circle , a blue star and a green ring."""
+    """Builds captions like "A red circle , a blue star and a green ring"."""
     objects = speaker.pick_objects(speaker.choose({2: 0.6, 3: 0.4}))
     several = speaker.joined(speaker.noun_phrases(objects))
     if speaker.chance(0.35):
@@ -160,7 +160,7 @@ def listing(speaker):
 
 
 def side_by_side(speaker):
-    """A red circle and a blue star are next to each other."""
+    """Builds captions like "A red circle and a star are next to each other"."""
     pair = speaker.pick_related(("left", "right"), near=True)
     several = speaker.joined(speaker.noun_phrases(pair))
     each_other = node("NP", word("DT", "each"), word("JJ", "other"), chain=0)
@@ -169,7 +169,7 @@ def side_by_side(speaker):
 
 
 def group_members(speaker):
-    """Two circles , one red and one blue."""
+    """Builds captions like "Two circles , one red and one blue"."""
     group = speaker.pick_two("shape")
     plural = speaker.plural(group)
     members = speaker.joined([speaker.one_of(row) for row in group.members])
@@ -177,7 +177,7 @@ def group_members(speaker):
 
 
 def group_kinds(speaker):
-    """Two red shapes , a circle and a star."""
+    """Builds captions like "Two red shapes , a circle and a star"."""
     group = speaker.pick_two("colour")
     plural = speaker.plural(group)
     phrases = speaker.noun_phrases(group.members, shape=1.0, colour=0.0)
@@ -185,7 +185,7 @@ def group_kinds(speaker):
 
 
 def group_relation(speaker):
-    """Two circles are above a blue star."""
+    """Builds captions like "Two circles are above a blue star"."""
     group, landmark = speaker.pick_group_relation()
     plural = speaker.plural(group)
     (phrase,) = speaker.noun_phrases((landmark,))
@@ -196,7 +196,7 @@ def group_relation(speaker):
 
 
 def between(speaker):
-    """A blue star between two circles."""
+    """Builds captions like "A blue star between two circles"."""
     triple = speaker.pick_between()
     group = speaker.find_group(triple[1:])
     if group and speaker.chance(0.7):
@@ -210,7 +210,7 @@ def between(speaker):
 
 
 def single_placed(speaker):
-    """A red circle in the top left corner."""
+    """Builds captions like "A red circle in the top left corner"."""
     row = speaker.pick_placed()
     (subject,) = speaker.noun_phrases((row,))
     where = speaker.position(row)
@@ -220,13 +220,13 @@ def single_placed(speaker):
 
 
 def single_on_background(speaker):
-    """A red circle on a grey background."""
+    """Builds captions like "A red circle on a grey background"."""
     (subject,) = speaker.noun_phrases(speaker.pick_objects(1))
     return node("NP", subject, speaker.on_background())
 
 
 def count_of_all(speaker):
-    """Three shapes on a grey background."""
+    """Builds captions like "Three shapes on a grey background"."""
     plural = speaker.plural(speaker.everything())
     return node("NP", plural, speaker.on_background())
 
