@@ -126,7 +126,7 @@ def relative_clause(speaker):
 
 
 def scene_first(speaker):
-    """Builds captions like "On a grey surface , a ring is above a blue star"."""
+    """Builds captions like "On a grey surface , a ring is above a star"."""
     subject, where = speaker.related()
     verb = node("VP", word("VBZ", "is"), where)
     return node("S", speaker.on_background(), word(",", ","), subject, verb)
