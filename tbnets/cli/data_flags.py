@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OfRun:
-    """Flags for the checkpoint of a run, and its data."""
+    """Flags for the checkpoint and the data of a run."""
 
     checkpoint: str = flag(
         "best", "Checkpoint of the run.", choices=["best", "last"]
@@ -105,7 +105,7 @@ class CaptionFlags:
         return form, self.captions
 
     def data(self, **sources):
-        """Returns the `Data` of the captions, or of phrases if there are any.
+        """Returns the `Data` of the captions, or of any phrases in `sources`.
 
         Args:
             **sources: fields of `Sources`.
@@ -121,7 +121,7 @@ class CaptionFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shared(CaptionFlags):
-    """Flags for the captions, and the share of the work."""
+    """Flags for the captions and the share of the work."""
 
     shard: str = flag(
         "",
@@ -130,14 +130,14 @@ class Shared(CaptionFlags):
     )
 
     def next_line(self, line):
-        """Returns `line`, or the advice to merge all shares."""
+        """Returns `line` or, for a share, the advice to merge all shares."""
         joined = "Next, merge all shares with tools/join_store.py"
         return startup.spoken(joined) if self.shard else line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhotoFlags(Shared):
-    """Flags for the photos to process, and the store."""
+    """Flags for the photos to process and the store."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")
     captions: str = flag(

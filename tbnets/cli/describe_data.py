@@ -259,7 +259,7 @@ class Options(CaptionFlags):
 
 
 def read_splits(options, problems):
-    """Returns the splits by name, and the training words or None."""
+    """Returns a dict of splits, and the training words (None if missing)."""
     read_split = functools.partial(
         captions.read_captions, *options.where, problems=problems
     )
@@ -292,7 +292,7 @@ def print_report(splits, problems):
 
 
 def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts of a split that the flags select."""
+    """Returns the selected counts of a split."""
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))

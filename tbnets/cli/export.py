@@ -1,8 +1,8 @@
 r"""Export a trained network as a SavedModel, or change an export.
 
 Training already exports its best epoch. Use this command to export the last
-checkpoint, or to export a run that was trained on features made
-by tools/extract_image_features.py as a model that takes photos:
+checkpoint, or a run that was trained on features made by
+tools/extract_image_features.py as a model that takes photos:
 
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
@@ -63,7 +63,7 @@ from tbnets.tasks.settings.flag import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(OfRun, Choosing):
-    """Flags for the network, and the form of its export."""
+    """Flags for the network and the form of its export."""
 
     run_dir: str = flag("", "Folder of the run to export. Or set --model.")
     model: str = flag("", f"Exported model to change: {MODEL}.")

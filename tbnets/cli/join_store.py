@@ -12,9 +12,9 @@ Then run this on a machine with all four stores:
 If all processors are of the same kind, the merged store is byte-identical to
 that of a single run. The command also merges shares made by
 tools/extract_text_features.py, tools/propose_regions.py and
-tools/parse_captions.py. Each share of trees is two files, and one
-ends with .share.json. If a share is missing, repeated, incomplete, damaged or
-made with different flags, weights or inputs, the command writes no store.
+tools/parse_captions.py. Each file of trees needs its .share.json file. If a
+share is missing, repeated, incomplete, damaged or made with different flags,
+weights or inputs, the command writes no store.
 
 See docs/feature_stores.md.
 """

@@ -12,9 +12,9 @@ phrase. The default zoo model, entities_localization, is for photos;
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
 The first word is a photo, and so is every word with the suffix of a photo, such
-as .jpg. All other words are phrases. This command draws the boxes of
-each photo as drawn/PHOTO.localized.png. With --output=found.png, it draws a
-single photo to that file.
+as .jpg. All other words are phrases. This command draws the boxes of each photo
+as drawn/PHOTO.localized.png. With --output=found.png, it draws a single photo
+to that file.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"

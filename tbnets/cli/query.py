@@ -156,7 +156,7 @@ def embed_images(options, model):
 
 
 def example_captions(options, model, names):
-    """Returns the model's inputs for `names`, the names of photos or ids."""
+    """Returns the model's inputs for `names`, which are photo names or ids."""
     if model.takes_photos or not names:
         return names
     features = open_features(*options.image_features)

@@ -26,8 +26,8 @@ class Resolved(NamedTuple):
 
     Args:
         settings: the `Settings`.
-        sources: maps each flag that has no default value to text that names
-            the source of its value.
+        sources: maps each flag with a value other than its default to text that
+            names the source of the value.
     """
 
     settings: Settings
@@ -107,7 +107,7 @@ def _lies_here(name, record):
 
 
 def _set_names(line):
-    """Returns the names of the flags that are set. --loss sets loss flags."""
+    """Returns the names of set flags. Setting --loss sets every loss flag."""
     names = set(line.given)
     if "loss" in names:
         names |= {flag.name for flag in FLAGS["loss"]}
@@ -115,7 +115,7 @@ def _set_names(line):
 
 
 def _of_trained(line, trained):
-    """Returns the flags of the --from model, which `line` must not change."""
+    """Returns the flags of the --from model. `line` must not change them."""
     set_names, values = _set_names(line), trained.values()
     for name in sorted(set_names & values.keys() & set(OF_NETWORK)):
         # The folder of a preset may have moved.

@@ -148,7 +148,7 @@ def checked_settings(options, line):
 
 
 def with_usual(line, resolved):
-    """Sets flags to the defaults of the data and model, and prints them."""
+    """Sets unset flags to defaults of the data and model. Prints them."""
     settings, sources = resolved
     task = tasks.open_task(settings)
     title, values = task.data.usual
@@ -165,7 +165,7 @@ def with_usual(line, resolved):
 
 
 def told_before(data):
-    """Describes the missing results of recipes. If none, checks the data."""
+    """Describes missing recipe results. If there are none, checks the data."""
     things = data.missing()
     if not things:
         data.check()

@@ -102,8 +102,8 @@ class CaptionedData(TaskData):
     Attributes:
         opened: the run's `data.open.Data`.
         texts: the run's `Texts`.
-        made_by: maps each flag that names features to the key in `fitted` of
-            the features' description.
+        made_by: maps each flag that names features to the key of the features'
+            description in `fitted`.
         of_phrases: whether the texts are phrases instead of sentences.
     """
 

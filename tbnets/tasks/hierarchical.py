@@ -233,7 +233,7 @@ class Matcher:
         return vectors
 
     def _photo_scores(self, examples, rows, captions, images):
-        """Returns similarities `[p, k]`, -infinity for missing candidates."""
+        """Returns similarities, with -infinity for missing candidates."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
@@ -275,7 +275,7 @@ def _chosen(examples, phrases, similarities, choice):
 def find_links(known, records, phrases):
     """Finds the noun phrases that match phrases with known boxes.
 
-    Captions are matched by their letters only.
+    Two captions match if they have the same letters.
 
     Args:
         known: `PhraseRegions` of the records' photos, in pixels.

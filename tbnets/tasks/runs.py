@@ -47,7 +47,7 @@ LOCK = "training.lock"
 
 
 def check_run_folder(run_dir, resume):
-    """Returns the folder of a run, which must be new, empty or hold a run.
+    """Returns the folder of a run, which must be new or empty, or hold a run.
 
     If `resume` is true, the folder must hold a run. Files of a run that was
     killed before it wrote its settings are ignored.
@@ -357,7 +357,7 @@ def export(
     """Writes the network as the next version of the run's SavedModel.
 
     Args:
-        session: a finished or opened `Session`. If its settings have
+        session: a finished or opened `Session`. If its settings set
             `cnn_weights`, the model reads photos although the network was
             trained on features.
         path: new folder for the model, or None for `run_dir/saved_model/<n>`.

@@ -275,7 +275,7 @@ class TaskData:
         held: dict of JSON values or NumPy arrays that is kept between epochs
             and saved in checkpoints.
         encoders: description of the encoders, or "".
-        usual: title and values of the defaults for unset flags.
+        usual: pair of a title and the default values for unset flags.
     """
 
     fits = ()

@@ -201,7 +201,7 @@ def _settings(name, record, path):
 
 
 def weights_by_name(network):
-    """Returns a network's weights, keyed by names that no process changes.
+    """Returns weights keyed by names that are the same in every process.
 
     Keras numbers the layers of a class within a process, so the first branch of
     the third network may be called `branch_2`. Here, its name is `branch`.
@@ -219,6 +219,7 @@ def weights_by_name(network):
 
 def _paths(layer):
     """Returns a dict from each weight's id to its path, a tuple of names."""
+    # In Keras 2, weights have no `path`.
     paths = {}
     inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
     for each in inner:

@@ -242,7 +242,7 @@ class LocalizationScores(Scores):
         return metrics
 
     def pair_scores(self, records):
-        """Returns the `sentence_scores` and False for unlearned scores."""
+        """Returns `sentence_scores` and False (the scores are not learned)."""
         return sentence_scores(self, records), False
 
     def combine(self, other, weight):

@@ -229,7 +229,7 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The split's `PairScores`, or those of its negative distances."""
+        """The `PairScores`, or the negative distances between embeddings."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):

@@ -96,7 +96,7 @@ def missing(data):
 
 
 def recipe_values(data):
-    """Returns the values as {flag: {recipe: {flag of the recipe: value}}}.
+    """Returns the values as {flag: {recipe: {recipe's flag: value}}}.
 
     Skips flags whose photos, captions or files are missing.
     """

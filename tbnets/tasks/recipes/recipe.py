@@ -49,7 +49,7 @@ class Thing:
         verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
-        roots: folders of results. New results go to the first writable folder.
+        roots: folders for results. New results go to the first writable folder.
         count: number of photos or texts.
         unit: "photo" or "text".
         num_bytes: size of the result, or 0 if unknown.
@@ -164,7 +164,7 @@ class Thing:
         return [*(t for part in self.parts for t in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes missing parts, then the result. Only one process does this."""
+        """Makes missing parts, then the result, in one process at a time."""
         for thing in self.missing():
             thing._make_alone()
 
@@ -204,7 +204,7 @@ def make_all(things):
 
 
 def bytes_in(folder):
-    """Returns the bytes in a folder's files, or 0 if there is no folder."""
+    """Returns the size of a folder in bytes, or 0 for a missing folder."""
     return sum(path.stat().st_size for path in folder.glob("*"))
 
 
@@ -236,7 +236,7 @@ def _nearest(path):
 
 
 def _can_be_written(folder):
-    """Returns whether a folder's mode lets this user write, even as root."""
+    """Returns whether the mode of a folder allows writing, even for root."""
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
@@ -275,7 +275,7 @@ class Recipe:
 
     @property
     def words(self):
-        """The flags outside `places` that affect the result."""
+        """The flags outside `places` that affect the result, by name."""
         return self._flag_values(False)
 
     def _flag_values(self, is_place):

@@ -223,7 +223,7 @@ class TextFeatures:
 
 
 def check_text_features(values):
-    """Raises ValueError if `features` does not use the `word_vectors`."""
+    """Raises ValueError if `word_vectors` is missing or has no effect."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
         raise InputError(

@@ -68,7 +68,7 @@ class Settings:
         phrases: batches of phrase localization.
         correspondences: phrases and regions of HM-LSTM.
         batches: batches of images and captions.
-        branches: branches into the shared space. None for CCA.
+        branches: layers that map to the shared space. None for CCA.
         loss: ranking loss of embedding networks.
         pairs: loss of the similarity network.
         cca: canonical correlation analysis.
