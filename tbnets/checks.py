@@ -370,5 +370,5 @@ def rounded(value, digits=1):
 
 
 def per_cent(share, digits=1):
-    """Formats a fraction as a percentage without the sign: 0.4315 as "43.2"."""
+    """Formats a fraction as a percentage without "%": 0.4315 as "43.2"."""
     return rounded(100 * share, digits)

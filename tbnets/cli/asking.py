@@ -135,7 +135,7 @@ class AskingFlags:
 
 
 def whole_images(advice):
-    """Returns the `requirements` of `AskingFlags.open` for a search."""
+    """Returns the `requirements` that a search passes to `AskingFlags.open`."""
     requirement = "be a network for whole images", advice
     return {"embed_image": requirement, "embed_text": requirement}
 

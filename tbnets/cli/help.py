@@ -9,7 +9,7 @@ MOST_COLUMNS = 100
 
 
 def format_help(text, sections, width=None):
-    """Returns a program's help, the description followed by the flags.
+    """Returns a program's help text: the description followed by the flags.
 
     Args:
         text: the description, which is not reformatted.

@@ -26,8 +26,8 @@ class Resolved(NamedTuple):
 
     Args:
         settings: the `Settings`.
-        sources: maps each flag with a value other than its default to text that
-            names the source of the value.
+        sources: maps each flag that is not left at its default to the name of
+            the source of its value.
     """
 
     settings: Settings
@@ -156,8 +156,8 @@ def check_read(line, settings: Settings):
         A line about unused flags in flag files, or "".
 
     Raises:
-        ValueError: an unused flag is on the command line, or a flag that the
-            task or model fixes has a different value.
+        ValueError: an unused flag is on the command line, or a flag whose value
+            is fixed by the task or model is set to another value.
     """
     fixed = tasks.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}

@@ -28,7 +28,7 @@ from tbnets.tasks.settings.flag import flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags for the model to export and its folder."""
+    """Flags for the model to export and the output folder."""
 
     export: str = flag("", "Name of the model to export.")
     folder: list[str] = flag(

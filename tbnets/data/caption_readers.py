@@ -369,7 +369,7 @@ def precomputed_splits(path):
 def read_precomputed(folder, split):
     """Reads one split from a folder of features and captions (VSE++).
 
-    `<split>_ims.npy` has one row per image, and line block i of
+    `<split>_ims.npy` has one row per image, and the i-th block of lines in
     `<split>_caps.txt` contains the captions of image i. If the array has one
     row per caption, rows with the same id belong to one image. Without
     `<split>_ids.txt`, consecutive identical rows belong to one image, whose id

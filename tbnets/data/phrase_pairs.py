@@ -39,7 +39,7 @@ class NounPhrases(NamedTuple):
     starts: np.ndarray
 
     def rows_of(self, captions):
-        """Returns the rows of the phrases in the caption rows `captions`."""
+        """Returns the phrase indices for the caption indices `captions`."""
         return ranges(self.starts[captions], self.starts[captions + 1])[1]
 
     def in_batch(self, captions, lengths):
@@ -147,7 +147,7 @@ class PhotoRegions:
         return np.concatenate([region_boxes, [photo]]).astype(np.float64)
 
     def all_of(self, images):
-        """Lists the regions of the photo rows `images`, without whole photos.
+        """Lists the regions of the photo rows `images`, except whole photos.
 
         Returns (places, numbers), int64: for each region, the index of its
         photo in `images`, and its number among the candidates.

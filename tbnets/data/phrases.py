@@ -115,7 +115,10 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_text(self) -> np.ndarray:
-        """The index of each phrase's text, ignoring case, `[num_phrases]`."""
+        """The index of each phrase's text, int64 `[num_phrases]`.
+
+        Texts that differ only in case have the same index.
+        """
         return _frozen(text_ids(self.phrases))
 
     def type_masks(self) -> dict[str, np.ndarray]:

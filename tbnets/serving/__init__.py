@@ -1,1 +1,1 @@
-"""Exports networks as SavedModels, and loads, searches and serves them."""
+"""Exports networks as SavedModels, loads and serves them, and runs searches."""

@@ -133,7 +133,7 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns `embed_image`, and the `EndpointSide` of `embed_image_strict`."""
+    """Returns `embed_image`, and the image side for `embed_image_strict`."""
 
     def answers(images):
         rows, status = reader.photos(images)

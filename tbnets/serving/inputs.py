@@ -133,7 +133,10 @@ class PhotoReader:
 
     @tf.autograph.experimental.do_not_convert
     def photos(self, image_bytes):
-        """Reads JPEG or PNG files, string `[n]`.
+        """Decodes JPEG or PNG files.
+
+        Args:
+            image_bytes: string `[n]`, the contents of the files.
 
         Returns:
             (rows, status): the network's input `[n, ...]`, undefined for broken

@@ -146,7 +146,7 @@ class _Rewriter:
         return written, renamed
 
     def _rewrite_function(self, name, places):
-        """Copies a function for float16 arguments. Returns the copy's name."""
+        """Copies a function to take float16 arguments. Returns its new name."""
         if (name, places) in self.after:
             return self.after[name, places].signature.name
         function = copy.deepcopy(self.before[name])

@@ -87,7 +87,7 @@ def refusal(error):
 
 
 def as_dict(message):
-    """Returns a protobuf message as a JSON dict with its own field names."""
+    """Returns a protobuf message as a JSON dict with the proto field names."""
     return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 

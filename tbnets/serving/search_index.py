@@ -199,7 +199,7 @@ class SearchIndex:
         similarities: Callable[[np.ndarray, np.ndarray], np.ndarray]
         | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the rows that are closest to each query, exactly.
+        """Finds the rows closest to each query by exact search.
 
         Args:
             queries: float array `[m, dim]`; m may be 0.

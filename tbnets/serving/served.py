@@ -162,9 +162,9 @@ class Served:
         """Embeds texts.
 
         Args:
-            texts: list of `m` strings, or float array `[m, text_dim]`. A model
-                that reads trees parses strings and also takes
-                `text.trees.Tree`s.
+            texts: list of `m` strings, or float array `[m, text_dim]`. If the
+                model reads trees, strings are parsed, and `text.trees.Tree`s
+                are also accepted.
 
         Returns:
             float32 NumPy array `[m, embedding_dim]`, unit vectors.

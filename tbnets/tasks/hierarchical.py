@@ -233,7 +233,7 @@ class Matcher:
         return vectors
 
     def _photo_scores(self, examples, rows, captions, images):
-        """Returns similarities, with -infinity for missing candidates."""
+        """Returns similarities `[p, k]`. Missing candidates get -infinity."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]

@@ -47,7 +47,7 @@ LOCK = "training.lock"
 
 
 def check_run_folder(run_dir, resume):
-    """Returns the folder of a run, which must be new or empty, or hold a run.
+    """Returns the run folder, which must be new or empty, or hold a run.
 
     If `resume` is true, the folder must hold a run. Files of a run that was
     killed before it wrote its settings are ignored.

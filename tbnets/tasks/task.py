@@ -101,8 +101,8 @@ class Scores:
             tools/evaluate.py.
         about_pictures: sentence that explains `pictures`.
         sides: dict from name to monitored embeddings, float `[n, dim]`.
-        arrays: dict from name to array, with all inputs of the metrics, or {}
-            if the ranking needs more than inner products.
+        arrays: dict from name to array that holds all inputs of the metrics.
+            Empty if the ranking needs more than inner products.
     """
 
     what = "something else"
@@ -218,7 +218,7 @@ class Together(Scores):
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Returns the points of all evaluators in one space."""
+        """Merges the `Points` of all evaluators."""
         return joined([part.points(most) for part in self.parts])
 
 
@@ -308,7 +308,7 @@ class TaskData:
         """
 
     def missing(self):
-        """Returns the missing recipe results, in the order to make them."""
+        """Returns the missing recipe results, in order of computation."""
         return []
 
     def make(self):

@@ -51,7 +51,8 @@ class Trained(NamedTuple):
         settings: `Settings` of the model, excluding file and folder paths.
         fitted: result of `TaskData.fit` in training. For a SavedModel, it
             contains only `words` and the feature descriptions.
-        weights: list of (name, array), in the network's order for a checkpoint.
+        weights: list of (name, array) pairs. For a checkpoint, they are in the
+            network's order.
         sha256: SHA-256 of the weights file.
     """
 

@@ -129,7 +129,7 @@ def proposal_roles(
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
 class PhraseExamples:
-    """A split of phrase localization for a network.
+    """A split of a phrase localization dataset, as input for a network.
 
     Args:
         phrases: `PhraseRegions` with boxes in pixels of the photos.
@@ -137,8 +137,8 @@ class PhraseExamples:
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, each photo's row in the store.
         text_ids: int64 `[num_phrases]`. Phrases with identical text share an
-            id, and keep only their common negatives in a photo. None if phrases
-            match only their own object.
+            id. In a photo, they have only the negatives common to all of them.
+            If None, each phrase matches only its own object.
         role_options: keyword arguments of `proposal_roles`.
     """
 

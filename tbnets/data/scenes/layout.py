@@ -177,7 +177,7 @@ def scene_split(objects):
 
 
 def draw_objects(rng):
-    """Draws 2 to 4 objects with different pairs of shape and colour."""
+    """Samples 2 to 4 objects. No two have the same shape and colour."""
     num_objects = pick_weighted(rng, {2: 0.5, 3: 0.4, 4: 0.1})
     objects = []
     while len(objects) < num_objects:

@@ -170,7 +170,7 @@ def parse_header(stream):
 
 
 def check_numbers(path, expected, advice, fits) -> Header:
-    """Returns the `Header` of a file that is a complete array of numbers.
+    """Checks that a file contains a complete numeric array; returns its header.
 
     Raises ValueError with `expected` and `advice` if `fits(header)` is false.
     """

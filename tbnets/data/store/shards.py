@@ -134,10 +134,10 @@ class FeatureStore(Features):
         return f"region {region} of id {shown(self.ids[image])}"
 
     def regions(self, row):
-        """Returns the (features, boxes) of the image in a row.
+        """Returns (features, boxes) for the image at index `row`.
 
-        Features are float32 `[k, dim]`. Boxes are float32 `[k, 4]`: x_min,
-        y_min, x_max, y_max in pixels of the photo. k is `counts[row]` and may
+        Features are float32 `[k, dim]`. Boxes are float32 `[k, 4]`: (x_min,
+        y_min, x_max, y_max) in pixels of the photo. k is `counts[row]` and may
         be 0.
         """
         self._check_holds("regions")

@@ -97,7 +97,7 @@ class LocalApp:
         return response(environ, start_response)
 
     def _check(self, request):
-        """Raises an error for requests that this server's page never sends."""
+        """Raises an error if a request cannot be from the server's own page."""
         if not is_own_name(request.host, self._host):
             raise Forbidden("Use the address of this server.")
         site = request.headers.get("Sec-Fetch-Site", "none")
@@ -254,7 +254,7 @@ class Server(ThreadedWSGIServer):
         self.close_request(request)
 
     def server_close(self):
-        """Closes the port after accepting the clients that have connected.
+        """Closes the port after accepting all pending connections.
 
         Otherwise the kernel would reset their connections.
         """

@@ -39,7 +39,7 @@ def _from_kaggle(handle, file):
 
 
 def _from_hugging_face(handle, file):
-    """Searches the cache first, because the client needs 24 s if offline."""
+    """Searches the cache first, because an offline client waits for 24 s."""
     download = import_extra("hub", "huggingface_hub").hf_hub_download
     try:
         return download(handle, file, local_files_only=True)

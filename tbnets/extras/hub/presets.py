@@ -37,7 +37,7 @@ _OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 
 
 def files(name, side):
-    """Returns the paths of files that determine a preset's vectors, by name.
+    """Returns the files that determine a preset's vectors, as {name: path}.
 
     Args:
         name: as in `open_preset`.
@@ -230,7 +230,7 @@ def rebuild(config):
 
 
 def converter_of(config):
-    """Returns the image converter from a result of `Preset.config`.
+    """Rebuilds the image converter from a config that `Preset.config` returned.
 
     Raises:
         ValueError: as in `rebuild`.
@@ -341,7 +341,7 @@ class HubCnn(Cnn):
         return PresetPhotos(self.preset.image_converter, side)
 
     def describe(self, layers, resize=None):
-        """Returns the description for feature stores, without paths."""
+        """Returns a description without paths, for feature stores."""
         return {**super().describe(layers, resize), **self.preset.description()}
 
     def weighty_layers(self):

@@ -121,7 +121,7 @@ class _Opened:
         self.embed = tf.function(self.side, spec, autograph=False)
 
     def description(self):
-        """Returns everything that determines the vectors, without paths."""
+        """Returns everything that determines the vectors, except paths."""
         return {
             **self.preset.description(),
             "weights_sha256": weights_sha256(self.side.network),

@@ -260,8 +260,8 @@ class Client(Served):
             name, if any.
         timeout: maximum time for a result in seconds, including retries.
         retries: number of retries if the server is unavailable.
-        batch_size: maximum number of rows in a request. More rows are sent in
-            several requests.
+        batch_size: maximum number of rows in a request. Larger inputs are split
+            into several requests.
 
     Raises:
         ConnectionError: the server does not respond.

@@ -81,7 +81,7 @@ class GrpcServer:
         """Finishes the requests that have arrived, then stops.
 
         gRPC cancels requests that arrive while its server stops. New requests
-        therefore wait until gRPC has disconnected the clients.
+        are therefore held back until gRPC has disconnected the clients.
 
         Args:
             grace: seconds after which the remaining requests are cancelled.

@@ -90,7 +90,7 @@ class Versions:
 
     @contextlib.contextmanager
     def using(self, version=None):
-        """Yields a version, which is not unloaded during the block.
+        """Yields a version and keeps it loaded until the `with` block ends.
 
         Args:
             version: number of the version; None for the newest.

@@ -407,7 +407,7 @@ class RegionScorer:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
-        """Yields rows of photos, and a list of their region embeddings."""
+        """Yields photo indices, and a list of the photos' region embeddings."""
         start, counts = 0, examples.num_regions
         while start < len(counts):
             ends = np.cumsum(counts[start:])

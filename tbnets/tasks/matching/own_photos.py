@@ -42,7 +42,7 @@ class OwnPhotos:
         self._num_reported = 0
 
     def remember(self, fitted):
-        """Restores a run's left-out photos and feature description."""
+        """Restores the skipped photos' list and the feature description."""
         self.left_out, self.has_begun = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 

@@ -135,13 +135,13 @@ def with_regions(session, regions):
 
     Args:
         session: as in `phrase_region_scores`, with `cnn_weights` set.
-        regions: store of region features made by `roi_average`, or a recipe,
-            whose result is made for the test split. If the boxes include the
-            whole photo, the exported model can return it too.
+        regions: store of region features made by `roi_average`, or a recipe for
+            one, which is run on the test split. If the boxes include the whole
+            photo, the exported model can return it too.
 
     Returns:
-        The session's `fitted`, in which `image_features_made_by` describes the
-        region features without positions.
+        The session's `fitted`. Its `image_features_made_by` describes the
+        region features, excluding the positions.
     """
     _check_run(session, regions)
     data, fitted = session.task.data, session.state.fitted
@@ -153,7 +153,10 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Checks that a run can compare regions. Returns its caption reader."""
+    """Returns a run's caption reader.
+
+    Raises ValueError if the model cannot compare phrases with regions.
+    """
     settings, data = session.task.settings, session.task.data
     of_features = getattr(data, "images", "") == "images"
     if session.network.learned_similarity or not of_features:

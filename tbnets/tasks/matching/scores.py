@@ -165,15 +165,15 @@ class RetrievalScores(Scores):
         image_embeddings: float32 `[num_images, dim]`.
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
-        pairs: `PairScores` of a learned similarity, of combined networks or
-            with a query bank. If None, images and captions are ranked by inner
+        pairs: `PairScores` from a learned similarity, combined networks or a
+            query bank. If None, images and captions are ranked by inner
             products.
         memory_limit_mb: memory for tiles of inner products, in MiB.
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
         in_distances: whether scores of pairs are negative distances.
-        bank_temperature: temperature of `ranking.level` if `pairs` ends with
-            the images and texts of a query bank, or None.
+        bank_temperature: temperature for `ranking.level`, or None if `pairs`
+            includes no query bank.
     """
 
     what = "images and captions"
@@ -211,8 +211,8 @@ class RetrievalScores(Scores):
 
         Args:
             protocol: a key of `protocols.PROTOCOLS`.
-            text_to_text: whether to also rank captions for captions, unless
-                `pairs` is set.
+            text_to_text: whether to also rank captions against captions.
+                Ignored if `pairs` is set.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature

@@ -79,7 +79,7 @@ def plan(flag, data, unused=()):
 
 
 def missing(data):
-    """Returns the missing results of a run, in the order to make them.
+    """Returns the missing results of a run, in the order of their computation.
 
     All recipes are checked as far as possible before any result is made.
     """

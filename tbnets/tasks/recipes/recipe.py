@@ -158,7 +158,7 @@ class Thing:
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
-        """Returns the missing results, in the order to make them."""
+        """Returns the missing results, in the order of their computation."""
         if self.is_made(self.folder):
             return []
         return [*(t for part in self.parts for t in part.missing()), self]
@@ -188,7 +188,7 @@ class Thing:
 
     @contextlib.contextmanager
     def _explained(self, place):
-        """Adds the recipe, and advice for its folder, to error messages."""
+        """Adds the recipe's path, and advice on a folder, to error messages."""
         advice = f" Or remove {place} to compute it again."
         with self.recipe.named(advice if place.exists() else ""):
             yield
@@ -204,12 +204,12 @@ def make_all(things):
 
 
 def bytes_in(folder):
-    """Returns the size of a folder in bytes, or 0 for a missing folder."""
+    """Returns a folder's size in bytes, or 0 if the folder does not exist."""
     return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 def free_bytes(folder):
-    """Returns the free bytes on the disk of a folder that may not exist."""
+    """Returns the free bytes on the disk for a folder, which need not exist."""
     return shutil.disk_usage(_nearest(folder)).free
 
 
@@ -252,7 +252,7 @@ class Recipe:
 
     Args:
         path: path of the flag file.
-        values: the flag group with its values.
+        values: the flag group, filled with the values from the file.
     """
 
     path: pathlib.Path

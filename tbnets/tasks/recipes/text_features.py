@@ -53,8 +53,8 @@ def _split_names(data):
 def texts_by_split(data, names=()):
     """Returns a dict from split to texts, for the named splits or all splits.
 
-    The first split is the training split, on which features are fitted. Splits
-    are drawn if the captions file defines no splits.
+    The first split is the training split, on which features are fitted. If the
+    captions file defines no splits, they are drawn at random.
     """
     names, first = tuple(names or _split_names(data)), data.given.train_split
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:

@@ -193,7 +193,7 @@ class CommandLine:
         self.values |= extra
 
     def take(self, group):
-        """Returns a group with its values. Checks the numbers' limits."""
+        """Fills a group with its values. Checks the numbers' limits."""
         names = [flag.name for flag in flags_of(group)]
         values = group(**{name: self.values[name] for name in names})
         check_limits(values)

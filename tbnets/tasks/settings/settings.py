@@ -413,9 +413,9 @@ def _optimizer_conditions(options):
 
 
 def unused_flags(settings: Settings) -> dict[str, str]:
-    """Returns the flags that other settings make unused.
+    """Returns a dict of the flags that other settings make unused.
 
-    Maps each flag to the condition under which it would be used, in words.
+    The dict maps each flag to the condition under which it would be used.
     """
     return {
         name: words
@@ -426,7 +426,7 @@ def unused_flags(settings: Settings) -> dict[str, str]:
 
 
 def conditions_in_words() -> dict[str, str]:
-    """Returns the condition under which each flag is used, {name: words}."""
+    """Returns a dict from each flag to the condition under which it is used."""
     defaults = make_settings(complete({}), GROUPS)
     return {
         name: words
