@@ -76,7 +76,7 @@ class Examples:
         images: `Rows` of the images in `records`.
         texts: `Rows` of the captions in `records`.
         text_ids: int64 `[num_captions]`. Captions with identical text share an
-            id. None if captions match only their own image.
+            id. If None, each caption matches only its own image.
 
     Example:
         examples = tbnets.Examples.from_arrays(

@@ -181,7 +181,7 @@ class CaptionedImages:
         return tuple(self.file_names or self.image_ids)
 
     def file_name(self, row: int) -> str:
-        """Returns the file name of the image in a row."""
+        """Returns the file name of the image at index `row`."""
         return self.names[row]
 
     def subset(self, image_rows: Integers) -> "CaptionedImages":

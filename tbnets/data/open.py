@@ -157,7 +157,7 @@ class SplitData:
 
 
 class NoPhotos(MissingFileError):
-    """All images of a split were left out."""
+    """All images of a split were skipped."""
 
 
 class Data:

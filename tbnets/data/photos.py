@@ -88,7 +88,7 @@ def _walk(folder, before=""):
 
 
 def left_out_lines(broken, other_files, count):
-    """Returns lines of text that list the left-out files, with reasons.
+    """Returns lines of text that list the skipped files, with reasons.
 
     `broken` maps each broken photo's path to a verb phrase such as "is empty".
     `other_files` are paths without a photo's suffix. `count` is the number of

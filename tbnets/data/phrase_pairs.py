@@ -176,7 +176,7 @@ class PairExamples(Examples):
 
     @functools.cached_property
     def phrase_images(self):
-        """The photo row for each phrase, int64 `[num_phrases]`."""
+        """The row of each phrase's photo, int64 `[num_phrases]`."""
         return self.records.caption_to_image[self.phrases.captions]
 
     @property

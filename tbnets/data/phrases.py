@@ -104,7 +104,7 @@ class PhraseRegions:
 
     @functools.cached_property
     def phrase_to_image(self) -> np.ndarray:
-        """The image row for each phrase, int64 `[num_phrases]`."""
+        """The row of each phrase's image, int64 `[num_phrases]`."""
         return _frozen(self.images.caption_to_image[self.phrase_to_caption])
 
     @functools.cached_property

@@ -103,9 +103,9 @@ def draw_correspondences(scores):
 
 
 def shown_phrases(examples, captions):
-    """Returns rows of evenly spread noun phrases with different wordings.
+    """Returns indices of evenly spread noun phrases with different wordings.
 
-    Returns at most `len(captions)` rows.
+    Returns at most `len(captions)` indices.
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)

@@ -118,7 +118,7 @@ def lock_run(folder):
 def check_same_run(workers, settings: Settings, last):
     """Raises ValueError if a worker's flags or epoch differ from the chief's.
 
-    `last` is the path of the worker's last checkpoint, which may not exist.
+    `last` is the path of the worker's last checkpoint, which need not exist.
     """
     advice = "Start all workers with the same flags."
     flags = records.without_places(settings)

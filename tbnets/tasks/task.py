@@ -47,7 +47,7 @@ _MORE = {
 
 
 def write_fitted(fitted, folder):
-    """Writes the vocabulary and the left-out images as text files."""
+    """Writes the vocabulary and the ids of skipped images as text files."""
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if left_out := fitted.get("left_out"):

@@ -1,4 +1,4 @@
-"""Draws the layout of a scene: its objects, their positions and relations.
+"""Samples the layout of a scene: its objects, their positions and relations.
 
 The state of the random generator determines the scene. Captions claim only
 relations that `find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]`
@@ -146,12 +146,12 @@ class Scene:
 
 
 def pick(rng, options):
-    """Draws an element of `options` uniformly at random."""
+    """Samples an element of `options` uniformly at random."""
     return options[int(rng.integers(len(options)))]
 
 
 def pick_weighted(rng, weights):
-    """Draws a key of `weights`, which maps keys to unnormalised weights."""
+    """Samples a key of `weights`, which maps keys to unnormalised weights."""
     point = rng.random() * sum(weights.values())
     for option, weight in weights.items():
         point -= weight
@@ -161,7 +161,7 @@ def pick_weighted(rng, weights):
 
 
 def objects_key(objects):
-    """Returns a string that identifies objects, ignoring their positions."""
+    """Returns a string that identifies objects regardless of position."""
     kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
     return ";".join(sorted(map(kind, objects)))
 

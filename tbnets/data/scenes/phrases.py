@@ -176,7 +176,7 @@ class Speaker:
         return self._rng.random() < probability
 
     def choose(self, weights):
-        """Draws a key of `weights` like `layout.pick_weighted`."""
+        """Samples a key of `weights` like `layout.pick_weighted`."""
         return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **attributes):
@@ -189,7 +189,7 @@ class Speaker:
         return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
-        """Returns the rows of two objects whose relation is in `relations`.
+        """Returns the rows of two objects with a relation in `relations`.
 
         If `near` is True, the objects must be near each other.
         """

@@ -28,7 +28,7 @@ class Features:
 
     Args:
         ids: n strings. A repeated id refers to its first row.
-        dim: number of features in a row.
+        dim: number of features per row.
         path: the file or folder, for error messages.
         has_ids: False if the ids are only row numbers.
     """
@@ -185,7 +185,7 @@ class FeatureArray(Features):
 
 
 def ids_file(path) -> str:
-    """Returns the path of the ids for a feature file. It may not exist."""
+    """Returns the path of a feature file's ids, which need not exist."""
     base = os.fspath(path).removesuffix(".npy")
     return base.removesuffix("_ims") + "_ids.txt"
 

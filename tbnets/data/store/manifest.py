@@ -78,7 +78,7 @@ class Manifest:
     Args:
         kind: "images" (one row per image) or "regions" (any number per image).
         extraction: JSON value of the settings that affect the features.
-        dim: number of features in a row; 0 for boxes without features.
+        dim: number of features per row; 0 for boxes without features.
         dtype: element of DTYPES, or BFLOAT16.
         complete: whether the extraction finished.
         shards: tuple of `Shard`.

@@ -26,8 +26,7 @@ SIDE_BY_SIDE = "side_by_side"
 class SideBySide(Features):
     """Features from several sources, concatenated by id.
 
-    The ids are those that all sources contain, in the order of the first
-    source.
+    Contains only the ids common to all sources, in the first source's order.
     """
 
     parts: tuple = ()

@@ -42,7 +42,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
 
 
 class FeatureStore(Features):
-    """Features of images in the shards of a folder, opened by `open_store`."""
+    """Image features in the shards of a folder. Use `open_store` to open them."""
 
     def __init__(self, path, manifest):
         path, ids, self._row_files = os.fspath(path), [], []
@@ -144,7 +144,7 @@ class FeatureStore(Features):
         return self._of_image(row, "features", "boxes")
 
     def boxes(self, row):
-        """Returns the (boxes, scores) of the image in a row.
+        """Returns (boxes, scores) for the image at index `row`.
 
         Boxes are as in `regions`. Scores are float32 `[k]`, or None if the
         store contains no scores.

@@ -38,7 +38,7 @@ class FeatureWriter:
     Args:
         path: the folder. It is created if it does not exist.
         extraction: dict of JSON values, the settings that affect the features.
-        dim: number of features in a row; 0 for only boxes and scores.
+        dim: number of features per row; 0 for only boxes and scores.
         dtype: "float32" or "float16".
         kind: "images" (one row per image) or "regions" (any number per image).
 

@@ -176,7 +176,7 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 
 
 def files_of_others(source, name):
-    """Returns the paths of a `transformers` or `timm` preset's files, by name.
+    """Returns the files of a `transformers` or `timm` preset, as {name: path}.
 
     For a folder, returns all files except READMEs and hidden files.
     """

@@ -230,11 +230,7 @@ def rebuild(config):
 
 
 def converter_of(config):
-    """Rebuilds the image converter from a config that `Preset.config` returned.
-
-    Raises:
-        ValueError: as in `rebuild`.
-    """
+    """Rebuilds the image converter from a config made by `Preset.config`."""
     kind, name = keras_hub().layers.ImageConverter, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
     with in_float32():

@@ -25,7 +25,7 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     Attributes:
-        left_out: maps the id of each left-out image to the reason, such as
+        left_out: maps the id of each skipped image to the reason, such as
             "is not there".
         has_begun: whether `left_out` is final.
     """
@@ -42,7 +42,7 @@ class OwnPhotos:
         self._num_reported = 0
 
     def remember(self, fitted):
-        """Restores the skipped photos' list and the feature description."""
+        """Restores the list of skipped photos and the feature description."""
         self.left_out, self.has_begun = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 
@@ -62,7 +62,7 @@ class OwnPhotos:
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
     def kept(self, records):
-        """Returns `records` without left-out images.
+        """Returns `records` without skipped images.
 
         In a new run, images without a photo file are also left out.
         """
@@ -168,7 +168,7 @@ class OwnPhotos:
             say(f"{shown(likely)} exists. Is it {shown(first)}?")
 
     def notes(self):
-        """Returns the folders and the number of left-out images."""
+        """Returns the folders and the number of skipped images."""
         notes = {"photos": f"{self.folder}, features kept in {self.cache}"}
         if self.left_out:
             notes["left out"] = f"{len(self.left_out)} images, see left_out.txt"

@@ -103,8 +103,8 @@ def phrase_region_scores(session, split, phrases, regions):
         session: a `runs.Session` of a network for photos and captions.
         split: name of the split.
         phrases: file or folder of phrases with boxes.
-        regions: store of region features, or a recipe, whose result is made
-            only for this split.
+        regions: store of region features, or a recipe for one, which is run
+            only on this split.
 
     Returns:
         `PhraseRegionScores`.

@@ -73,7 +73,7 @@ def draw_answered_captions(scores):
 
 
 def shown_captions(records, most):
-    """Returns rows of evenly spread images and rows of their captions.
+    """Returns the indices of evenly spread images and of their captions.
 
     `most` is a pair of maxima, (images, captions per image).
     """
@@ -84,7 +84,7 @@ def shown_captions(records, most):
 
 
 def image_and_caption_points(scores, most):
-    """Returns images and captions as `Points` in one space."""
+    """Returns images and captions as `Points` in a shared space."""
     records, folder = scores.records, scores.photos
     images, captions = shown_captions(records, most)
     firsts, text = first_captions(records), records.captions
@@ -289,7 +289,7 @@ class RetrievalScores(Scores):
         return draw_answered_captions(self) if self.photos else {}
 
     def points(self, most=FEW_POINTS):
-        """Returns images and captions as `Points` in one space.
+        """Returns images and captions as `Points` in a shared space.
 
         Returns None if pairs were scored, because there is no shared space.
         """

@@ -220,7 +220,7 @@ class MatchingData(CaptionedData):
         self.opened.check_splits()
 
     def resume(self, state, splits, where):
-        """Restores the state of a run, including its left-out photos."""
+        """Restores the state of a run, including the list of skipped photos."""
         if self.own_photos:
             check_fitted_kinds(state.fitted, where, self.fits)
             self.own_photos.remember(state.fitted)

@@ -98,7 +98,7 @@ class Thing:
 
     @property
     def path(self):
-        """The path that readers open, the result's folder or a file in it."""
+        """The path that readers open: the result's folder or a file in it."""
         return self.folder
 
     @property
@@ -139,7 +139,7 @@ class Thing:
 
     @functools.cached_property
     def folder(self):
-        """The result's folder `ROOT/NAME-DIGEST`, which may not exist yet."""
+        """The result's folder `ROOT/NAME-DIGEST`, which need not exist."""
         name = f"{self.recipe.name}-{self.digest}"
         places = [root / name for root in self.roots]
         for place in places:
