@@ -2,7 +2,7 @@
 
 A batch contains distinct images with several captions each, so that the
 within-text term has positives (Wang et al. 2018, Algorithm 1). A batch depends
-only on the seed, the epoch and the batch number, so that a resumed run sees
+only on the seed, the epoch and the batch number, so a resumed run reads
 identical batches.
 """
 

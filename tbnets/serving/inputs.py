@@ -136,7 +136,7 @@ class PhotoReader:
         """Decodes JPEG or PNG files.
 
         Args:
-            image_bytes: string `[n]`, the contents of the files.
+            image_bytes: string `[n]`, the file contents.
 
         Returns:
             (rows, status): the network's input `[n, ...]`, undefined for broken
@@ -155,7 +155,7 @@ class PhotoReader:
 
     @tf.autograph.experimental.do_not_convert
     def regions(self, image_bytes, boxes):
-        """Reads regions of a photo.
+        """Decodes a photo and reads its regions.
 
         Args:
             image_bytes: string `[]`, a JPEG or PNG file.

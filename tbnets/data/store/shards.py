@@ -42,7 +42,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
 
 
 class FeatureStore(Features):
-    """Image features in the shards of a folder. Use `open_store` to open them."""
+    """Image features in a folder's shards. Use `open_store` to open them."""
 
     def __init__(self, path, manifest):
         path, ids, self._row_files = os.fspath(path), [], []

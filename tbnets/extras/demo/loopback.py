@@ -97,7 +97,7 @@ class LocalApp:
         return response(environ, start_response)
 
     def _check(self, request):
-        """Raises an error if a request cannot be from the server's own page."""
+        """Raises an error if a request is not from the server's page."""
         if not is_own_name(request.host, self._host):
             raise Forbidden("Use the address of this server.")
         site = request.headers.get("Sec-Fetch-Site", "none")

@@ -155,7 +155,7 @@ def with_regions(session, regions):
 def _check_run(session, regions):
     """Returns a run's caption reader.
 
-    Raises ValueError if the model cannot compare phrases with regions.
+    Raises ValueError if the model cannot compare regions.
     """
     settings, data = session.task.settings, session.task.data
     of_features = getattr(data, "images", "") == "images"

@@ -229,7 +229,7 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The `PairScores`, or the negative distances between embeddings."""
+        """The scores of all pairs, as `PairScores`."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):

@@ -42,6 +42,7 @@ class OneOf(tuple):
     """A tuple of choices. It contains every preset if `PRESET` is a choice."""
 
     def __new__(cls, *values):
+        """Stores the values."""
         return super().__new__(cls, values)
 
     def __contains__(self, value):

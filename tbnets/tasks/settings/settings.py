@@ -413,7 +413,7 @@ def _optimizer_conditions(options):
 
 
 def unused_flags(settings: Settings) -> dict[str, str]:
-    """Returns a dict of the flags that other settings make unused.
+    """Returns the flags that other settings make unused.
 
     The dict maps each flag to the condition under which it would be used.
     """
