@@ -84,7 +84,7 @@ def letter_spans(words, spans) -> set[tuple[int, int]]:
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns the letter spans of all noun phrases, or of the innermost."""
+    """Returns the letter spans of all or of only the innermost noun phrases."""
     spans = tree.phrases("NP")
     if base:
         outer = set()

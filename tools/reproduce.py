@@ -63,7 +63,7 @@ def commands_of(name, seeds):
 
 
 def known_row(name, known):
-    """Returns the row with a name, or a new row for a configuration.
+    """Returns the row named `name`, or a new row for this configuration.
 
     Raises:
         ValueError: no row and no configuration has this name.

@@ -15,7 +15,7 @@ PAIRS_AT_ONCE = 1 << 18
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
-    """Returns boxes as float64; raises if they are invalid.
+    """Checks boxes, and returns them as float64.
 
     Args:
         boxes: `[n, 4]` numbers; n may be 0, and so may a box's area.

@@ -90,7 +90,7 @@ LARGEST_SCORE = 1e37
 
 
 def checked_recall_at(recall_at):
-    """Returns the cutoffs as a tuple; raises unless they are integers >= 1."""
+    """Checks that the cutoffs are integers >= 1; returns a tuple."""
     values = tuple(recall_at) if hasattr(recall_at, "__iter__") else ()
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
@@ -114,7 +114,7 @@ def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
 
 
 def checked_embeddings(**named):
-    """Returns two arrays `[rows, dim]`; raises if their `dim` differs."""
+    """Checks that two arrays `[rows, dim]` share `dim`; returns both."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
@@ -139,7 +139,7 @@ def checked_embeddings(**named):
 
 
 def finite_side(name, values, groups):
-    """Returns the `Side` of embeddings; raises unless scores are finite.
+    """Checks that scores are finite; returns the `Side` of the embeddings.
 
     Args:
         name: name of the embeddings in the error.
@@ -173,7 +173,7 @@ def _warn_of_bfloat16(name, dtype):
 
 
 def finite_scores(values, rows=None, name="scores"):
-    """Returns scores as float32; raises if a score is not finite.
+    """Checks that all scores are finite; returns them as float32.
 
     Args:
         values: numbers of any shape.

@@ -162,15 +162,15 @@ class Links(NamedTuple):
 
 
 def phrases_of_spans(captions, spans, phrases):
-    """Finds the noun phrase with exactly the words of each span.
+    """Finds, for each span, the noun phrase with exactly its words.
 
     If no phrase has these words, the result is the smallest noun phrase that
     contains the span's last word, which in English is usually the head noun.
 
     Args:
         captions: int `[n]`, row of each span's caption, or -1 for no caption.
-        spans: int `[n, 2]`, first word in the caption, and the word after the
-            last.
+        spans: int `[n, 2]`, positions of the span's first word in the caption
+            and of the word after its last.
         phrases: object with `spans` int `[num_phrases, 2]` and `starts` int
             `[num_captions + 1]`, each caption's first phrase.
 

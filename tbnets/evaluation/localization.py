@@ -85,12 +85,12 @@ DIRECTION = "phrase_to_region"
 
 
 class Localized(NamedTuple):
-    """Ranks of photos' proposals for phrases.
+    """Rank of the matching proposal for each phrase.
 
     Attributes:
-        ranks: int64 `[num_phrases]`, 1-based rank of the best matching
-            proposal, after tied wrong proposals; `MISSED` if no proposal
-            matches.
+        ranks: int64 `[num_phrases]`, 1-based rank of the highest-ranked
+            proposal that matches, or `MISSED` if none matches. Wrong proposals
+            with the same score are ranked above it.
         tied: bool `[num_phrases]`, whether a wrong proposal has the same score.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.

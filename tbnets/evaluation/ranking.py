@@ -365,7 +365,7 @@ class _Counter:
             queries.tied[rows[scores == best]] = True
 
     def _compare(self, axis, scores, low, high):
-        """Returns masks `score >= low` and `score > high`, padded to words."""
+        """Returns `score >= low` and `score > high`, padded to 8 bytes."""
         num_rows, num_columns = scores.shape
         width = -(-num_columns // 8) * 8
         masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)

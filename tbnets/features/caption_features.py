@@ -58,8 +58,8 @@ def open_fitted(folder, encoder):
 def open_writer(folder, encoder, dtype="float32", share=None):
     """Opens a store for writing and saves its encoder there.
 
-    `share` describes the share of the texts to extract, or is None for all
-    texts.
+    `share` describes the part of the texts that the store covers, or is None
+    for all texts.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)

@@ -113,7 +113,7 @@ def _pairs(network):
 
 
 def _folded(convolution, normalisation):
-    """Returns the kernel and bias of a folded layer, computed in float64."""
+    """Returns a convolution's kernel and bias with normalisation folded in."""
     kernel, *bias = (x.astype(float) for x in convolution.get_weights())
     *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
     scale = 1 / np.sqrt(variance + normalisation.epsilon)

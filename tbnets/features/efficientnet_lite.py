@@ -54,8 +54,8 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
             and 6,150,168 parameters, respectively.
         include_top: whether to append average pooling and the ImageNet
             classifier.
-        input_shape: `(height, width, 3)`. Published: 224, 240 and 260 pixels
-            per side.
+        input_shape: `(height, width, 3)`. The published networks use 224, 240
+            and 260 pixels per side, respectively.
 
     Returns:
         A functional Keras model that maps preprocessed float `[n, height,
@@ -63,8 +63,8 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
         feature map `[n, height / 32, width / 32, 1280]`.
 
     Source: Tan and Le 2019, "EfficientNet", and the authors' release of
-    EfficientNet-Lite. Departures: no blocks or units are dropped during
-    training.
+    EfficientNet-Lite. Departures: training uses neither stochastic depth
+    nor dropout.
     """
     inputs = keras.Input(input_shape)
     outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)

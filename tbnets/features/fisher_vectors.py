@@ -67,7 +67,7 @@ class TfidfVectors(_EncoderLayer):
         self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, whose values `take` sets."""
+        """Creates the constants. `take` sets their values."""
         size = (self.vocabulary_size,)
         self.constant("columns", size, dtype="int32")
         self.constant("idf", (self.num_terms,))
@@ -116,7 +116,7 @@ class MeanVectors(_EncoderLayer):
         self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, whose values `take` sets."""
+        """Creates the constants. `take` sets their values."""
         self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
@@ -167,7 +167,7 @@ class FisherVectors(_EncoderLayer):
         self.output_dim = pca_dim or self.full_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants, whose values `take` sets."""
+        """Creates the constants. `take` sets their values."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
         self.constant("vectors", (words, self.word_dim))

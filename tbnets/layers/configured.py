@@ -11,7 +11,7 @@ from tbnets.errors import InputError
 
 
 def parameters_of(kind, method, base):
-    """Returns a method's parameters, including parameters of base classes.
+    """Returns the parameters of a method and of its overridden versions.
 
     Args:
         kind: a class.

@@ -144,7 +144,7 @@ class FeatureTransform(FittedLayer):
         return bool(set(self.steps) & STATISTICS)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the statistics, whose values `adapt` sets."""
+        """Creates the statistics. `adapt` sets their values."""
         self.output_dim = input_shape[-1]
         if self.needs_statistics:
             is_ternary = "ternary" in self.steps

@@ -47,7 +47,7 @@ class CanonicalProjection(configured.FittedLayer):
         self.bias = None
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights, whose values `models.cca` sets."""
+        """Creates the weights. `models.cca` sets their values."""
         size = input_shape[-1]
         self.constant("mean", (size,))
         # Computed in float64, stored and applied in float32.

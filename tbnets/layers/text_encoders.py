@@ -109,7 +109,7 @@ class TextEncoder(ConfiguredLayer):
 class MeanOfWords(TextEncoder):
     """Averages the learned vectors of a caption's words.
 
-    Takes the arguments of `TextEncoder`. Papers: `embedding_dim=300`.
+    Takes the arguments of `TextEncoder`. The papers use `embedding_dim=300`.
 
     A call maps int `[n, words]` to float `[n, embedding_dim]`.
 

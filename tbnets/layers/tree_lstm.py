@@ -102,7 +102,7 @@ class _Level:
 
 
 def _bounds(trees):
-    """Appends a row with the end of the last level to `trees.levels`."""
+    """Appends to `trees.levels` a row with the end of the last level."""
     nodes, edges = trees.ends[0], trees.ends[1]
     last_row = tf.stack([nodes, nodes, nodes, edges, edges])
     return tf.concat([trees.levels, last_row[tf.newaxis]], axis=0)

@@ -54,8 +54,8 @@ def cosine(similarities):
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.
 
-    Source: the losses of Kiros et al. 2014 and VSE++ (Faghri et al. 2018),
-    which compare similarities, so their margins apply unchanged.
+    Source: Kiros et al. 2014 and VSE++ (Faghri et al. 2018). Their losses
+    compare similarities, so the published margins apply unchanged.
     """
     return 1.0 - similarities
 

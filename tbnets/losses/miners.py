@@ -29,7 +29,7 @@ TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Casts a vector to `dtype`; raises if floats would become integers."""
+    """Casts integers to an integer `dtype`, or floats to a float `dtype`."""
     values = tf.convert_to_tensor(values)
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
@@ -43,7 +43,7 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
 
 
 def check_as_many(name, ids, rows_name, rows):
-    """Raises unless the number of ids equals the number of rows."""
+    """Raises an error if the numbers of ids and rows differ."""
     if ids is None:
         raise InputError(
             name,
@@ -113,7 +113,7 @@ def _warn_of_lengths(arrays):
 
 
 def checked_mask(name, mask, shape, advice="Pass booleans."):
-    """Returns the mask; raises unless it is bool and of the given shape."""
+    """Checks that the mask is bool and has the given shape; returns it."""
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
         raise InputError(
@@ -143,8 +143,8 @@ def hardest_negatives(
             50, Wang 2018 uses 10).
 
     Returns:
-        A pair `(indices, valid)` of shape `[rows, min(K, columns)]`: int32
-        columns, the most similar first, and a bool mask, False for padding.
+        `(indices, valid)`, each `[rows, min(K, columns)]`: int32 column
+        indices, the most similar first, and a bool mask, False for padding.
 
     Raises:
         ValueError: If an argument has the wrong shape or dtype.
@@ -238,8 +238,8 @@ def first_positives(positive_mask, limit):
         limit: Maximum number of columns per row, at least 1.
 
     Returns:
-        A pair `(indices, valid)` of shape `[rows, min(limit, columns)]`: int32
-        columns, and a bool mask, False for padding. If a row has more than
+        `(indices, valid)`, each `[rows, min(limit, columns)]`: int32 column
+        indices, and a bool mask, False for padding. If a row has more than
         `limit` True columns, any of them may be selected.
     """
     num_rows, num_columns = _shape(positive_mask)

@@ -175,7 +175,7 @@ class RankingLoss:
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):
-        """Returns the masks; raises if their number or a shape is wrong."""
+        """Checks the number of masks and their shapes; returns the masks."""
         if not isinstance(masks, list | tuple) or len(masks) != 3:
             raise InputError(
                 "masks",

@@ -64,8 +64,8 @@ def summed(tensors):
 def part_of(tensor):
     """Divides a tensor that all replicas hold by the number of replicas.
 
-    None is returned unchanged. `tf.IndexedSlices` become dense, because the
-    next sum would concatenate the replicas' slices.
+    None is returned unchanged. `tf.IndexedSlices` are converted to dense
+    tensors, because summing would concatenate the replicas' slices.
     """
     count = num_replicas()
     if count == 1 or tensor is None:

@@ -101,7 +101,7 @@ def solve_cca(left, right, between, dim):
 
 
 def with_background(mean, images, between, background, share):
-    """Adds regions without texts to the image statistics of pairs.
+    """Adds background regions, which have no text, to statistics of pairs.
 
     Texts get an extra dimension: `[text - mean text; 1]` for a pair, and `[0;
     0]` for a background region.
@@ -310,7 +310,7 @@ class CCA(EmbeddingNetwork):
         return []
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides; raises if CCA does not support a layer."""
+        """Builds both sides; raises an error for an unsupported layer."""
         super().build(input_shape)
         for side, branch in zip(("image", "text"), self._branches):
             encoder = getattr(self, f"{side}_encoder")

@@ -67,8 +67,8 @@ class EmbeddingNetwork(TwoBranchModel):
             ranking_loss: a `RankingLoss`, such as a `TripletLoss`.
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
-            structure_steps: number of initial steps without the within-view
-                terms, which are then reported as 0. Wang 2018, phrase
+            structure_steps: number of initial steps that omit the within-view
+                terms and report them as 0. Wang 2018, phrase
                 localization: 8 of 10 epochs.
             structure_end: first step that omits the within-view terms again, or
                 None. Wang 2016 omits them in fine-tuning with hard negatives.

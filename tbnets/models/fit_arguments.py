@@ -434,7 +434,7 @@ def _refuse_text(argument, array):
 
 
 def checked_inputs(name, inputs, encoder, shape):
-    """Returns the inputs; raises if their encoder or branch cannot read them.
+    """Checks that the encoder or branch can read the inputs; returns them.
 
     Only the dtype and shape of a symbolic tensor are checked.
 

@@ -48,8 +48,8 @@ class HMLSTM(EmbeddingNetwork):
       the region's photo in `images`;
     - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered across all
       trees of the batch;
-    - `region_of` int32 `[p]`: index of the phrase's region among the regions,
-      followed by the photos, because a whole photo may serve as a region;
+    - `region_of` int32 `[p]`: index of the phrase's region in the concatenation
+      of regions and photos, because a whole photo may serve as a region;
     - `is_contrast` bool `[p, n + num_images]`: True for the phrase's negatives;
     - `weights` float32 `[p]`: the pairs' weights, 0 before correspondences are
       found.
@@ -191,7 +191,7 @@ class HMLSTM(EmbeddingNetwork):
     def embed_noun_phrases(
         self, captions: Array
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Embeds all noun phrases of trees, ordered by tree, then by node.
+        """Embeds a batch's noun phrases, ordered by tree and then by node.
 
         Args:
             captions: int32 `[m, nodes, 6]`.

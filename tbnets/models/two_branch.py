@@ -61,7 +61,7 @@ SIDES = {
 
 
 def check_sides(model):
-    """Raises unless a model's branches and encoders are layers."""
+    """Raises an error if a branch or encoder is not a Keras layer."""
     for name, example in SIDES.items():
         part = getattr(model, name)
         advice = f"Pass for example {example}."
@@ -354,7 +354,7 @@ class TwoBranchModel(CheckedModel):
         return [fit_arguments.FiniteSteps()]
 
     def train_step(self, batch: Batch) -> Tensors:
-        """Updates the weights once; returns the epoch means so far."""
+        """Updates the weights; returns the metrics' means in this epoch."""
         rate = current_learning_rate(self.optimizer)
         scale = loss_scale(self.optimizer)
         self._build_for(batch)
@@ -382,12 +382,12 @@ class TwoBranchModel(CheckedModel):
         return self._track(output, gradient_norm=norm, learning_rate=rate)
 
     def test_step(self, batch: Batch) -> Tensors:
-        """Computes the loss of a batch; returns the epoch means so far."""
+        """Evaluates a batch; returns the metrics' means in this epoch."""
         self._build_for(batch)
         return self._track(self.batch_loss(batch))
 
     def _build_for(self, batch):
-        """Builds the network if needed; Keras 2 builds on the first call."""
+        """Builds the network before the first batch; Keras 2 does not."""
         if not self.built:
             batch = checked_dict("batch", batch, self.build_inputs)
             self.build({name: batch[name].shape for name in self.build_inputs})

@@ -1,8 +1,8 @@
 """Converts trees to int32 arrays and packs batches of trees.
 
 `tree_array` converts a tree to an array `[nodes, 6]`. `TreeRows` pads a batch
-to `[trees, nodes, 6]`. `pack_trees` sorts the batch's nodes by level, with
-TensorFlow.
+to `[trees, nodes, 6]`. `pack_trees` uses TensorFlow to sort the batch's
+nodes by level.
 """
 
 from collections.abc import Sequence
@@ -246,7 +246,7 @@ class TreeRows(PaddedRows):
 
 
 def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
-    """Sorts the nodes of a batch of trees by level, with TensorFlow.
+    """Uses TensorFlow to sort the nodes of a batch of trees by level.
 
     Args:
         rows: int32 `[num_trees, nodes, 6]`, from `TreeRows`; padded with 0.

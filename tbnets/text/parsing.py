@@ -178,7 +178,7 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Creates the parser with a given name in `PARSERS`.
+    """Creates the parser that `PARSERS` lists under the given name.
 
     Raises ValueError if the parser is unknown, ModuleNotFoundError if its
     package is missing, and ConnectionError if its server does not respond.

@@ -263,7 +263,7 @@ def _header(stream, file):
 
 
 def _is_text(stream, dim):
-    """Returns whether the first vector is text instead of binary floats."""
+    """Returns whether the first vector is stored as text, not as binary."""
     begin = stream.tell()
     row = stream.readline(MOST_LINE_BYTES)
     stream.seek(begin)

@@ -191,7 +191,7 @@ def restore_checkpoint(path, model, optimizer=None):
 def put_into(checkpoint, path, model, optimizer=None):
     """Assigns the values of a `Checkpoint` to a model and its optimizer.
 
-    `path` is the file name in error messages.
+    Error messages show `path` as the file name.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

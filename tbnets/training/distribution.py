@@ -60,7 +60,7 @@ class WorkerTask(NamedTuple):
 
 
 def read_task(text):
-    """Parses the value of `TF_CONFIG`; raises if it is invalid."""
+    """Parses the value of `TF_CONFIG`; raises an error if it is invalid."""
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
@@ -237,7 +237,7 @@ def _answers(address):
 
 
 def open_workers(distribute="none", num_replicas=0):
-    """Creates the `Workers` of a run; call before TensorFlow computes.
+    """Creates the `Workers` of a run; call before TensorFlow runs any op.
 
     Args:
         distribute: a name in `KINDS`.

@@ -23,7 +23,7 @@ READ_BY_ALL = tf.VariableSynchronization.ON_READ
 
 
 def make_reproducible():
-    """Makes repeated runs bit-identical; call before TensorFlow computes."""
+    """Makes repeated runs bit-identical if called before any TensorFlow op."""
     tf.config.experimental.enable_op_determinism()
     # A sum of three or more gradients (`AddN`) also depends on the order in
     # which its inputs are computed. A single inter-op thread fixes this order.
@@ -91,7 +91,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.bar = progress_bar(steps, title, "batch")
 
     def on_train_batch_end(self, batch, logs=None):
-        """Advances the bar; stops if Ctrl-C was pressed."""
+        """Advances the progress bar; stops training after Ctrl-C."""
         raise_if_interrupted()
         self.bar.update()
         if not self.bar.disable:

@@ -203,7 +203,7 @@ def _write_words(draw, places, kinds, texts):
 
 
 def _free_box(place, width, occupied):
-    """Returns the edges of a free box for a text next to a mark, or None."""
+    """Returns the edges of a free box for a label at a mark, or None."""
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
     inside = [

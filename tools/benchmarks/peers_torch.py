@@ -48,7 +48,7 @@ def _hinges(images, texts, owners, match):
 
 
 def top_k(arrays):
-    """Times the mean of active Euclidean hinges with K hardest negatives."""
+    """Times the mean active Euclidean hinge over the K hardest negatives."""
     owners, match = _owners_and_matches(arrays)
     k = min(data.NUM_NEGATIVES, len(match) - 1)
 

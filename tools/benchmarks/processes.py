@@ -135,7 +135,7 @@ def take_turns(processes, repeats):
 
 
 def serve(builder, arrays):
-    """Writes a row's results, then the seconds of a run per line of input.
+    """Writes a step's results; for each input line, times another run.
 
     Args:
         builder: `module:function`, which takes a dict of arrays and returns a

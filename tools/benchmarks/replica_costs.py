@@ -132,7 +132,7 @@ def measure(job, workers, *parts):
 
 
 def fitted(job, milliseconds, sizes):
-    """Fits `fixed` and `rate` of `Machine` to steps without messages."""
+    """Fits `fixed` and `rate` of `Machine` to times of steps on one worker."""
     costs = [cost(job._replace(images=images), 1) for images in sizes]
     flops = [step_cost.layers + step_cost.loss for step_cost in costs]
     times = np.array([milliseconds[f"alone {images}"] for images in sizes])

@@ -49,7 +49,7 @@ def job_of(options):
 
 
 def run(options):
-    """Prints the times of a step without and with a strategy."""
+    """Prints the step times with and without a distribution strategy."""
     job = job_of(options)
     batch = _batch(job)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])

@@ -73,7 +73,7 @@ def evaluation(inputs):
 
 
 def loss_floor(inputs):
-    """Times the products of the loss' three terms, forward and backward."""
+    """Times the matrix products of the loss and of its gradient."""
     from benchmarks.products import dense_loss, graph
 
     return graph(dense_loss, *_embeddings(inputs, 2).values())
@@ -110,7 +110,7 @@ def _photos(inputs):
 
 
 def scored(inputs):
-    """Times products of queries and a tile, repeated to cover all rows."""
+    """Times the products of queries and all rows, computed tile by tile."""
     size, dim = int(inputs["size"]), int(inputs["dim"])
     queries = arrays.unit_rows(QUERIES, dim, seed=1)
     rows = arrays.unit_rows(AT_ONCE, dim)[:size]

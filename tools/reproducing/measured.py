@@ -78,7 +78,7 @@ class Measured:
     published: list
 
     def row(self, name):
-        """Returns the row with a name, with results if recorded, or None."""
+        """Returns the row named `name`, with any recorded results, or None."""
         return self.kept.get(name) or self.made.get(name)
 
 

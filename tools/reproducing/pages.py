@@ -7,7 +7,7 @@
     <!-- end -->
 
 docs/reproduction*.md contain the tables of papers and of all rows. Tables of
-other pages are defined in docs/measured/pages/. A cell contains its text or the
+other pages are defined in docs/measured/pages/, where a cell contains text or a
 published number, or is blank if a recorded row fills it in.
 """
 
@@ -146,7 +146,7 @@ def shown_by(table, row):
 
 
 def _cell(column, cell, metrics, row):
-    """Returns a cell of a recorded row, with the numbers of its metrics."""
+    """Returns the text of a cell, with a recorded row's values filled in."""
     metrics = [metric for metric in metrics if metric in row.values]
     if column.lower() == "seeds" and cell:
         return ", ".join(map(str, row.seeds))

@@ -29,13 +29,14 @@ def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
     If the row `name` specifies flags for tools/evaluate.py, the runs are
-    evaluated with these flags. Recorded seeds of previous runs are kept.
+    evaluated with these flags. Recorded results for other seeds are
+    kept.
 
     Args:
         folders: folders of the runs.
         name: name of the row; "" for the name of the configuration.
         cpu: name of the processor.
-        target: folder of the file.
+        target: folder of the results file.
 
     Raises:
         ValueError: a run is not finished, runs differ in their flags, two runs

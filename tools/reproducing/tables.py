@@ -93,7 +93,7 @@ def by_seed(column):
 
 
 def of_split(key, columns, cells):
-    """Returns a test metric, changed to the split that the row names."""
+    """Returns a metric key with `test` replaced by the row's split."""
     split = dict(zip(columns, cells)).get("split", "test")
     return key.replace("test/", f"{split}/")
 

@@ -89,7 +89,7 @@ def page_of(name):
 
 
 def api_pages():
-    """Returns the pages for public names and their list, as text by path."""
+    """Returns {path: text} of one page per public name and an index page."""
     lines = ["# API reference", ""]
     lines += ["After `import tbnets`, each name is `tbnets.NAME`.", ""]
     pages = {}
@@ -161,7 +161,7 @@ def notebook_page(path):
 
 
 def made_pages():
-    """Returns each page from outside docs/, as text by path in the site."""
+    """Returns {path in the site: text} of the pages from outside docs/."""
     pages = {name: (ROOT / name).read_text("utf-8") for name in OUTSIDE}
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook_page(path)

@@ -163,7 +163,7 @@ def markdown_table(rows, extra):
 
     Args:
         rows: list of (name, metrics, *cells), all with the same metrics.
-        extra: dict from the titles of the cells to their alignment.
+        extra: dict that maps titles of extra columns to their alignment.
     """
     entries = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in entries), *extra]
@@ -231,7 +231,7 @@ def _history(metrics):
 
 
 def bounds(model):
-    """Returns the input limits of a `Served`, for its `metrics.json`."""
+    """Returns the input limits of a `Served` model for `metrics.json`."""
     names = ("max_tokens", "max_pixels")
     return {name: model.metadata.get(name) for name in names}
 
