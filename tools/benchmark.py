@@ -8,8 +8,7 @@ For example:
 
 Each benchmark prints the median milliseconds over --repeats and the ratio to a
 lower bound, such as the matrix products alone. The two alternate, so that other
-load on the machine affects both equally. docs/benchmarks.md lists measured
-ratios.
+load on the machine affects both equally.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Compares two sets of image features, image by image.
 
-For example, to compare your own features with downloaded features:
+For example:
 
   python tools/compare_features.py features/squeezenet precomp/dev_ims.npy
 

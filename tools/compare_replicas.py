@@ -1,7 +1,7 @@
 r"""Compares training on replicas with training on one device.
 
-For example, 50 steps with two and three replicas in one process, and with two
-and four processes:
+For example, with two and three replicas in one process, and with two and four
+processes:
 
   python tools/compare_replicas.py --configuration=quickstart \
       --replicas=2,3 --workers=2,4

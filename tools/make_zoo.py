@@ -3,7 +3,7 @@ r"""Builds a model for the model zoo from a finished run.
   python tools/make_zoo.py --run_dir=runs/scenes_embedding \
       --name=scenes_embedding --card=card.md
 
-This command exports the best epoch with float16 weights, measures the exported
+This command exports the best epoch with float16 weights, evaluates the exported
 model on the test split, and writes its card, flags, metrics and checksums. It
 rejects a model that is too large, or that lost more than --most_lost of the
 recall sum. Without --card, it keeps the hand-written part of the card.
@@ -18,8 +18,8 @@ model again with the current exporter, and compares the two models' outputs.
   python tools/make_zoo.py --served
 
 The first command writes the README of the zoo. The second exports and serves
-each model, or only --name, and compares the outputs over gRPC and REST with the
-outputs of the local model.
+each model, or only --name, and compares the outputs over gRPC and REST with
+local outputs.
 
 A run of phrase localization also needs --images if its flags do not name the
 photos. With --regions, a model that was trained on photos and captions is

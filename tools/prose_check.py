@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts habits of prose that make a reader stop; changes no file.
+"""Counts habits of prose that make a reader stop.
 
 Prints the number of each habit per 1000 words, separately for docstrings,
 messages (errors, flags and printed text) and pages, and then the files with the

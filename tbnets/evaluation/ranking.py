@@ -365,7 +365,10 @@ class _Counter:
             queries.tied[rows[scores == best]] = True
 
     def _compare(self, axis, scores, low, high):
-        """Returns `score >= low` and `score > high`, padded to 8 bytes."""
+        """Returns the masks `score >= low` and `score > high`.
+
+        Rows are padded to a multiple of 8 bytes.
+        """
         num_rows, num_columns = scores.shape
         width = -(-num_columns // 8) * 8
         masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)

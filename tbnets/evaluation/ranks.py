@@ -119,7 +119,7 @@ class Side(NamedTuple):
 
 
 class Queries:
-    """Queries with score bounds; counts the better candidates of each.
+    """Counts the candidates that rank above each query's best positive.
 
     Args:
         best: float32 `[n]`, each query's best positive score; +inf if the row

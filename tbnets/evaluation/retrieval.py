@@ -149,7 +149,7 @@ def evaluate_retrieval(
         recall_at: the cutoffs k.
         memory_limit_mb: MiB for tiles and temporary arrays, in addition to the
             float32 embeddings. Does not affect the result.
-        text_to_text: whether to rank captions for captions too.
+        text_to_text: whether to also rank captions against captions.
         positives: bool `[num_images, num_captions]`, True for a match, or int
             `[n, 2]`, the image row and the caption row of each match.
 
@@ -202,7 +202,7 @@ def retrieval_ranks(
         text_embeddings: `[num_captions, dim]`, L2-normalised.
         caption_to_image: int `[num_captions]`, row of the caption's image.
         memory_limit_mb: MiB for tiles and temporary arrays.
-        text_to_text: whether to rank captions for captions too.
+        text_to_text: whether to also rank captions against captions.
 
     Returns:
         Dict from direction to `ranks.Ranks`: `queries` are rows of the query

@@ -1,8 +1,8 @@
 """Computes the ranks of a model that scores pairs, tile by tile.
 
-In contrast to the exact inner products of `retrieval`, the last bits of these
-float32 scores depend on the position in a tile. Therefore a candidate within
-`TIE` of the best positive counts as a tie. Ties count against the model.
+The last bits of these float32 scores depend on the position in a tile.
+Therefore a candidate within `TIE` of the best positive counts as a tie. Ties
+count against the model.
 """
 
 from collections.abc import Callable

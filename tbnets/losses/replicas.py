@@ -65,7 +65,7 @@ def part_of(tensor):
     """Divides a tensor that all replicas hold by the number of replicas.
 
     None is returned unchanged. `tf.IndexedSlices` are converted to dense
-    tensors, because summing would concatenate the replicas' slices.
+    tensors, because a sum would otherwise concatenate their slices.
     """
     count = num_replicas()
     if count == 1 or tensor is None:

@@ -262,5 +262,5 @@ class SimilarityNetwork(TwoBranchModel):
         return SoftmaxOutput(*(tf.add_n(values) / 2 for values in zip(*lists)))
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
-        """Returns the values that the loss reports, by name."""
+        """Returns {name: value} that the loss reports."""
         return dict(zip(output._fields[1:], output[1:]))

@@ -201,7 +201,7 @@ class TwoBranchModel(CheckedModel):
         raise NotImplementedError
 
     def report(self, output: Any) -> Tensors:
-        """Returns the scalars to report for a `batch_loss`, by name."""
+        """Returns {name: scalar} to report for a `batch_loss`."""
         return {}
 
     @property

@@ -105,7 +105,7 @@ def predicted(cost, machine):
 
 
 def measure(job, workers, *parts):
-    """Times parts in `workers` processes; returns milliseconds by name."""
+    """Times parts in `workers` processes; returns {name: milliseconds}."""
     line = [sys.executable, "-m", "benchmarks.replicas"]
     line.append(json.dumps(job._replace(parts=parts)))
     environments = local_workers.environments(workers) if workers > 1 else [{}]

@@ -29,8 +29,7 @@ def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
     If the row `name` specifies flags for tools/evaluate.py, the runs are
-    evaluated with these flags. Recorded results for other seeds are
-    kept.
+    evaluated with these flags. Recorded results for other seeds are kept.
 
     Args:
         folders: folders of the runs.
