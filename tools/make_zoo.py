@@ -287,7 +287,7 @@ def export_again(options, target):
 
 
 def renew_card(options, target):
-    """Renews the card of a model if no other file has changed."""
+    """Updates the card of a model if no other file has changed."""
     text = cards.own_text(options.card or target / "README.md")
     recorded = checksums.read_checksums(target) | {"README.md": ""}
     files = {name: recorded[name] for name in recorded if name != "README.md"}

@@ -248,7 +248,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
 
 
 def _holds_centers(truth, candidate_boxes):
-    """Returns which true boxes contain which centres, bool `[n, m]`."""
+    """Returns which ground-truth boxes contain which centres, bool `[n, m]`."""
     x, y = (candidate_boxes[:, :2] + candidate_boxes[:, 2:]).T / 2
     left, top, right, bottom = truth.T[..., None]
     return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

@@ -135,7 +135,7 @@ def fit_replicas(self, **arguments):
 
 
 def _check(model, arguments):
-    """Raises if an argument or the model does not support replicas."""
+    """Raises an error if an argument or the model does not support replicas."""
     passed = {name for name, value in arguments.items() if value is not None}
     unsupported = sorted(passed - {*SUPPORTED})
     if unsupported:
@@ -377,7 +377,7 @@ def refuse_unheeded(arguments):
 
 
 def check_arrays(name, arrays, num_words=None):
-    """Raises if arrays in memory are not valid network inputs.
+    """Raises an error if arrays in memory are not valid network inputs.
 
     All arrays must have the same number of rows, and their values must be
     finite. `name` is the argument that holds the arrays, and `num_words` is the

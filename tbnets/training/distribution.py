@@ -175,7 +175,7 @@ class Workers:
             self.wait()
 
     def check_same(self, argument, value, advice):
-        """Raises if a value differs between this worker and the chief.
+        """Raises an error if this worker's value differs from the chief's.
 
         `argument` is the name of the value, and JSON must be able to represent
         it.

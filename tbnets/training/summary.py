@@ -195,7 +195,7 @@ def out_of_patience(settings, state):
 
 
 def finished(settings, folder):
-    """Returns why a run is finished, in words, or "" if it is not."""
+    """Returns the reason why a run is finished, or "" if it is not."""
     last = checkpoint_path(folder, "last")
     report = folder / "metrics.json"
     if not last.exists() or not report.exists():

@@ -153,7 +153,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
 
 def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
-    """Draws a photo twice: with its true boxes and with the predicted boxes."""
+    """Draws a photo twice: with ground-truth boxes and with predicted boxes."""
     true_picture = draw_boxes(photo, truth, side, "true")
     predicted_picture = draw_boxes(photo, predicted, side, "found")
     between = np.full((len(true_picture), GAP, 3), 255, np.uint8)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def graph(function, *inputs):
-    """Compiles a function; returns a call that returns its first result."""
+    """Returns a compiled call of a function, which returns its first result."""
     compiled = tf.function(function)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
 

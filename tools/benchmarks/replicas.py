@@ -159,7 +159,7 @@ PARTS = {
 
 
 def measured(job):
-    """Returns each part's milliseconds and number of messages, by name."""
+    """Returns {name: value} of the parts' milliseconds and message counts."""
     workers, share = Workers(), WHOLE
     if config := os.environ.get("TF_CONFIG"):
         workers = open_workers("multi_worker")

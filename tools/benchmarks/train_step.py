@@ -59,7 +59,7 @@ def make_network(widths, units):
 
 
 def step_products(batch, units):
-    """Returns a call that computes the products of a step."""
+    """Returns a function that computes the products of a step."""
     inputs = batch["images"], batch["captions"]
     kernels = [
         products.weights([rows.shape[1], *units], seed)

@@ -114,7 +114,7 @@ def _stand(box, other, relation, image_size):
 
 
 def truths(records, image_size, on_scene=lambda: None):
-    """Returns each caption's scene and the scenes it is true of, as rows.
+    """Returns (its scene's row, rows of scenes where it is true) per caption.
 
     Calls `on_scene()` after each scene.
     """

@@ -45,7 +45,7 @@ def findings(measured, root=ROOT):
 
 
 def written(measured, root=ROOT):
-    """Returns a dict from paths to generated texts of pages and flag files."""
+    """Returns {path: text} of the generated pages and flag files."""
     texts = pages.written(measured, root)
     for name, row in measured.kept.items():
         path = root / "configs" / f"{name}.flags"

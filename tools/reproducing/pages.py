@@ -35,7 +35,7 @@ _SHOWN = (
 
 
 def written(measured, root):
-    """Returns the pages with updated tables, as a dict from path to text.
+    """Returns {path: text} of the pages, with updated tables.
 
     Raises:
         ValueError: a part is unknown, on no page or on two pages; or a row is

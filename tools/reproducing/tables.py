@@ -75,7 +75,7 @@ def cells_of(text):
 
 
 def numbers(cell):
-    """Returns the numbers in a cell as strings, `-` for a missing number."""
+    """Returns the numbers in a cell as strings, with `-` if one is missing."""
     return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
 
 

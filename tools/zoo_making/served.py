@@ -43,7 +43,7 @@ def served_scores(task, model, split):
 
 
 def phrase_scores(session, model, split, phrases, regions):
-    """Localizes phrases with a run of photos and captions and with its export.
+    """Localizes phrases with an image-text network and with its export.
 
     `phrases` and `regions` are as in `phrase_region_scores`; the regions must
     include the whole photo.
