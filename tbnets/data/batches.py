@@ -32,11 +32,9 @@ from tbnets.seeds import generator_of
 
 
 def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Disables the autotuning of a `tf.data` pipeline.
-
-    The autotuning thread may sleep while the reader waits for the end of the
-    dataset, which can double the time of an epoch.
-    """
+    """Disables the autotuning of a `tf.data` pipeline."""
+    # The autotuning thread may sleep while the reader waits for the end of the
+    # dataset, which can double the time of an epoch.
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)

@@ -237,8 +237,8 @@ def slices(num_rows, row_bytes):
 def first_equal_rows(features: Features) -> np.ndarray:
     """Returns the index of the first row in each row's run of identical rows.
 
-    For example, a run of three rows followed by a run of two gives [0, 0, 0, 3,
-    3]. Rows are compared bit by bit.
+    For example, a run of three rows followed by a run of two gives
+    [0, 0, 0, 3, 3].
     """
     starts, last = [], None
     for _, array in features.chunks():

@@ -254,10 +254,8 @@ class Server(ThreadedWSGIServer):
         self.close_request(request)
 
     def server_close(self):
-        """Closes the port after accepting all pending connections.
-
-        Otherwise the kernel would reset their connections.
-        """
+        """Closes the port after accepting all pending connections."""
+        # Otherwise the kernel would reset the connections.
         with contextlib.suppress(OSError):  # No client, or already closed.
             self.socket.settimeout(_POLL if _ignore_new(self.socket) else 0)
             while True:
