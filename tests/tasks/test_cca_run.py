@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.tasks import runs
+from tbnets.tasks import parts, runs
 from tbnets.training import summary
 from tests import lifecycle, tiny
 from tests.tiny_runs import trained
@@ -76,3 +76,12 @@ def test_it_compares_texts_with_regions_and_a_background(tiny_run):
     assert run.report["test"]["phrase_to_region/recall_at_1"] > 0.6
     texts, regions = np.eye(6, dtype="f4")[:2], np.eye(9, dtype="f4")[:3]
     assert run.model.similarity(texts, regions).shape == (2, 3)
+
+
+def test_without_candidates_there_is_no_background(tiny_run, tmp_path):
+    options = {"negative_regions": "batch"}
+    settings = tiny_run.settings(
+        tmp_path / "run", "localization", "cca", **options
+    )
+    fitted = {"image_dim": 9, "text_dim": 6, "words": []}
+    assert parts.build_cca(settings, fitted).background == 0

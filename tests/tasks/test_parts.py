@@ -85,6 +85,15 @@ def test_a_softmax_loss_follows_its_flags():
     assert "temperature" in unused_flags(tiny.settings("data", "run"))
 
 
+def test_two_kinds_of_losses_may_read_a_flag(monkeypatch):
+    both = {"triplet": ("margin",), "infonce": ("margin", "temperature")}
+    monkeypatch.setattr("tbnets.tasks.settings.settings.LOSS_FLAGS", both)
+    for loss in ("wang2018", "infonce"):
+        unused = unused_flags(tiny.settings("data", "run", loss=loss))
+        assert "margin" not in unused
+        assert ("temperature" in unused) == (loss == "wang2018")
+
+
 @pytest.mark.parametrize("given", ["trained", "frozen"])
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
