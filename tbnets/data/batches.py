@@ -249,9 +249,12 @@ class Batches:
         smallest: number of photos in the smallest batch, or None if the images
             are features.
         image_size: side of the decoded photos in pixels.
+        largest: maximum numbers of images and captions in a batch, or None if
+            unknown.
     """
 
     smallest: int | None = None
+    largest: tuple[int, int] | None = None
     image_size: int | None = None
 
     def __init__(self, examples: Any, num_batches: int) -> None:
@@ -356,6 +359,8 @@ class EpochBatches(Batches):
         if examples.images.dtype == tf.string:
             self.smallest = bounds[-1][1] - bounds[-1][0]
         self.image_size = image_size
+        most = max(stop - start for start, stop in bounds)
+        self.largest = most, most * captions_per_image
         self._sizes = (images_per_batch, captions_per_image)
         self._seed = seed
         super().__init__(examples, len(bounds))

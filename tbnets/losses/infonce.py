@@ -15,12 +15,14 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import checked_number
-from tbnets.losses import distances, presets
+from tbnets.losses import distances, presets, softmax_blocks
 from tbnets.losses.ranking import RankingLoss
+from tbnets.losses.replicas import num_replicas
 
 SMALLEST = 1e-6
 """Minimum temperature; the softmax overflows below it."""
 _DEFAULTS = presets.INFONCE
+_CROSS = presets.TERMS[:2]
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -39,7 +41,8 @@ class InfoNCELoss(RankingLoss):
     ties count as errors.
 
     Shapes may be unknown, and XLA can compile the loss. A call needs memory for
-    a few arrays of shape `[num_anchors, num_candidates]`.
+    a few arrays of shape `[num_anchors, num_candidates]`. A batch with more
+    than 8192 images or texts is compared in tiles, without such arrays.
 
     Example:
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
@@ -73,6 +76,15 @@ class InfoNCELoss(RankingLoss):
         for term, view in views.items():
             logits[term] = self._logits(view, views, logits)
         return {term: _sums(views[term], logits[term]) for term in views}
+
+    def _sums_in_tiles(self, terms, images, texts, matches):
+        cross = [term for term in terms if term in _CROSS]
+        if len(cross) < 2 or num_replicas() > 1:
+            return super()._sums_in_tiles(terms, images, texts, matches)
+        sums = softmax_blocks.sums(images, texts, matches, self.temperature)
+        tail = [term for term in terms if term not in _CROSS]
+        found = super()._sums_in_tiles(tail, images, texts, matches)
+        return dict(zip(_CROSS, tf.unstack(sums))) | found
 
     def _logits(self, view, views, known):
         """Returns a view's logits; transposes known logits if possible."""

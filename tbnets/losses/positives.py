@@ -5,7 +5,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.checks import Integers, of_fields
-from tbnets.losses import miners
 from tbnets.losses.miners import check_as_many, checked_row
 
 
@@ -58,39 +57,161 @@ def positive_masks(
     image; the authors' released code keeps only the farthest caption. The two
     rules are equivalent if each image has two captions.
     """
-    image_ids = checked_row("image_ids", image_ids)
-    caption_ids = checked_row("caption_image_ids", caption_image_ids)
-    image_to_text = _equal_pairs(image_ids, caption_ids)
-    text_to_text = _equal_pairs(caption_ids, caption_ids)
-    image_to_image = _equal_pairs(image_ids, image_ids)
-    if text_ids is None:
-        return PositiveMasks(image_to_text, text_to_text, image_to_image)
-    text_ids = checked_row("text_ids", text_ids)
-    check_as_many("text_ids", text_ids, "caption_image_ids", caption_ids)
-    same_text = _equal_pairs(text_ids, text_ids)
-    first_copy = miners.first_true(same_text)
-    # [num_captions, num_images]: whether text t describes image i.
-    text_to_image = _any_of_segment(
-        tf.transpose(image_to_text), first_copy, tf.shape(caption_ids)[0]
-    )
-    text_to_image = tf.gather(text_to_image, first_copy)
-    num_images = tf.shape(image_ids)[0]
-    owner = miners.first_true(tf.transpose(image_to_text))
-    owner = tf.where(owner < 0, num_images, owner)
-    shared = _any_of_segment(text_to_image, owner, num_images + 1)
-    shared = tf.gather(shared, miners.first_true(image_to_image))
-    return PositiveMasks(
-        tf.transpose(text_to_image),
-        tf.logical_or(text_to_text, same_text),
-        tf.logical_or(image_to_image, shared),
-    )
+    matches = Matches(image_ids, caption_image_ids, text_ids)
+    return PositiveMasks(*map(matches.rows, PositiveMasks._fields))
+
+
+class Matches:
+    """Computes rows of the masks, without the memory for whole masks.
+
+    The arguments are those of `positive_masks`.
+    """
+
+    def __init__(self, image_ids, caption_image_ids, text_ids=None):
+        self.image_ids = checked_row("image_ids", image_ids)
+        self.caption_ids = checked_row("caption_image_ids", caption_image_ids)
+        self.text_ids, self._copies = None, None
+        if text_ids is not None:
+            self.text_ids = checked_row("text_ids", text_ids)
+            captions = "caption_image_ids", self.caption_ids
+            check_as_many("text_ids", self.text_ids, *captions)
+            self._copies = _Copies(self.text_ids)
+
+    def rows(self, term, anchors=None, candidates=None):
+        """Returns which anchors match which candidates.
+
+        Args:
+            term: A value of `presets.TERMS`.
+            anchors: int32 `[n]`, rows of the anchors, or None for all.
+            candidates: int32 `[m]`, rows of the candidates, or None for all.
+                Only for terms that compare images with texts.
+
+        Returns:
+            bool `[n, m]`.
+        """
+        if term == "image_to_text":
+            images = _picked(self.image_ids, anchors)
+            return self._any_copy(
+                lambda owners: _equal_pairs(images, _picked(owners, candidates))
+            )
+        if term == "text_to_image":
+            images = _picked(self.image_ids, candidates)
+            return self._any_copy(
+                lambda owners: _equal_pairs(_picked(owners, anchors), images)
+            )
+        ids = self.caption_ids if term == "text_to_text" else self.image_ids
+        mask = _equal_pairs(_picked(ids, anchors), ids)
+        if self.text_ids is None:
+            return mask
+        if term == "text_to_text":
+            texts = _picked(self.text_ids, anchors)
+            return mask | _equal_pairs(texts, self.text_ids)
+        return mask | self._share_text(anchors)
+
+    def _any_copy(self, compare):
+        """Returns whether `compare` is True for any copy of a caption.
+
+        `compare(owners)` compares images with the owners of all captions.
+        """
+        if self._copies is None:
+            return compare(self.caption_ids)
+
+        def of_copies(number):
+            copies = self._copies.numbered(number)
+            return compare(tf.gather(self.caption_ids, copies))
+
+        _, mask = tf.while_loop(
+            lambda number, mask: number < self._copies.most,
+            lambda number, mask: (number + 1, mask | of_copies(number)),
+            (1, of_copies(0)),
+        )
+        return mask
+
+    def places(self):
+        """Locates the images, and the first and last images of each text.
+
+        An image and a text whose places do not overlap do not match.
+
+        Returns:
+            Three int32 arrays: `[num_images]` and two `[num_captions]`.
+        """
+        num_images = tf.shape(self.image_ids)[0]
+        ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
+        places = first_copies(ids)
+        images, first = places[:num_images], places[num_images:]
+        last = first
+        if self._copies is not None:
+            first, last = self._copies.bounds(first)
+        return images, first, last
+
+    def _share_text(self, images):
+        """Returns whether images share a text, bool `[n, num_images]`."""
+        num_images = tf.shape(self.image_ids)[0]
+        # Row of the first image with an image's id, or with a caption's.
+        ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
+        first = first_copies(ids)
+        owners = tf.minimum(first[num_images:], num_images)
+        described = tf.transpose(self.rows("image_to_text", images))
+        shared = tf.math.unsorted_segment_sum(
+            tf.cast(described, tf.int32), owners, num_images + 1
+        )
+        return tf.transpose(tf.gather(shared, first[:num_images]) > 0)
+
+
+class _Copies:
+    """The positions of equal ids.
+
+    Attributes:
+        most: int32 scalar, the largest number of equal ids.
+    """
+
+    def __init__(self, ids):
+        self._order = tf.argsort(ids)
+        self._group = _groups(ids, self._order)
+        num_ids = tf.shape(ids)[0]
+        ones = tf.ones_like(self._group)
+        sizes = tf.math.unsorted_segment_sum(ones, self._group, num_ids)
+        self.most = tf.reduce_max(sizes)
+        starts = tf.cumsum(sizes, exclusive=True)
+        self._size = tf.gather(sizes, self._group)
+        self._start = tf.gather(starts, self._group)
+
+    def numbered(self, number):
+        """Returns the position of a copy of each id, int32 `[num_ids]`."""
+        return tf.gather(self._order, self._start + number % self._size)
+
+    def bounds(self, values):
+        """Returns the smallest and the largest value of each id's copies."""
+        bounds = []
+        for reduced in (
+            tf.math.unsorted_segment_min,
+            tf.math.unsorted_segment_max,
+        ):
+            of_groups = reduced(values, self._group, tf.shape(values)[0])
+            bounds.append(tf.gather(of_groups, self._group))
+        return bounds
+
+
+def first_copies(ids):
+    """Returns the first position of each id's value, int32 `[num_ids]`."""
+    group = _groups(ids, tf.argsort(ids))
+    places, num_ids = tf.range(tf.shape(ids)[0]), tf.shape(ids)[0]
+    first = tf.math.unsorted_segment_min(places, group, num_ids)
+    return tf.gather(first, group)
+
+
+def _groups(ids, order):
+    """Numbers the distinct ids, int32 `[num_ids]`; `order` sorts the ids."""
+    ordered = tf.gather(ids, order)
+    is_new = tf.not_equal(ordered[1:], ordered[:-1])
+    numbers = tf.cumsum(tf.cast(tf.pad(is_new, [[1, 0]]), tf.int32))
+    numbers = numbers[: tf.shape(ids)[0]]
+    return tf.scatter_nd(order[:, None], numbers, tf.shape(ids))
+
+
+def _picked(rows, places):
+    return rows if places is None else tf.gather(rows, places)
 
 
 def _equal_pairs(left, right):
     return tf.equal(left[:, None], right[None, :])
-
-
-def _any_of_segment(mask, segments, num_segments):
-    """Returns, for each segment, whether any of its rows is True."""
-    flags = tf.cast(mask, tf.int32)
-    return tf.math.unsorted_segment_sum(flags, segments, num_segments) > 0

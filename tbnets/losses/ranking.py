@@ -10,8 +10,8 @@ from typing_extensions import Self
 
 from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
-from tbnets.losses import hinges, miners
-from tbnets.losses.positives import PositiveMasks, positive_masks
+from tbnets.losses import hinges, miners, tiles
+from tbnets.losses.positives import Matches, PositiveMasks, positive_masks
 from tbnets.losses.replicas import gather, summed
 
 TERMS = hinges.TERMS
@@ -124,7 +124,54 @@ class RankingLoss:
         embeddings = image_embeddings, text_embeddings
         ids = image_ids, caption_image_ids, text_ids
         images, texts, *ids = gather(*embeddings, *ids)
-        return self.with_masks(images, texts, positive_masks(*ids))
+        return self.of_ids(images, texts, ids)
+
+    def of_ids(
+        self,
+        image_embeddings: Array,
+        text_embeddings: Array,
+        ids: Iterable[Integers | None],
+        idle: tuple[Iterable[str], Array] = ((), False),
+        largest: tuple[int, int] | None = None,
+    ) -> LossOutput:
+        """Computes the loss of one batch; a large batch is compared in tiles.
+
+        Under a strategy, all arguments must be gathered from all replicas.
+
+        Args:
+            image_embeddings: Float `[num_images, embedding_dim]`.
+            text_embeddings: Float `[num_captions, embedding_dim]`.
+            ids: The arguments of `positive_masks`.
+            idle: As in `of_views`.
+            largest: Maximum numbers of images and captions. If it is None and
+                the numbers are unknown, no tiles are used.
+        """
+        images, texts = miners.embeddings_of_loss(
+            image_embeddings=image_embeddings, text_embeddings=text_embeddings
+        )
+        matches = Matches(*ids)
+
+        num_rows = images.shape[0], texts.shape[0]
+        if tiles.is_large(*(largest or num_rows)):
+            return self._output(
+                lambda terms: self._sums_in_tiles(
+                    terms, images, texts, matches
+                ),
+                TERMS,
+                idle,
+            )
+        masks = PositiveMasks(*map(matches.rows, PositiveMasks._fields))
+        return self.of_views(hinges.views(images, texts, masks), idle)
+
+    def _sums_in_tiles(self, terms, images, texts, matches):
+        """Returns the same sums as `_sums`, without whole matrices."""
+        found = {}
+        for term in terms:
+            # One term after another, so that one tile exists at a time.
+            with tf.control_dependencies([*found.values()]):
+                sides = tf.identity(images), tf.identity(texts)
+                found[term] = tiles.sums(self, term, *sides, matches)
+        return found
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one set of embeddings with labels.
@@ -203,24 +250,28 @@ class RankingLoss:
             idle: A pair of terms and a bool scalar. If the scalar is True,
                 these terms are 0 and are not computed.
         """
-        views = {
-            term: hinges.own_anchors(v)
-            for term, v in views.items()
-            if self.term_weights[term]
-        }
-        terms, is_idle = idle
-        always = {term: views[term] for term in views if term not in terms}
+
+        def term_sums(terms):
+            return self._sums({t: hinges.own_anchors(views[t]) for t in terms})
+
+        return self._output(term_sums, views, idle)
+
+    def _output(self, term_sums, terms, idle):
+        """Computes the loss; `term_sums(terms)` returns the sums of terms."""
+        terms = [term for term in terms if self.term_weights[term]]
+        scheduled, is_idle = idle
+        always = [term for term in terms if term not in scheduled]
 
         def sums(computed):
-            term_sums = self._sums(computed)
-            return [term_sums.get(term, tf.zeros([3])) for term in views]
+            found = term_sums(computed) if computed else {}
+            return [found.get(term, tf.zeros([3])) for term in terms]
 
-        if len(always) == len(views):
-            rows = sums(views)
+        if len(always) == len(terms):
+            rows = sums(terms)
         else:
-            rows = tf.cond(is_idle, lambda: sums(always), lambda: sums(views))
+            rows = tf.cond(is_idle, lambda: sums(always), lambda: sums(terms))
         total, losses, active = tf.zeros([]), {}, {}
-        for term, row in zip(views, summed(rows)):
+        for term, row in zip(terms, summed(rows)):
             losses[term], active[term] = self._reduce(row)
             total += self.term_weights[term] * losses[term]
         return LossOutput(total, losses, active)

@@ -40,7 +40,8 @@ class TripletLoss(RankingLoss):
     is its gradient.
 
     Shapes may be unknown, and XLA can compile the loss. A call needs memory for
-    a few arrays of shape `[num_anchors, num_candidates]`.
+    a few arrays of shape `[num_anchors, num_candidates]`. A batch with more
+    than 8192 images or texts is compared in tiles, without such arrays.
 
     Example:
         loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])

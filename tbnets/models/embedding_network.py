@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
-from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.losses.replicas import gather
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
@@ -112,9 +111,9 @@ class EmbeddingNetwork(TwoBranchModel):
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
         images, texts, *ids = gather(*sides, *ids_of(batch))
-        masks = positive_masks(*ids)
-        idle = self.idle_terms()
-        return self.ranking_loss.with_masks(images, texts, masks, idle)
+        return self.ranking_loss.of_ids(
+            images, texts, ids, self.idle_terms(), self.largest_batch
+        )
 
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
         """Returns the scheduled terms, and whether this step omits them."""

@@ -16,7 +16,6 @@ from tbnets.checks import (
 )
 from tbnets.errors import InputError
 from tbnets.losses.hinges import pair_views
-from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput, RankingLoss
 from tbnets.losses.replicas import gather
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -233,9 +232,13 @@ class HMLSTM(EmbeddingNetwork):
         )
         of_pairs = gather(*(batch[name] for name in _PAIR_FIELDS))
         region_images, region_of, is_contrast, weights = of_pairs
-        masks = positive_masks(*gather(*ids_of(batch)))
-        loss, idle = self.ranking_loss, self.idle_terms()
-        at_root = loss.with_masks(images, sentences, masks, idle)
+        loss = self.ranking_loss
+        options = (
+            gather(*ids_of(batch)),
+            self.idle_terms(),
+            self.largest_batch,
+        )
+        at_root = loss.of_ids(images, sentences, *options)
         all_regions = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)
         pairs = pair_views(
@@ -245,7 +248,7 @@ class HMLSTM(EmbeddingNetwork):
         output = _joined(at_root, self.phrase_weight, of_pairs, _OF_PAIRS)
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(images)[0])
-            of_mean = loss.with_masks(mean, sentences, masks, idle)
+            of_mean = loss.of_ids(mean, sentences, *options)
             weight = self.region_mean_weight
             output = _joined(output, weight, of_mean, _OF_MEAN)
         return output

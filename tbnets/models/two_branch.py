@@ -9,6 +9,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
+from tbnets.data.batches import Batches
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.branch import SeededDropout
 from tbnets.layers.configured import parameters_of, repr_of
@@ -153,6 +154,8 @@ class TwoBranchModel(CheckedModel):
             of pairs of rows, and `floats_per_pair`, for evaluation, export and
             search.
         build_inputs: names of the inputs whose shapes `build` requires.
+        largest_batch: maximum numbers of images and captions in a batch, or
+            None if unknown. The loss of a large batch is computed in tiles.
 
     Example:
         network = tbnets.load_model("network.keras")
@@ -164,6 +167,7 @@ class TwoBranchModel(CheckedModel):
     learned_similarity = False
     build_inputs = INPUTS
     input_shapes = None
+    largest_batch = None
 
     def __init__(
         self,
@@ -335,6 +339,9 @@ class TwoBranchModel(CheckedModel):
         """
         bound = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
+        batches = bound.arguments.get("x")
+        if isinstance(batches, Batches):
+            self.largest_batch = batches.largest
         callbacks, reader = self.own_callbacks(), self.text_encoder
         fit_arguments.prepare_arguments(
             bound.arguments, reader, strategy, callbacks

@@ -153,6 +153,7 @@ def _train_epoch(session, train):
     batches, epoch = session.batches, session.state.epoch
     session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
+    session.network.largest_batch = batches.largest
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}

@@ -161,6 +161,7 @@ def test_batches_of_any_size_share_one_trace_and_are_learned():
     )
     network.fit(dataset, verbose=0, shuffle=False)
     assert len(traces) == 1
+    assert network.largest_batch is None
     after = [float(network.batch_loss(batch).total) for batch in batches]
     assert sum(after) < 0.7 * sum(before)
 
@@ -316,6 +317,7 @@ def test_epoch_batches_are_evaluated_and_an_epoch_is_all_of_them(eagerly):
     with pytest.raises(InputError, match="`steps_per_epoch`"):
         network.fit(batches, steps_per_epoch=1, epochs=2, verbose=0)
     network.fit(batches, steps_per_epoch=2, verbose=0)
+    assert network.largest_batch == (3, 3)
 
 
 def test_a_pair_does_not_share_its_mask():

@@ -1,0 +1,107 @@
+"""Computes the terms of large batches, some anchors at a time.
+
+A whole matrix of similarities needs `4 * num_anchors * num_candidates` bytes,
+and a loss needs several such matrices. Here only the rows of a few anchors
+exist at a time. Each tile also computes its part of the gradient, because it
+would otherwise have to be computed again for the gradient.
+"""
+
+import tensorflow as tf
+
+from tbnets.losses import replicas
+from tbnets.losses.hinges import View
+
+LARGEST = 8192
+"""Maximum number of images and of texts that are compared without tiles."""
+TILE = 2**23
+"""Maximum number of pairs of a tile, if the tile has several anchors."""
+
+
+def is_large(num_images, num_texts):
+    """Returns whether a batch needs tiles; a number may be None if unknown."""
+    if num_images is None or num_texts is None:
+        return False
+    return max(num_images, num_texts) > LARGEST
+
+
+def sums(loss, term, images, texts, matches):
+    """Computes the sums of one term like `loss._sums`.
+
+    Args:
+        loss: The `RankingLoss`.
+        term: A value of `presets.TERMS`.
+        images: float32 `[num_images, embedding_dim]`.
+        texts: float32 `[num_texts, embedding_dim]`.
+        matches: The `positives.Matches` of the batch.
+
+    Returns:
+        float32 `[3]`.
+    """
+    sides = [{"image": images, "text": texts}[s] for s in term.split("_to_")]
+
+    @tf.custom_gradient
+    def run(anchors, candidates):
+        # The tiles must be invisible to the caller's tape: it would keep all
+        # intermediate values of loops that a second tape records.
+        sides = tf.stop_gradient(anchors), tf.stop_gradient(candidates)
+        total, *slopes = _over_tiles(loss, term, *sides, matches)
+        return total, lambda upstream: [upstream[0] * x for x in slopes]
+
+    return run(*sides)
+
+
+def _over_tiles(loss, term, anchors, candidates, matches):
+    """Returns the sums, and their first value's gradients for both sides."""
+    own = replicas.own_rows(tf.range(tf.shape(anchors)[0]))
+
+    def step(tile, total, by_anchors, by_candidates):
+        # Sizes are computed in the loop, where XLA knows them.
+        num_own, size = _tile_size(own, candidates)
+        places = tile * size + tf.range(size)
+        is_padding = places >= num_own
+        rows = tf.gather(own, tf.minimum(places, num_own - 1))
+        with tf.GradientTape() as tape:
+            sides = tf.gather(anchors, rows), tf.identity(candidates)
+            tape.watch(sides)
+            masks = _masks(term, matches, rows, is_padding)
+            tile_sums = loss._sums({term: View(*sides, *masks)})[term]
+        slopes = tape.gradient(
+            tile_sums, sides, tf.one_hot(0, 3), unconnected_gradients="zero"
+        )
+        by_anchors = tf.tensor_scatter_nd_add(
+            by_anchors, rows[:, None], slopes[0]
+        )
+        return (
+            tile + 1,
+            total + tile_sums,
+            by_anchors,
+            by_candidates + slopes[1],
+        )
+
+    num_own, size = _tile_size(own, candidates)
+    start = 0, tf.zeros([3]), tf.zeros_like(anchors), tf.zeros_like(candidates)
+    return tf.while_loop(
+        lambda tile, *_: tile * size < num_own,
+        step,
+        start,
+        parallel_iterations=1,
+    )[1:]
+
+
+def _tile_size(anchors, candidates):
+    """Returns the number of anchors, and the number in each tile."""
+    num_anchors = tf.shape(anchors)[0]
+    num_candidates = tf.maximum(tf.shape(candidates)[0], 1)
+    most = tf.maximum(TILE // num_candidates, 1)
+    num_tiles = -(-num_anchors // most)
+    return num_anchors, -(-num_anchors // tf.maximum(num_tiles, 1))
+
+
+def _masks(term, matches, rows, is_padding):
+    """Returns the masks of a `View`; padding has no positives or negatives."""
+    mask = matches.rows(term, rows)
+    padding = is_padding[:, None]
+    if term in ("image_to_text", "text_to_image"):
+        return mask & ~padding, mask | padding
+    itself = tf.equal(rows[:, None], tf.range(tf.shape(mask)[1]))
+    return mask & ~(padding | itself), mask | padding | itself
