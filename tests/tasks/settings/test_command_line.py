@@ -341,15 +341,6 @@ def test_every_number_has_a_range():
     parse().check()
 
 
-def test_a_resumed_run_has_its_own_flags_where_none_are_given():
-    line = ("--margin=0.3", "--epochs=7", "--image_units=8,4")
-    before = records.completed(parse(*line).values(), "kept")
-    now = run_line.settings(typed("--epochs=9"), before)
-    assert now.loss.margin == 0.3 and now.epochs == 9
-    assert now.branches.image_units == [8, 4]
-    records.check_resumable(before, now, "kept")
-
-
 def test_what_is_named_on_resuming_lies_in_the_current_folder(
     tmp_path, monkeypatch
 ):

@@ -13,12 +13,7 @@ from tbnets.tasks.settings.flag import (
     flags_of,
     title_of,
 )
-from tbnets.tasks.settings.settings import (
-    ALL,
-    FLAGS,
-    GROUPS,
-    conditions_in_words,
-)
+from tbnets.tasks.settings.settings import ALL, conditions_in_words
 from tests.verbs import ask
 
 
@@ -88,15 +83,6 @@ def entries(text):
 def test_every_flag_is_shown_once(shown):
     assert entries(shown).keys() == ALL.keys() | {*FIRST, *DEVICES}
     assert tuple(entries(shown))[: len(FIRST)] == FIRST
-
-
-def test_groups_stand_in_the_order_of_the_data(shown):
-    titles = [title_of(group) for group in GROUPS.values()]
-    places = [shown.index(f"\n{title}:\n") for title in titles]
-    assert places == sorted(places)
-    for group, start, end in zip(GROUPS, places, [*places[1:], len(shown)]):
-        expected = [f.name for f in FLAGS[group] if f.name not in FIRST]
-        assert list(entries(shown[start:end])) == expected
 
 
 def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
