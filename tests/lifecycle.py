@@ -11,10 +11,11 @@ from tbnets.tasks import runs
 from tests.eager import without_tracing
 from tests.tiny_runs import assert_same_weights, trained
 
-# One of six images is right; one of the regions at one of three things.
+# By chance, one of 6 images and 3 of 15 regions are right. After the first
+# epoch, up to 0.46 of the regions are right.
 CHANCE = {
     "dev/image_to_text/recall_at_1": 1 / 6,
-    "dev/phrase_to_region/recall_at_1": 0.6,
+    "dev/phrase_to_region/recall_at_1": 0.5,
 }
 
 

@@ -14,9 +14,9 @@ from tests import tiny, tiny_phrases, tiny_scenes
 from tests.eager import without_tracing
 
 FLAGS = {
-    ("matching", "embedding"): {"epochs": 3},
+    ("matching", "embedding"): {"epochs": 2},
     ("matching", "similarity"): {
-        "epochs": 3,
+        "epochs": 2,
         "head_units": "6,3",
         "dropout": 0.2,
         "head_dropout": 0.1,
@@ -28,6 +28,8 @@ FLAGS = {
     },
     ("matching", "hm_lstm"): {
         "epochs": 2,
+        "images_per_batch": 16,
+        "learning_rate": 0.02,
         "correspondence_epochs": 1,
         "equal_texts_match": True,
     },
@@ -40,10 +42,10 @@ FLAGS = {
         "dropout": 0.1,
         "images": "images",
         "pairs_per_batch": 20,
-        "learning_rate": 0.02,
+        "learning_rate": 0.04,
         "structure_epochs": 1,
         "hard_negative_epochs": 2,
-        "epochs": 6,
+        "epochs": 4,
     },
     ("localization", "similarity"): {
         "head_units": "16",
@@ -67,7 +69,7 @@ TREES = {
     "text_encoder": "h_lstm",
     "trees": "trees.jsonl",
     "rnn_units": 5,
-    "epochs": 4,
+    "epochs": 3,
 }
 """Flags with which a run of captions reads them along trees."""
 

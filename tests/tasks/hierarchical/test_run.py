@@ -5,7 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.evaluation.correspondences import Choice
@@ -150,17 +149,11 @@ def test_exported_run_embeds_the_same(run, tiny_run):
     with refused("texts"):
         model.embed_text("a dog")
 
-    served = tf.saved_model.load(str(model.path))
     captions = np.arange(9)
-    trees = tf.constant(test.texts.batch(captions))
-    found = served.embed_text(trees)["embeddings"]
-    np.testing.assert_allclose(
-        found, scores.text_embeddings[captions], 1e-4, 1e-5
-    )
-    photos = tf.constant(test.images.batch(np.arange(3)))
-    found = served.embed_image(photos)["embeddings"]
+    found = model.embed_images(test.images.batch(np.arange(3)))
     np.testing.assert_allclose(found, scores.image_embeddings[:3], 1e-4, 1e-5)
-    phrases = served.embed_noun_phrases(trees)
+    trees = test.texts.batch(captions)
+    phrases = model.call("embed_noun_phrases", trees=trees)
     assert (np.diff(phrases["captions"]) >= 0).all()
     rows, _, nodes = test.phrases.in_batch(
         captions, test.texts.lengths[captions]
@@ -179,7 +172,7 @@ def test_exported_run_embeds_the_same(run, tiny_run):
         )
     regions = test.regions.take(np.zeros(2, int), np.arange(2))
     np.testing.assert_allclose(
-        served.embed_regions(tf.constant(regions))["embeddings"],
+        model.call("embed_regions", region_features=regions)["embeddings"],
         opened.network.embed_regions(regions),
         1e-4,
         1e-5,
@@ -208,6 +201,12 @@ def test_points_are_images_captions_and_noun_phrases(run):
     for row in range(6, len(texts)):
         said = texts[(images == images[row]) & (kinds == "caption")]
         assert any(texts[row] in caption.lower() for caption in said)
-    np.testing.assert_allclose(
-        np.linalg.norm(points.vectors, axis=1), 1, atol=1e-5
-    )
+    # Phrases of several captions are embedded together as one by one.
+    scores = run.scores.parts[1]
+    phrases, matcher = scores.examples.phrases, scores.matcher
+    rows = phrases.rows_of(np.array([0, 3]))
+    alone = [
+        matcher.embed_phrases(scores.examples, np.array([row])) for row in rows
+    ]
+    found = matcher.embed_phrases(scores.examples, rows)
+    np.testing.assert_allclose(found, np.concatenate(alone), atol=1e-5)
