@@ -146,7 +146,7 @@ class Matcher:
             tf.TensorSpec((None, None), tf.int32),
             tf.TensorSpec((None,), tf.int32),
         ]
-        self._compare = tf.function(self._similarities, input_signature=specs)
+        self._compare = tf.function(self._similarities, specs, autograph=False)
 
     def match(self, examples, choice=DEFAULT):
         """Chooses a candidate region for every phrase.

@@ -321,9 +321,12 @@ class RegionScorer:
         self._embed = tf.function(
             lambda rows: network.embed_images(rows, training=False),
             input_signature=[features],
+            autograph=False,
         )
         specs = [tf.TensorSpec((None, network.embedding_dim), tf.float32)] * 2
-        self._compare = tf.function(network.similarities, input_signature=specs)
+        self._compare = tf.function(
+            network.similarities, input_signature=specs, autograph=False
+        )
 
     def scores(self, examples, progress=lambda count: None):
         """Returns the `LocalizationScores` of `PhraseExamples`.
