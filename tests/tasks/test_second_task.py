@@ -136,6 +136,7 @@ def compile_with(network, settings, steps, mining):
 
 
 # What follows is the test: above is the whole task.
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 @pytest.fixture(autouse=True)
@@ -155,9 +156,9 @@ def settings(run_dir, *line):
 
 
 def test_it_trains_resumes_evaluates_and_exports(tmp_path):
-    straight = train(settings(tmp_path / "straight", "--epochs=4"))
-    train(settings(tmp_path / "two", "--epochs=2"))
-    again = train(settings(tmp_path / "two", "--epochs=4"), resume=True)
+    straight = train(settings(tmp_path / "straight", "--epochs=2"))
+    train(settings(tmp_path / "two", "--epochs=1"))
+    again = train(settings(tmp_path / "two", "--epochs=2"), resume=True)
     np.testing.assert_array_equal(
         straight.task.data.held["shift"], again.task.data.held["shift"]
     )
@@ -180,6 +181,21 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path):
     )
     served = served_scores(opened.task, model, "test").metrics()
     assert served == pytest.approx(report["test"], rel=1e-5)
+    check_search(model, tmp_path / "two", tmp_path)
+
+
+def check_search(model, run_dir, folder):
+    """Searches with the model of a run by the query tool."""
+    numbers = np.arange(5.0)[:, None]
+    np.save(folder / "numbers.npy", numbers)
+    (folder / "numbers_ids.txt").write_text("0\n1\n2\n3\n4\n")
+    features = f"--image_features={folder / 'numbers.npy'}"
+    text, _, failure = verbs.ask("query", f"--model={run_dir}", features, "6")
+    assert not failure
+    products = model.call("multiply", numbers=numbers)["products"][:, 0]
+    order = np.argsort(-np.cos((products - 6) / 9))
+    found = [line.split()[-1] for line in text.splitlines()[2:]]
+    assert found == [str(number) for number in order], text
 
 
 def test_what_it_does_not_do_is_refused(tmp_path, monkeypatch):
@@ -210,25 +226,3 @@ def test_a_bank_levels_the_first_and_leaves_the_others():
     )
     assert found.parts[0].errors.tolist() == [1.5, 1.5]
     assert found.parts[1:] == [other]
-
-
-@pytest.fixture
-def run_dir(tmp_path):
-    session = train(settings(tmp_path / "run", "--epochs=1"))
-    runs.finish(session)
-    runs.export(session)
-    return session.run_dir
-
-
-def test_its_model_is_searched_by_the_query_tool(run_dir, tmp_path):
-    numbers = np.arange(5.0)[:, None]
-    np.save(tmp_path / "numbers.npy", numbers)
-    (tmp_path / "numbers_ids.txt").write_text("0\n1\n2\n3\n4\n")
-    features = f"--image_features={tmp_path / 'numbers.npy'}"
-    text, _, failure = verbs.ask("query", f"--model={run_dir}", features, "6")
-    assert not failure
-    model = load_saved_model(run_dir)
-    products = model.call("multiply", numbers=numbers)["products"][:, 0]
-    order = np.argsort(-np.cos((products - 6) / 9))
-    found = [line.split()[-1] for line in text.splitlines()[2:]]
-    assert found == [str(number) for number in order], text

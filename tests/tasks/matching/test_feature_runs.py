@@ -5,12 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
+from tbnets import tasks
 from tbnets.cli import describe_data, query
 from tbnets.data.store import shards
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.tasks import runs
-from tbnets.training import loop
 from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared, save
@@ -124,15 +124,17 @@ def test_features_of_other_images_or_kinds_stop_the_training(
         prepare(folder, tmp_path / "run", image_features=pattern)
 
 
-def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch, eagerly):
+def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch):
     hashed = []
     sha256 = shards.file_sha256
     monkeypatch.setattr(
         shards, "file_sha256", lambda path: hashed.append(path) or sha256(path)
     )
-    session, train = prepare(folder, tmp_path / "run")
-    loop.fit(session, train)
-    runs.finish(session)
+    session, _ = prepare(folder, tmp_path / "run")
+    save(session)
+    for split in tiny.SPLITS:
+        examples = session.task.data.load(split, session.state.fitted)
+        list(examples.images.chunks())
     prepare(folder, tmp_path / "run", resume=True)
     assert len(hashed) == len(set(hashed)) == 2 * len(tiny.SPLITS)
 
@@ -275,10 +277,11 @@ def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
 
 
 def test_images_that_splits_share_are_told(folder, tmp_path):
-    def notes(**changes):
-        session, train = prepare(folder, tmp_path / "run", **changes)
-        shutil.rmtree(tmp_path / "run")
-        return session.task.data.notes(session.state.fitted)
+    def notes(image_features="all", **changes):
+        changes["image_features"] = image_features
+        settings = tiny.settings(folder, tmp_path / "run", **changes)
+        data = tasks.open_task(settings).data
+        return data.notes(data.fit())
 
     assert "overlap" not in notes(dev_split="test")
     ids = ["train3.jpg", "train5.jpg", *(f"dev{i}.jpg" for i in range(2, 6))]

@@ -1,6 +1,7 @@
 """Phrases and regions, asked of a network that learned whole photos alone."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tbnets.tasks import runs
 from tbnets.tasks.matching.phrase_regions import phrase_region_scores
 from tests import tiny, tiny_scenes
 from tests.refusals import refused
-from tests.tiny_runs import trained as train
+from tests.tiny_runs import trained
 from tests.verbs import ask, call
 
 MADE_BY = {"cnn": "Tiny", "layers": ["last"]}
@@ -20,9 +21,10 @@ pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tiny_run, tmp_path_factory):
     """Scenes whose photos and regions have the same kinds of features."""
-    folder = tiny_scenes.write_scenes(tmp_path_factory.mktemp("data"))
+    folder = tmp_path_factory.mktemp("data")
+    shutil.copytree(tiny_run.scenes, folder, dirs_exist_ok=True)
     photos = np.load(folder / "ims.npy")
     ids = (folder / "ims_ids.txt").read_text().split()
     made_by = MADE_BY | {"pooling": "average"}  # Regions say `regions`.
@@ -55,27 +57,19 @@ def write_regions(folder, name, made_by, places=False):
     writer.finish()
 
 
-def trained(folder, run_dir, **changes):
+@pytest.fixture(scope="module")
+def run(folder, tmp_path_factory):
+    """The session of a trained network for whole photos."""
+    run_dir = tmp_path_factory.mktemp("runs") / "run"
+    changes = {"model": "embedding", "text_encoder": "mean", "loss": "vse++"}
     values = tiny_scenes.arguments(
-        folder,
-        run_dir,
-        model="embedding",
-        image_features="photos",
-        text_encoder="mean",
-        loss="vse++",
-        **changes,
+        folder, run_dir, image_features="photos", epochs=4, **changes
     )
     for name in ("regions", "regions_per_image", "correspondence_epochs"):
         del values[name]
     del values["rnn_units"]
-    session = train(tiny.parsed(values))
-    runs.finish(session)
-    return session
-
-
-@pytest.fixture(scope="module")
-def run(folder, tmp_path_factory):
-    return trained(folder, tmp_path_factory.mktemp("runs") / "run", epochs=6)
+    trained(tiny.parsed(values))
+    return runs.open_run(run_dir)
 
 
 def scores_of(run, folder, regions="crops"):
