@@ -159,7 +159,8 @@ def run(request, tmp_path_factory, module_eagerly):
         names = {"__name__": "page", **GIVEN.get(page, dict)()}
         for number, block in enumerate(programs(page, request)):
             if block.startswith(FRESH):
-                fresh.run("-c", block, check=True, cwd=pathlib.Path.cwd())
+                options = {"cwd": pathlib.Path.cwd(), "eagerly": True}
+                fresh.run("-c", block, check=True, **options)
             else:
                 exec(compile(block, f"{page}, block {number}", "exec"), names)
         return names
