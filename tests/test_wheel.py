@@ -16,13 +16,29 @@ from tbnets.serving import zoo
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+# Does what `python -m build` does, but compresses 69 MB quickly.
+BUILD = """
+import os, sys, tarfile, tempfile, zlib
+import setuptools.build_meta as backend
+
+tarfile.TarFile.gzopen.__func__.__defaults__ = ("r", None, 1)
+zlib.Z_DEFAULT_COMPRESSION = 1
+output = sys.argv[1]
+sdist = os.path.join(output, backend.build_sdist(output))
+with tempfile.TemporaryDirectory() as folder:
+    with tarfile.open(sdist) as source:
+        source.extractall(folder, filter="data")
+    os.chdir(os.path.join(folder, *os.listdir(folder)))
+    backend.build_wheel(output)
+"""
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
     """What a release uploads: an sdist, and a wheel that is made of it."""
-    pytest.importorskip("build", reason='needs: pip install ".[test]"')
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "-o", folder],
+        [sys.executable, "-c", BUILD, folder],
         cwd=ROOT,
         check=True,
         capture_output=True,
