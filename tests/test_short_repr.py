@@ -41,10 +41,6 @@ def test_every_public_class_tells_more_than_an_address(name):
             "signatures='')",
         ),
         (
-            tbnets.RecurrentEncoder(9, "gru", units=4),
-            "RecurrentEncoder(vocabulary_size=9, cell='gru', units=4)",
-        ),
-        (
             tbnets.EmbeddingNetwork(*[tbnets.Branch((3,))] * 2),
             "EmbeddingNetwork(image_branch=Branch(units=(3,)), "
             "text_branch=Branch(units=(3,)), built=False)",

@@ -6,7 +6,6 @@
 import pathlib
 import re
 
-import pytest
 from site_making import hook
 
 import tbnets
@@ -32,21 +31,6 @@ def test_every_page_is_in_the_navigation_once():
     made = (name for name in PAGES if name.endswith(".md"))
     made = (name for name in made if not name.startswith("api/"))
     assert sorted(listed) == sorted({*docs, *made} - generated_navigation)
-
-
-@pytest.mark.parametrize(
-    "page, link, wanted",
-    [
-        ("README.md", "docs/zoo.md#a", "zoo.md#a"),
-        ("zoo.md", "../model_zoo/README.md", hook.ZOO),
-        ("recipes.md", "../configs", hook.CONFIGURATIONS),
-        (hook.CARDS[0], "../../docs/zoo.md", "../../zoo.md"),
-        ("search.md", "https://example.org/a.md", "https://example.org/a.md"),
-        ("search.md", "#here", "#here"),
-    ],
-)
-def test_links_lead_to_the_page_of_the_site(page, link, wanted):
-    assert hook.site_link(page, link) == wanted
 
 
 def test_names_and_flagfiles_in_pages_lead_to_their_place():
