@@ -17,10 +17,10 @@ from tests.losses.batches import (
 )
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.07, 0.01])
-@pytest.mark.parametrize("name", IDS)
-def test_values_and_gradients_are_those_of_the_loop(name, temperature):
+@pytest.mark.parametrize("number, name", enumerate(IDS))
+def test_values_and_gradients_are_those_of_the_loop(number, name):
     images, texts, masks = batch(name)
+    temperature = (1.0, 0.07, 0.01)[number % 3]
     loss = InfoNCELoss(temperature, TERMS)
     wanted = reference.infonce_loss(images, texts, masks, TERMS, temperature)
     check(with_gradients(loss)(images, texts, *masks), wanted)
@@ -89,7 +89,7 @@ def test_one_view_has_the_supervised_contrastive_loss():
 def test_a_turned_view_has_the_same_similarities():
     """The product of two views is made once, in both directions."""
     images, texts, masks = batch("ragged")
-    run = tf.function(InfoNCELoss().with_masks)
+    run = tf.function(InfoNCELoss().with_masks, autograph=False)
     graph = run.get_concrete_function(images, texts, masks).graph
     assert [op.type for op in graph.get_operations()].count("MatMul") == 1
 
