@@ -74,7 +74,7 @@ def decoded_by_shard(shards, decode, batch_size):
 
     Exhaust the iterator before you request the next shard.
     """
-    batches = decoded_batches(shards, decode, batch_size)
+    batches = decoded_batches(shards, decode, batch_size) if shards else ()
     groups = itertools.groupby(batches, lambda batch: int(batch[0]))
     number, group = next(groups, (None, ()))
     for i, shard in enumerate(shards):

@@ -106,7 +106,9 @@ class PhotoFeatures:
         self.photo_size = round(cnn.image_size / part)
         self.squares = cnn.photos_of(self.photo_size)
         photos = tf.TensorSpec([None, self.photo_size, self.photo_size, 3])
-        self.compiled_forward = tf.function(self.forward, [photos])
+        self.compiled_forward = tf.function(
+            self.forward, [photos], autograph=False
+        )
 
     def description(self):
         """Returns the extraction settings for the store's manifest."""

@@ -82,7 +82,9 @@ class AveragedFeatures:
         dims = [int(maps[name].shape[-1]) * grid**2 for name, grid in pairs]
         self.dim = GEOMETRY_DIM * geometry + sum(dims)
         photo = tf.TensorSpec([None, None, 3], tf.uint8)
-        self._forward = tf.function(self.forward, [photo, BOXES])
+        self._forward = tf.function(
+            self.forward, [photo, BOXES], autograph=False
+        )
 
     def description(self) -> dict:
         """Returns the extraction settings for the store's manifest."""
@@ -213,7 +215,9 @@ class WarpFeatures:
         network = pooled_network(cnn, cnn.outputs([layer]))
         self.network = fold_batch_normalization(network)
         self.dim = int(self.network.output_shape[-1])
-        self._forward = tf.function(self.forward, [_PHOTO, BOXES])
+        self._forward = tf.function(
+            self.forward, [_PHOTO, BOXES], autograph=False
+        )
 
     def description(self) -> dict:
         """Returns the extraction settings for the store's manifest."""
@@ -281,9 +285,11 @@ class RoiFeatures:
         self.output_size = bins or output_size
         network = _any_size(cnn.network, output)
         self.convolutions = fold_batch_normalization(network)
-        self._map = tf.function(self.feature_map, [_PHOTO])
+        self._map = tf.function(self.feature_map, [_PHOTO], autograph=False)
         map_spec = tf.TensorSpec([None, None, output.shape[-1]])
-        self._pooled = tf.function(self.pooled, [map_spec, BOXES])
+        self._pooled = tf.function(
+            self.pooled, [map_spec, BOXES], autograph=False
+        )
 
     def description(self) -> dict:
         """Returns the extraction settings for the store's manifest."""

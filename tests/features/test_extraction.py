@@ -1,13 +1,15 @@
 """Tests of extractions into stores: of photos, of regions and of proposals."""
 
+import copy
 import threading
-import types
 
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 from tbnets import files
+from tbnets.data import images
 from tbnets.data.images import read_photo
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
@@ -22,6 +24,21 @@ from tests.features.test_regions import two_depths
 from tests.features.tiny_cnn import tiny_cnn
 
 COUNT = 7
+CONTENT = [tf.TensorSpec([], tf.string)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def decoders_traced_once():
+    """Traces the decoder of photos once for all extractions of regions."""
+    decode = images.decode_photo
+    traced = tf.function(lambda content: decode(content), CONTENT)
+
+    def decode_photo(content, side=None):
+        return decode(content, side) if side else traced(content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(images, "decode_photo", decode_photo)
+        yield
 
 
 class WholePhotos:
@@ -29,6 +46,7 @@ class WholePhotos:
 
     def __init__(self):
         self.features = PhotoFeatures(tiny_cnn(), ["full_network"])
+        self.features.decode = tf.function(self.features.decode, CONTENT)
 
     def writer(self, path):
         made_by = self.features.description()
@@ -173,18 +191,34 @@ def assert_rows(work, store, photos):
         work.assert_row(store, row, path)
 
 
-def test_rows_are_those_of_the_photos(work, photos, tmp_path):
-    told = []
-    assert run(work, photos[:4], tmp_path / "s") == []
-    assert run(work, photos, tmp_path / "s", progress=told.append) == []
-    assert sum(told) == COUNT - 4  # Nothing is extracted twice.
-    before = content_of(tmp_path / "s")
-    run(work, photos, tmp_path / "s", progress=told.append)
-    assert sum(told) == COUNT - 4 and content_of(tmp_path / "s") == before
-    store = open_store(tmp_path / "s")
-    assert_rows(work, store, photos)
-    assert [shard.images for shard in store.manifest.shards] == [3, 1, 3]
-    assert run(work, [photos[0]], tmp_path / "one") == []
+class Killed(BaseException):
+    """An error that no code catches."""
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(
+    work, photos, tmp_path, monkeypatch
+):
+    photos[1][1].write_bytes(b"no photo")
+    run(work, photos, tmp_path / "straight")
+    expected = content_of(tmp_path / "straight")
+    write, path = files.write_atomically, tmp_path / "killed"
+
+    def killed(path, function):
+        if path.name.startswith("00001"):
+            raise Killed
+        write(path, function)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(files, "write_atomically", killed)
+        run(work, photos, path)
+    told, good = [], photos[:1] + photos[2:]
+    for some in (photos, good):  # Nothing is extracted twice.
+        run(work, some, path, progress=told.append)
+        assert sum(told) == COUNT - 3
+        assert content_of(path) == expected
+    store = open_store(path)
+    assert_rows(work, store, good)
+    assert [shard.images for shard in store.manifest.shards] == [2, 3, 1]
 
 
 def test_broken_photos_are_told_and_the_rest_goes_on(work, photos, tmp_path):
@@ -210,58 +244,34 @@ def test_broken_photos_are_told_and_the_rest_goes_on(work, photos, tmp_path):
     assert len(store.failed) == 3
 
 
-class Killed(BaseException):
-    """Nothing in between may catch it."""
-
-
-def test_killed_in_a_shard_it_goes_on_to_the_same_bytes(
-    work, tmp_path, photos, monkeypatch
-):
-    photos[1][1].write_bytes(b"no photo")
-    run(work, photos, tmp_path / "straight")
-    write = files.write_atomically
-
-    def killed(path, function):
-        if path.name.startswith("00001"):
-            raise Killed
-        write(path, function)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(files, "write_atomically", killed)
-        run(work, photos, tmp_path / "killed")
-    run(work, photos, tmp_path / "killed")
-    assert content_of(tmp_path / "killed") == content_of(tmp_path / "straight")
-
-
-@pytest.mark.parametrize(
-    ("cpus_alone", "crops", "most"),
-    [(True, "one", 2), (True, "ten", 1), (False, "one", 1)],
-)
 def test_how_many_passes_are_at_work_at_once(
-    monkeypatch, tmp_path, photos, whole, cpus_alone, crops, most
+    monkeypatch, tmp_path, photos, whole
 ):
-    monkeypatch.setattr(extraction, "no_accelerator", lambda: cpus_alone)
-    at_work, second, told = [], threading.Event(), []
-
-    def forward(batch):
-        at_work.append(batch)
-        told.append(len(at_work))
-        second.set() if len(told) > 1 else second.wait(10 if most > 1 else 0.3)
-        at_work.pop()
-        return whole.features.compiled_forward(batch)
-
-    spied = WholePhotos()
-    spied.features = types.SimpleNamespace(
-        description=whole.features.description,
-        dim=whole.features.dim,
-        decode=whole.features.decode,
-        crops=crops,
-        compiled_forward=forward,
-    )
-    run(spied, photos, tmp_path / "spied")
     run(whole, photos, tmp_path / "plain")
-    assert max(told) == most
-    assert content_of(tmp_path / "spied") == content_of(tmp_path / "plain")
+    spied = copy.copy(whole)
+    spied.features = copy.copy(whole.features)
+    spied.features.description = whole.features.description
+
+    def most_passes(cpus_alone, crops, patience):
+        at_work, second, counts = [], threading.Event(), []
+
+        def forward(batch):
+            at_work.append(batch)
+            counts.append(len(at_work))
+            second.set() if len(counts) > 1 else second.wait(patience)
+            at_work.pop()
+            return whole.features.compiled_forward(batch)
+
+        monkeypatch.setattr(extraction, "no_accelerator", lambda: cpus_alone)
+        spied.features.compiled_forward, spied.features.crops = forward, crops
+        path = tmp_path / f"{cpus_alone}-{crops}"
+        run(spied, photos, path)
+        assert content_of(path) == content_of(tmp_path / "plain")
+        return max(counts)
+
+    assert most_passes(True, "one", 10) == 2
+    assert most_passes(True, "ten", 0.1) == 1
+    assert most_passes(False, "one", 0.1) == 1
 
 
 def test_any_number_of_workers_proposes_the_same(photos, tmp_path):
@@ -277,11 +287,14 @@ def test_any_number_of_workers_proposes_the_same(photos, tmp_path):
     assert len(open_store(tmp_path / "none")) == 0
 
 
-def test_photo_of_another_size_is_named(photos, regions, tmp_path):
+def test_proposals_of_other_photos_are_refused(photos, regions, tmp_path):
     proposals = write_boxes(tmp_path / "boxes", photos, higher=1)
     with refusals.refused("proposals") as error:
         run(regions, photos, tmp_path / "s", proposals=proposals)
     assert "'photo 0'" in error.value.fields[2]
+    others = [(f"photos/{key}", path) for key, path in photos]
+    with refusals.refused("image_ids"):
+        run(regions, others, tmp_path / "s", proposals=proposals)
     unknown = write_boxes(tmp_path / "unknown", photos, has_sizes=False)
     assert run(regions, photos, tmp_path / "s", proposals=unknown) == []
 
@@ -308,10 +321,3 @@ def test_photos_without_proposals_are_noted(photos, regions, tmp_path):
     # Once there are proposals, the same extraction goes on.
     assert run(regions, photos, tmp_path / "s") == []
     assert_rows(regions, open_store(tmp_path / "s"), photos)
-
-
-def test_proposals_of_other_photos_are_refused(photos, regions, tmp_path):
-    proposals = write_boxes(tmp_path / "boxes", photos)
-    others = [(f"photos/{key}", path) for key, path in photos]
-    with refusals.refused("image_ids"):
-        run(regions, others, tmp_path / "s", proposals=proposals)
