@@ -20,20 +20,28 @@ def rank(scores, positive):
     return 1 + sum(s >= best for s in others), best in others
 
 
+def ranked(scores, positives):
+    """[(query, rank, tied), ...] of queries that have a positive."""
+    pairs = enumerate(zip(scores, positives))
+    return [(query, *rank(*both)) for query, both in pairs if any(both[1])]
+
+
+def matrix_ranks(matrix, caption_to_image):
+    """Returns {direction: `ranked`} of the scores of images and captions."""
+    own = np.equal.outer(np.arange(len(matrix)), caption_to_image)
+    return {
+        "image_to_text": ranked(matrix, own),
+        "text_to_image": ranked(np.transpose(matrix), own.T),
+    }
+
+
 def ranks(images, texts, caption_to_image):
-    """Returns {direction: [(query, rank, tied), ...]}."""
+    """Returns {direction: `ranked`} of embeddings."""
+    matrix = [[score(x, y) for y in texts] for x in images]
+    result = matrix_ranks(matrix, caption_to_image)
     captions = list(enumerate(caption_to_image))
-    result = {"image_to_text": [], "text_to_image": [], "text_to_text": []}
-    for i, image in enumerate(images):
-        positive = [row == i for _, row in captions]
-        if any(positive):
-            scores = [score(image, text) for text in texts]
-            found = (i, *rank(scores, positive))
-            result["image_to_text"].append(found)
+    result["text_to_text"] = []
     for j, row in captions:
-        scores = [score(image, texts[j]) for image in images]
-        found = (j, *rank(scores, [i == row for i in range(len(images))]))
-        result["text_to_image"].append(found)
         others = [(k, other) for k, other in captions if k != j]
         positive = [other == row for _, other in others]
         if any(positive):
@@ -102,13 +110,10 @@ def average_precision(detections, num_positives):
 
 
 def pair_ranks(scores, pairs):
-    """[(query, rank, tied), ...] of queries that have a positive."""
-    found = []
-    for query, row in enumerate(scores):
-        positive = [(query, c) in pairs for c in range(len(row))]
-        if any(positive):
-            found.append((query, *rank(row, positive)))
-    return found
+    """Returns `ranked` of scores whose positives are pairs of places."""
+    places = list(np.ndindex(*scores.shape))
+    positives = np.reshape([place in pairs for place in places], scores.shape)
+    return ranked(scores, positives)
 
 
 def precisions(scores, pairs):

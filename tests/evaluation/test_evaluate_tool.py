@@ -1,5 +1,4 @@
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -7,8 +6,6 @@ import pytest
 from tbnets.cli import zero_shot
 from tbnets.evaluation import ranking, retrieval, score_tiles
 from tests import fresh, tiny, verbs
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -77,24 +74,28 @@ def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
     ids = (folder / "test_ids.txt").read_text().split()
     np.save(folder / "images.npy", images[::-1])
     (folder / "images_ids.txt").write_text("\n".join(ids[::-1]) + "\n")
+    more = f"--save_embeddings={tmp_path}"
+    found = measured(folder, "images.npy", "texts.npy", more)
+    assert found == retrieval.evaluate_retrieval(
+        *map(zero_shot.unit_rows, (images, texts)), np.arange(12) // 2
+    )
+    saved = np.load(tmp_path / "image_embeddings.npy")
+    np.testing.assert_allclose(np.linalg.norm(saved, axis=1), 1, rtol=1e-6)
+
+
+def measured(folder, images, texts, *more):
+    """Returns the metrics of two files of features in a folder of captions."""
     found = run(
         f"--data_root={folder}",
         "--captions_format=precomputed",
         "--captions=.",
-        "--image_features=images.npy",
-        "--text_features=texts.npy",
-        f"--json={tmp_path / 'metrics.json'}",
-        f"--save_embeddings={tmp_path}",
+        f"--image_features={images}",
+        f"--text_features={texts}",
+        f"--json={folder / 'metrics.json'}",
+        *more,
     )
     assert (found.returncode, found.stderr) == (0, "")
-    wanted = retrieval.evaluate_retrieval(
-        zero_shot.unit_rows(images),
-        zero_shot.unit_rows(texts),
-        np.arange(12) // 2,
-    )
-    assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
-    saved = np.load(tmp_path / "image_embeddings.npy")
-    np.testing.assert_allclose(np.linalg.norm(saved, axis=1), 1, rtol=1e-6)
+    return json.loads((folder / "metrics.json").read_text())
 
 
 def test_features_are_levelled_by_a_bank(tmp_path):
@@ -106,17 +107,8 @@ def test_features_are_levelled_by_a_bank(tmp_path):
         texts = rng.normal(size=(2 * len(images), 8)).astype("float32")
         np.save(folder / f"{split}_texts.npy", texts)
         sides.append([zero_shot.unit_rows(one) for one in (images, texts)])
-    found = run(
-        f"--data_root={folder}",
-        "--captions_format=precomputed",
-        "--captions=.",
-        "--image_features={split}_ims.npy",
-        "--text_features={split}_texts.npy",
-        "--query_bank=train",
-        f"--json={tmp_path / 'metrics.json'}",
-    )
-    assert (found.returncode, found.stderr) == (0, "")
+    files = "{split}_ims.npy", "{split}_texts.npy"
+    found = measured(folder, *files, "--query_bank=train")
     scores = score_tiles.embedding_scores(*map(np.concatenate, zip(*sides)))
     scores = ranking.level(scores, *map(len, sides[0]))
-    wanted = score_tiles.evaluate_scores(scores, np.arange(12) // 2)
-    assert json.loads((tmp_path / "metrics.json").read_text()) == wanted
+    assert found == score_tiles.evaluate_scores(scores, np.arange(12) // 2)

@@ -1,5 +1,7 @@
 """Tests of phrase localization against its slow definition."""
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -33,11 +35,11 @@ def random_case(seed, levels):
 
 
 @pytest.mark.parametrize("levels", [1, 3, 1000])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_boxes_agree_with_the_definition(seed, levels):
     scores, proposals, truth, owners, texts = random_case(seed, levels)
     found = localization.localize(scores, proposals, truth, owners)
-    by_text = {}
+    by_text = collections.defaultdict(list)
     for row, image in enumerate(owners):
         count = len(proposals[image])
         rank, after, detections = oracle.localize(
@@ -49,15 +51,13 @@ def test_random_boxes_agree_with_the_definition(seed, levels):
         assert sorted(detections) == sorted(
             zip(found.scores[mine].tolist(), found.hits[mine].tolist())
         )
-        by_text.setdefault(texts[row], []).append(detections)
-    expected = np.mean(
-        [
-            oracle.average_precision(sum(several, []), len(several))
-            for several in by_text.values()
-        ]
-    )
+        by_text[texts[row]].append(detections)
+    expected = [
+        oracle.average_precision(sum(several, []), len(several))
+        for several in by_text.values()
+    ]
     value = localization.unique_phrase_precision(found, texts)
-    assert value == pytest.approx(expected, abs=1e-12)
+    assert value == pytest.approx(np.mean(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -140,14 +140,12 @@ def test_average_precision_literal():
     assert value == pytest.approx(4 / 11)
 
 
-def test_no_phrases_have_no_metrics():
+def test_no_phrases_and_scores_beyond_the_proposals():
+    none = np.zeros((0, 4))
     metrics = localization.evaluate_localization(
-        np.zeros((0, 4)), [np.array(BOXES)], np.zeros((0, 4)), [], texts=[]
+        none, [np.array(BOXES)], none, [], texts=[]
     )
     assert metrics == {"phrase_to_region/num_queries": 0}
-
-
-def test_what_lies_beyond_the_proposals_is_not_read():
     scores = np.array([[0.5, np.nan, np.inf]])
     found = localization.localize(scores, [BOXES[:1]], [BOXES[0]], [0])
     assert found.ranks.tolist() == [1]

@@ -12,13 +12,7 @@ def random_case(seed, levels):
     num_queries, num_candidates, dim = generator.integers(1, 20, 3)
     queries = generator.standard_normal((num_queries, dim))
     candidates = generator.standard_normal((num_candidates, dim))
-    pairs = np.stack(
-        [
-            generator.integers(0, num_queries, 12),
-            generator.integers(0, num_candidates, 12),
-        ],
-        axis=1,
-    )
+    pairs = generator.integers(0, [num_queries, num_candidates], (12, 2))
     queries, candidates = (
         (np.rint(x * levels) / levels).astype(np.float32)
         for x in (queries, candidates)
@@ -83,20 +77,11 @@ def test_region_phrase_ranking_literal():
     assert metrics == oracle.named(rows, names)
 
 
-def test_pairs_may_be_a_table_as_wide_as_high():
+def test_a_square_table_of_pairs_and_no_pairs():
+    evaluate = ranking.evaluate_region_phrase_ranking
     scores = np.array([[3.0, 2, 1], [3, 1, 2], [1, 2, 3]])
     table = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
-    pairs = np.argwhere(table)
-    found, wanted = (
-        ranking.evaluate_region_phrase_ranking(scores, given)
-        for given in (table, pairs)
-    )
-    assert found == wanted
-
-
-def test_no_pairs_have_no_ranks():
-    metrics = ranking.evaluate_region_phrase_ranking(np.zeros((2, 3)), [])
-    assert metrics == {
-        "true_region_to_phrase/num_queries": 0,
-        "phrase_to_true_region/num_queries": 0,
-    }
+    assert evaluate(scores, table) == evaluate(scores, np.argwhere(table))
+    names = "true_region_to_phrase", "phrase_to_true_region"
+    none = {f"{name}/num_queries": 0 for name in names}
+    assert evaluate(np.zeros((2, 3)), []) == none

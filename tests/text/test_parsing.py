@@ -48,9 +48,8 @@ def test_each_caption_is_parsed_once_and_failures_are_told():
 
 def test_one_process_opens_one_parser(monkeypatch):
     opened = []
-    monkeypatch.setattr(
-        parsing, "open_parser", lambda *name: opened.append(name) or Parser()
-    )
+    make = lambda *name: opened.append(name) or Parser()  # noqa: E731
+    monkeypatch.setattr(parsing, "open_parser", make)
     parsing.parse_captions(CAPTIONS, processes=1)
     assert opened == [("embedded", "")]
     parsing.parse_captions([], processes=1)
@@ -81,18 +80,13 @@ def test_what_was_parsed_is_known_again(tmp_path):
     assert Parser.calls == ["new", "new"]  # Another parser knows nothing.
 
 
-def test_a_killed_run_leaves_half_a_line(tmp_path):
-    cache = tmp_path / "cache.jsonl"
-    parsing.parse_captions(["a", "b"], processes=1, cache=cache)
+def test_a_killed_run_leaves_half_a_line_and_a_bad_line_is_named(tmp_path):
+    cache, captions = tmp_path / "cache.jsonl", ["a", "b"]
+    parsing.parse_captions(captions, processes=1, cache=cache)
     cache.write_bytes(cache.read_bytes()[:-9])
-    found = parsing.parse_captions(["a", "b"], processes=1, cache=cache)
-    assert found.num_cached == 1
-    again = parsing.parse_captions(["a", "b"], processes=1, cache=cache)
-    assert again.num_cached == 2
-
-
-def test_a_bad_line_of_the_cache_is_named(tmp_path):
-    cache = tmp_path / "cache.jsonl"
+    for count in (1, 2):
+        found = parsing.parse_captions(captions, processes=1, cache=cache)
+        assert found.num_cached == count
     cache.write_text('{"parser": 3}\n')
     with refusals.at(cache, 1):
         parsing.parse_captions(["a"], processes=1, cache=cache)
@@ -116,27 +110,16 @@ def test_a_file_of_trees_reads_back(tmp_path):
 GOOD = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "no json",
-        "[" * 100_000,
-        json.dumps(GOOD | {"id": 2}),
-        json.dumps(GOOD | {"id": "3", "tree": "(NP a"}),
-        json.dumps(GOOD),
-        json.dumps(GOOD | {"id": "2", "tree": "(NP a (NN dog))"}),
-    ],
-    ids=lambda row: row[:60],
-)
-def test_bad_rows_are_named(tmp_path, row):
+def test_bad_rows_are_named(tmp_path):
     path = tmp_path / "trees.jsonl"
-    path.write_text(f"{json.dumps(GOOD)}\n{row}\n")
-    with refusals.at(path, 2):
-        trees_of(path, ["a dog"])
-
-
-def test_a_caption_may_stand_twice_with_one_tree(tmp_path):
-    path = tmp_path / "trees.jsonl"
+    changes = {"id": 2}, {"id": "3", "tree": "(NP a"}, {}
+    changes += ({"id": "2", "tree": "(NP a (NN dog))"},)
+    rows = [json.dumps(GOOD | change) for change in changes]
+    for row in ("no json", "[" * 100_000, *rows):
+        path.write_text(f"{json.dumps(GOOD)}\n{row}\n")
+        with refusals.at(path, 2):
+            trees_of(path, ["a dog"])
+    # A caption may stand twice with one tree.
     again = GOOD | {"id": "2", "tree": "(NP  a dog )"}
     path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(again)}\n")
     assert trees_of(path, ["a dog"])[0].bracketed() == "(NP a dog)"

@@ -44,11 +44,8 @@ def test_brackets_as_treebanks_write_them(text, wanted):
     assert read_tree(wanted) == tree
 
 
-def test_brackets_in_words_are_unescaped():
+def test_brackets_are_unescaped_and_functions_are_no_part_of_the_kind():
     assert read_tree("(NP (-LRB- -LRB-) (NN a-RRB-))").words == ("(", "a)")
-
-
-def test_a_function_is_no_part_of_the_kind():
     tree = read_tree("(S (NP-SBJ (NN dog)) (WHNP (WP who)) (NP=2 (NN cat)))")
     assert [node for node, _, _ in tree.phrases()] == [1, 5]
 

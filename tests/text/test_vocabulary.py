@@ -23,14 +23,14 @@ CAPTIONS = ["A dog runs.", "a Dog, a cat!"]  # a 3, dog 2, cat 1, runs 1
 WORDS = ("", "[UNK]", "a", "dog", "cat", "runs")
 
 
-def test_build_orders_by_count_then_alphabet():
-    assert Vocabulary.build(CAPTIONS).words == WORDS
-
-
-def test_build_min_count_and_max_words():
+def test_build_orders_by_count_then_alphabet_within_limits():
+    vocabulary = Vocabulary.build(CAPTIONS)
+    assert vocabulary.words == WORDS
+    assert Vocabulary.build(CAPTIONS, max_words=99) == vocabulary
     assert Vocabulary.build(CAPTIONS, min_count=2).words == WORDS[:4]
     assert Vocabulary.build(CAPTIONS, max_words=1).words == WORDS[:3]
-    assert Vocabulary.build(CAPTIONS, max_words=99).words == WORDS
+    assert vocabulary.size == len(vocabulary) == 6
+    assert vocabulary == Vocabulary(list(WORDS)) != Vocabulary(WORDS[:5])
 
 
 def test_whole_numbers_may_be_floats():
@@ -39,44 +39,22 @@ def test_whole_numbers_may_be_floats():
     assert Tokenizer(vocabulary, max_tokens=2.0)(["b b b"]).shape == (1, 2)
 
 
-def test_vocabulary_size_and_equality():
-    vocabulary = Vocabulary(WORDS)
-    assert vocabulary.size == len(vocabulary) == 6
-    assert vocabulary == Vocabulary(list(WORDS))
-    assert vocabulary != Vocabulary(WORDS[:5])
-
-
-@pytest.mark.parametrize(
-    ("argument", "captions", "options"),
-    [
+def test_bad_arguments_are_refused():
+    for argument, captions, options in (
         ("min_count", CAPTIONS, {"min_count": 0}),
         ("max_words", CAPTIONS, {"max_words": 0}),
         ("captions", CAPTIONS, {"min_count": 9}),
         ("captions", [], {}),
-        ("captions", "a dog", {}),
-    ],
-)
-def test_build_refuses(argument, captions, options):
-    with refusals.refused(argument):
-        Vocabulary.build(captions, **options)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        (),
-        ("",),
-        ("a", "b"),
-        ("", "[UNK]", "a", "a"),
-        ("", "[UNK]", ""),
-        ("", "[UNK]", " "),
-        ("", "[UNK]", "a dog"),
-        ("", "[UNK]", "[UNK]"),
-    ],
-)
-def test_vocabulary_refuses_bad_words(words):
-    with refusals.refused("words"):
-        Vocabulary(words)
+    ):
+        with refusals.refused(argument):
+            Vocabulary.build(captions, **options)
+    two = ("", "[UNK]")
+    bad = (), ("",), (*two, "a", "a"), (*two, ""), (*two, " "), (*two, "a dog")
+    for words in (*bad, (*two, "[UNK]")):
+        with refusals.refused("words"):
+            Vocabulary(words)
+    with refusals.refused("max_tokens"):
+        Tokenizer(Vocabulary(WORDS), max_tokens=0)
 
 
 def test_save_writes_a_word_a_line(tmp_path):
@@ -87,25 +65,19 @@ def test_save_writes_a_word_a_line(tmp_path):
     assert os.listdir(tmp_path) == ["vocabulary.txt"]
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"", 1),
-        (b"a\nb\n", 1),
-        (b"\nb\n", 2),
-        (b"\n", 2),
+def test_load_names_file_and_line(tmp_path):
+    path = tmp_path / "vocabulary.txt"
+    for content, line in (
+        *((b"", 1), (b"a\nb\n", 1), (b"\nb\n", 2), (b"\n", 2)),
         (b"\n[UNK]\ndog\ncat\ndog\n", 5),
         (b"\n[UNK]\n\ncat\n", 3),
         (b"\n[UNK]\na dog\n", 3),
         (b"\n[UNK]\ndog\nca", 4),
         (b"\n[UNK]\ndog\n\xff\n", 4),
-    ],
-)
-def test_load_names_file_and_line(tmp_path, content, line):
-    path = tmp_path / "vocabulary.txt"
-    path.write_bytes(content)
-    with refusals.at(path, line):
-        Vocabulary.load(path)
+    ):
+        path.write_bytes(content)
+        with refusals.at(path, line):
+            Vocabulary.load(path)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=path.name):
         Vocabulary.load(path)
@@ -120,20 +92,15 @@ def test_tokenizer_literal():
     np.testing.assert_array_equal(ids, expected)
 
 
-@pytest.mark.parametrize(
-    ("size", "captions", "expected"),
-    [
-        (6, [""], [[1]]),
-        (6, ["?"], [[1]]),
-        (6, ["", "..."], [[1], [1]]),
-        (6, tf.zeros([0], tf.string), np.zeros((0, 1))),
+def test_tokenizer_without_captions_or_words():
+    none = tf.zeros([0], tf.string)
+    for size, captions, expected in (
+        *((6, [""], [[1]]), (6, ["?"], [[1]]), (6, none, np.zeros((0, 1)))),
         (2, ["a dog", ""], [[1, 1], [1, 0]]),
-    ],
-)
-def test_tokenizer_without_captions_or_words(size, captions, expected):
-    ids = Tokenizer(Vocabulary(WORDS[:size]))(captions)
-    assert ids.dtype == tf.int32
-    np.testing.assert_array_equal(ids, expected)
+    ):
+        ids = Tokenizer(Vocabulary(WORDS[:size]))(captions)
+        assert ids.dtype == tf.int32
+        np.testing.assert_array_equal(ids, expected)
 
 
 def test_tokenizer_special_words_in_text_are_ordinary_words():
@@ -144,11 +111,8 @@ def test_tokenizer_special_words_in_text_are_ordinary_words():
 
 def test_tokenizer_cuts_at_max_tokens():
     tokenizer = Tokenizer(Vocabulary(WORDS), max_tokens=2)
-    np.testing.assert_array_equal(
-        tokenizer(["a dog runs", ""]), [[2, 3], [1, 0]]
-    )
-    with refusals.refused("max_tokens"):
-        Tokenizer(Vocabulary(WORDS), max_tokens=0)
+    ids = tokenizer(["a dog runs", ""])
+    np.testing.assert_array_equal(ids, [[2, 3], [1, 0]])
 
 
 def test_tokenizer_is_the_same_eager_in_graph_and_in_dataset_map():
@@ -163,12 +127,9 @@ def test_tokenizer_is_the_same_eager_in_graph_and_in_dataset_map():
 
 
 def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
-    tokens = tiny.token_rows(
-        [[2, 3, 4, 0, 0], [5, 0, 0, 0, 0], [1, 6, 7, 8, 9]]
-    )
-    np.testing.assert_array_equal(
-        tokens.batch([1, 0]), [[5, 0, 0, 0], [2, 3, 4, 0]]
-    )
+    rows = [[2, 3, 4, 0, 0], [5, 0, 0, 0, 0], [1, 6, 7, 8, 9]]
+    tokens = tiny.token_rows(rows)
+    assert tokens.batch([1, 0]).tolist() == [[5, 0, 0, 0], [2, 3, 4, 0]]
     assert tokens.batch([2]).tolist() == [[1, 6, 7, 8, 9, 0, 0, 0]]
     assert tokens.batch([]).shape == (0, 4)
 
@@ -199,30 +160,30 @@ def split(*captions):
     return [[word.decode("utf-8") for word in row] for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("caption", "words"),
-    [
-        ("A Dog runs .", ["a", "dog", "runs"]),
-        ("", []),
-        (" ?! ... -- \U0001f44d\U0001f3fd", []),
-        ("T-shirt, 3-year-old", ["t", "shirt", "3", "year", "old"]),
-        ("1950s 4x4", ["1950s", "4x4"]),
-        ("man's man\u2019s man 's MAN`S", ["man", "s"] * 4),
-        ("he'll we're", ["he", "ll", "we", "re"]),
-        ("I'd've I 'd 've y'all'd've he'd've's", DOUBLE),
-        ("wouldn't've rock'n'roll rock 'n' roll a'b'c'x", CHAINS),
-        ("don't do n't can\u2019t", ["dont", "dont", "cant"]),
-        ("o'clock 'n' dogs'", ["oclock", "n", "dogs"]),
-        ("\uff11\uff12 \ufb01sh Stra\u00dfe", ["12", "fish", "strasse"]),
-        ("e\u0301t\u00e9 \u00c9T\u00c9", ["\u00e9t\u00e9"] * 2),
-        ("x\u00a0y\u3000z\u2028w", ["x", "y", "z", "w"]),
-        ("\u72d7\u5728 dog", ["\u72d7", "\u5728", "dog"]),
-        ("[UNK] <pad> a_b", ["unk", "pad", "a", "b"]),
-        ("a\x00b\nc", ["a", "b", "c"]),
-    ],
-)
-def test_split_words_literal(caption, words):
-    assert split(caption) == [words]
+SPLITS = [
+    ("A Dog runs .", ["a", "dog", "runs"]),
+    ("", []),
+    (" ?! ... -- \U0001f44d\U0001f3fd", []),
+    ("T-shirt, 3-year-old", ["t", "shirt", "3", "year", "old"]),
+    ("1950s 4x4", ["1950s", "4x4"]),
+    ("man's man\u2019s man 's MAN`S", ["man", "s"] * 4),
+    ("he'll we're", ["he", "ll", "we", "re"]),
+    ("I'd've I 'd 've y'all'd've he'd've's", DOUBLE),
+    ("wouldn't've rock'n'roll rock 'n' roll a'b'c'x", CHAINS),
+    ("don't do n't can\u2019t", ["dont", "dont", "cant"]),
+    ("o'clock 'n' dogs'", ["oclock", "n", "dogs"]),
+    ("\uff11\uff12 \ufb01sh Stra\u00dfe", ["12", "fish", "strasse"]),
+    ("e\u0301t\u00e9 \u00c9T\u00c9", ["\u00e9t\u00e9"] * 2),
+    ("x\u00a0y\u3000z\u2028w", ["x", "y", "z", "w"]),
+    ("\u72d7\u5728 dog", ["\u72d7", "\u5728", "dog"]),
+    ("[UNK] <pad> a_b", ["unk", "pad", "a", "b"]),
+    ("a\x00b\nc", ["a", "b", "c"]),
+]
+
+
+def test_split_words_literal():
+    captions, words = zip(*SPLITS)
+    assert split(*captions) == [*words]
 
 
 def test_split_words_splits_at_every_space_of_unicode():
@@ -230,9 +191,7 @@ def test_split_words_splits_at_every_space_of_unicode():
     assert len(spaces) > 20
     texts = [f"{one}a{one}{one}b{one}" for one in spaces]
     assert split(*texts) == [["a", "b"]] * len(texts)
-
-
-def test_split_words_survives_bytes_that_are_not_utf8():
+    # Bytes that are not UTF-8 are passed over.
     assert split(b"a \xff\xfedog", "cat") == [["a", "dog"], ["cat"]]
 
 

@@ -18,16 +18,6 @@ def is_colour(pixels, number):
     return (pixels == RGB[number]).all(axis=-1)
 
 
-def luminance(colour):
-    """WCAG 2.1, relative luminance."""
-    parts = [part / 255 for part in colour]
-    parts = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in parts
-    ]
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-
 def test_a_box_stands_where_it_is():
     # 100 x 50 drawn 400 wide: 4 times as large, from 40 to 240 and to 160.
     drawn = draw_boxes(PHOTO, [PhraseBox(BOX, "", 4)], side=400)
@@ -61,14 +51,6 @@ def test_right_is_solid_and_wrong_is_dashed():
     assert 0.4 < line(False).mean() < 0.7
 
 
-@pytest.mark.parametrize("colour", pictures.COLOURS)
-def test_letters_are_legible_on_their_colour(colour):
-    ink = "white" if colour in pictures.DARK else "black"
-    two = (colour, ink)
-    darker, lighter = sorted(luminance(PIL.ImageColor.getrgb(c)) for c in two)
-    assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # WCAG 2.1, level AA.
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_labels_cover_no_other_and_stay_inside(monkeypatch, seed):
     generator = np.random.default_rng(seed)
@@ -92,10 +74,8 @@ def test_labels_cover_no_other_and_stay_inside(monkeypatch, seed):
     assert (places[:, :2] >= 0).all()
     assert (places[:, 2] <= width).all() and (places[:, 3] <= height).all()
     for one, other in itertools.combinations(places, 2):
-        overlap = np.minimum(one[2:], other[2:]) - np.maximum(
-            one[:2], other[:2]
-        )
-        assert overlap.min() <= 0
+        low, high = np.maximum(one, other)[:2], np.minimum(one, other)[2:]
+        assert (high - low).min() <= 0
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 900), (900, 1), (3, 2)])

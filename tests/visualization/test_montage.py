@@ -27,27 +27,22 @@ def frame_of(sheet, name):
     return tuple(pixels[rows.min() - 1, columns.min()].tolist())
 
 
-def draw(folder, **arguments):
-    order = np.array([[2, 0]])
-    similarities = np.array([[0.5, 0.25]])
-    return montage.draw_montage(
-        ["a dog"], IDS, order, similarities, folder, **arguments
-    )
+def test_hits_are_green_and_misses_red_where_they_are_known(folder):
+    def draw(hits):
+        order, similarities = np.array([[2, 0]]), np.array([[0.5, 0.25]])
+        return montage.draw_montage(
+            ["a dog"], IDS, order, similarities, folder, hits, "green"
+        )
 
-
-def test_hits_are_green_and_misses_red(folder):
-    sheet = draw(folder, hits=[{1, 2}], legend="green")
+    sheet = draw([{1, 2}])
     assert frame_of(sheet, "c.png") == GREEN
     assert frame_of(sheet, "a.png") == RED
     # Below stands what the frames mean.
     legend = np.asarray(sheet)[-montage.LEGEND_HEIGHT :]
     assert (legend != 255).any()
-
-
-@pytest.mark.parametrize("hits", [None, [None]])
-def test_where_nobody_knows_nothing_is_framed(folder, hits):
-    sheet = draw(folder, hits=hits, legend="green")
-    assert frame_of(sheet, "c.png") == frame_of(sheet, "a.png") == (255,) * 3
+    for sheet in map(draw, (None, [None])):
+        assert frame_of(sheet, "c.png") == (255,) * 3
+        assert frame_of(sheet, "a.png") == (255,) * 3
 
 
 def test_a_photo_that_is_asked_for_stands_at_the_left(folder):
@@ -74,6 +69,9 @@ def test_a_card_frames_its_tiles(folder):
 
 def test_a_photo_that_is_missing_or_broken_is_grey(folder):
     (folder / "d.png").write_bytes(b"no photo")
+    (folder / "link.png").symlink_to(folder / "a.png")
+    photo = montage.draw_photo(folder, "link.png", 6)
+    assert photo.getcolors() == [(36, COLOURS["a.png"])]
     for name in ("absent", "d.png", "../outside.png"):
         photo = montage.draw_photo(folder, name, 6)
         assert photo.size == (6, 6)
@@ -90,13 +88,6 @@ def test_words_stay_in_their_square(text, size):
     blank = montage.draw_words("", 64)
     if text and size == 64:
         assert (np.asarray(square) != np.asarray(blank)).any()
-
-
-def test_a_photo_that_is_a_link_is_drawn(folder, tmp_path_factory):
-    album = tmp_path_factory.mktemp("album")
-    (album / "link.png").symlink_to(folder / "a.png")
-    photo = montage.draw_photo(album, "link.png", 6)
-    assert photo.getcolors() == [(36, COLOURS["a.png"])]
 
 
 def test_pictures_of_a_sheet_cover_no_other(monkeypatch):
