@@ -1,12 +1,13 @@
 """Tests of the image encoders."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.extras.hub import PresetEncoder, presets
 from tbnets.features.cnn import Cnn
 from tbnets.features.image_encoders import (
     ApplicationEncoder,
@@ -76,8 +77,12 @@ ENCODERS = {"small": lambda: SmallConvNet((4, 6)), "application": tuned}
 
 
 @pytest.mark.parametrize(
-    "name, training",
-    [("small", False), ("small", True), ("application", True)],
+    "name, training, compiled",
+    [
+        ("small", False, lambda call: call),
+        ("small", True, functools.partial(tf.function, autograph=False)),
+        ("application", True, functools.partial(tf.function, jit_compile=True)),
+    ],
 )
 def test_no_images_have_no_features(name, training, compiled):
     encoder = ENCODERS[name]()
@@ -110,22 +115,8 @@ def test_no_images_with_one_dnn():
     for function, size in (
         (PhotoFeatures(plain, ["first", "second"]).forward, 12),
         (SmallConvNet((4, 6)), 12 * 12 * 6),
-        (ApplicationEncoder("SqueezeNet", 48), 512),
     ):
         function(tf.zeros((1, 48, 48, 3)))
         graph = tf.function(function, input_signature=signature)
         for call in (function, graph):
             assert call(tf.zeros((0, 48, 48, 3))).shape == (0, size)
-
-
-def test_a_preset_is_built_again_of_its_config(hub_presets):
-    layer = PresetEncoder(presets.open_preset(hub_presets["resnet"]), 24)
-    config = layer.get_config()
-    assert hub_presets["resnet"] not in str(config)
-    again = PresetEncoder.from_config(config)
-    assert again.get_config() == config and again.output_dim == 6
-    again.set_weights(layer.get_weights())
-    photos = np.random.default_rng(0).uniform(0, 255, (2, 24, 24, 3))
-    np.testing.assert_array_equal(again(photos), layer(photos))
-    assert layer(photos[:0]).shape == (0, 6)
-    assert not layer.trainable_weights

@@ -57,9 +57,8 @@ def test_features_are_those_of_the_definition(num_terms):
     encoder = TfidfFeatures(num_terms).fit(CAPTIONS)
     # Three dogs (with "dogs"), three "two", two cats and runs, one of others.
     wanted = ("dog", "two", "cat", "run", "snow", "tail")[:num_terms]
-    assert tuple(encoder.notes_["terms"]) == wanted and encoder.dim == len(
-        wanted
-    )
+    assert tuple(encoder.notes_["terms"]) == wanted
+    assert encoder.dim == len(wanted)
     expected = loop(CAPTIONS, LEMMAS, wanted)
     found = encoder.transform(CAPTIONS)
     assert found.dtype == np.float32
@@ -75,16 +74,12 @@ def test_words_of_no_training_caption_are_not_known():
 
 
 def test_chunks_are_all_rows(monkeypatch):
-    monkeypatch.setattr(
-        "tbnets.features.caption_encoder.CaptionEncoder.chunk", 4
-    )
+    monkeypatch.setattr(TfidfFeatures, "chunk", 4)
     encoder = TfidfFeatures().fit(CAPTIONS)
-    parts = list(encoder.chunks(CAPTIONS))
-    assert [rows for rows, _ in parts] == [slice(0, 4), slice(4, 6)]
-    np.testing.assert_array_equal(
-        np.concatenate([part for _, part in parts]),
-        encoder.transform(CAPTIONS),
-    )
+    rows, parts = zip(*encoder.chunks(CAPTIONS))
+    assert rows == (slice(0, 4), slice(4, 6))
+    expected = encoder.transform(CAPTIONS)
+    np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
 def test_word_counts_by_hand():
@@ -124,17 +119,10 @@ def test_the_digest_tells_encoders_apart():
     assert encoder.digest() != before
 
 
-@pytest.mark.parametrize(
-    "caption, key",
-    [
-        ("A dog", "A dog"),
-        (" A  dog\nruns\r\n", "A dog runs"),
-        ("", "[EMPTY]"),
-        ("\ufeffA dog", "A dog"),
-    ],
-)
-def test_key_of_a_caption_is_one_line(caption, key):
-    assert caption_features.caption_key(caption) == key
+def test_key_of_a_caption_is_one_line():
+    key = caption_features.caption_key
+    assert key(" A  dog\nruns\r\n") == "A dog runs"
+    assert key("\ufeffA dog") == "A dog" and key("") == "[EMPTY]"
 
 
 @pytest.mark.parametrize(
