@@ -36,7 +36,6 @@ BENCHMARKS = {
     "memory over many requests",
     "mapped": "time and memory of retrieval on memory-mapped files",
     "replicas": "a step with one replica and without a strategy",
-    "replica_costs": "a step of several processes, and a cost model",
     "peers": "losses, a step and evaluation, compared with other packages",
     "scale": "parts of tbnets at growing sizes",
 }
@@ -76,7 +75,6 @@ class Options:
     )
     num_photos: Count = flag(3072, "Photos in a timed extraction.")
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
-    workers: list[int] = flag([2, 3, 4], "Processes: replica_costs.")
     part: list[str] = flag([], "Tables to print: peers, scale; default all.")
     pythons: list[str] = flag(
         [],

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from benchmarks import fisher_vectors, replica_costs, replicas, timing
+from benchmarks import fisher_vectors, timing
 
 from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import StandIn
@@ -21,7 +21,7 @@ from tests.features.test_photo_features import photo
 from tests.serving import test_photo_index
 
 SMALL = (
-    *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1", "--workers=2"),
+    *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1"),
     *("--num_images=2", "--num_photos=2", "--num_captions=3"),
     f"--cnn={tiny_cnn.NAME}",
 )
@@ -51,7 +51,6 @@ ROWS = {
     "batch_sizes": ["64"],
     "index": ["float32, 1: in Python", "bfloat16, 32: in the graph"],
     "replicas": ["no strategy", "one replica"],
-    "replica_costs": [],
     "mapped": [],
 }
 
@@ -94,19 +93,12 @@ def searched(tmp_path, monkeypatch):
     monkeypatch.setattr(zoo, "open_model", lambda name: model)
 
 
-def measured_here(job, workers, *parts):
-    """Times parts in this process, which has no messages to send."""
-    return replicas.measured(job._replace(parts=parts))
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_benchmark_prints_its_rows(
     name, tmp_path, eagerly, searched, monkeypatch
 ):
     # Processes would each import TensorFlow.
     monkeypatch.setattr(timing, "in_another_process", lambda call, *x: call(*x))
-    monkeypatch.setattr(replica_costs, "measure", measured_here)
-    monkeypatch.setattr(replicas, "WARM_UP", 0)
     monkeypatch.setattr(fisher_vectors, "WORD_DIM", 4)
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
@@ -150,29 +142,3 @@ def test_benchmark_of_a_server(tmp_path, monkeypatch):
     for row in ("bare     1   1", "gRPC     8   1", "REST    32   8"):
         assert re.search(rf"^{row}( +\d+\.\d){{3}}$", text, re.M)
     assert "40 more requests: " in text
-
-
-def test_what_a_worker_is_able_to_is_told_by_its_steps():
-    job = replicas.Job(images=8, hidden=10, dim=3, repeats=1)
-    found = {}
-    for images in (8, 4, 2):
-        own = replica_costs.cost(job._replace(images=images), 1)
-        found[f"alone {images}"] = 5 + (own.layers + own.loss) / 200
-    fixed, rate = replica_costs.fitted(job, found, [8, 4, 2])
-    assert (fixed, rate) == (pytest.approx(5), pytest.approx(200))
-
-
-def test_what_workers_cost_on_paper():
-    job = replicas.Job(images=4, hidden=10, dim=3, repeats=1)
-    own = replica_costs.cost(job, workers=2, reduces=5, gathers=6)
-    # Of 12 rows 6: 2 * 6 * (2 * 100 + 3 * 30) of layers; 128 pairs, 2 * 3 each.
-    assert (own.layers, own.loss) == (3480, 384)
-    # 260 weights summed twice and 12 x 3 numbers; these and 12 ids.
-    assert (own.reduced, own.gathered) == (2 * 1040 + 144, 144 + 96)
-    machine = replica_costs.Machine(
-        fixed=7, rate=3864, latency=2, bandwidth=2344
-    )
-    # 7 + 1 ms, by three workers on two cores; 5 + 6 / 2 messages, 2344 bytes.
-    crowded = machine._replace(crowd=1.5)
-    assert replica_costs.predicted(own, machine) == (8, 17)
-    assert replica_costs.predicted(own, crowded) == (12, 17)
