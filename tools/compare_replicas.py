@@ -9,11 +9,8 @@ processes:
 Prints the largest relative difference of the loss in any step, the relative
 difference of the final weights, and the median time of a step. In float32,
 rounding causes differences; --other_kernels measures rounding on one device.
-With --double, training is in float64, so only errors in the code cause
-differences.
 """
 
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -24,12 +21,10 @@ import time
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from tbnets import cli
 from tbnets.cli import train
 from tbnets.errors import InputError
-from tbnets.layers import configured
 from tbnets.tasks.settings.flag import Count, flag
 
 DEVICES = {
@@ -49,7 +44,6 @@ class Options:
     replicas: list[int] = flag([2], "Parts of the CPU in one process; 0: none.")
     workers: list[int] = flag([2], "Processes on the loopback; 0: none.")
     steps: Count = flag(50, "Number of steps.")
-    double: bool = flag(False, "Compute in float64.")
     other_kernels: bool = flag(
         False, "Also switch oneDNN's kernels on or off on one device."
     )
@@ -75,7 +69,7 @@ def run(options, words, file, folder, environment):
     flags += [word.removeprefix("--") for word in words.split()]
     line = [sys.executable, __file__, f"--part={file}"]
     line += [f"--configuration={options.configuration}"]
-    line += [f"--steps={options.steps}"] + ["--double"] * options.double
+    line += [f"--steps={options.steps}"]
     ended = subprocess.run(
         line + [f"--more={flag}" for flag in flags],
         env=os.environ | environment,
@@ -110,89 +104,12 @@ class Recorder(keras.callbacks.Callback):
         self.model.stop_training = len(self.losses) >= self.steps
 
 
-@contextlib.contextmanager
-def in_float64():
-    """Runs the block so that the functions called in it are traced in float64.
-
-    Replaces `tf.float32`, in which the package computes losses.
-    """
-
-    def where(mask, *values, **named):
-        types = [v.dtype for v in values if hasattr(v, "dtype")]
-        dtype = types[0] if types else tf.float64
-        arguments = (
-            originals["constant"](v, dtype) if isinstance(v, float) else v
-            for v in values
-        )
-        return originals["where"](mask, *arguments, **named)
-
-    def zeros(shape, dtype=None, **named):
-        return originals["zeros"](shape, dtype or tf.float64, **named)
-
-    def constant(value, dtype=None, *shape, **named):
-        if isinstance(value, float) and dtype is None:
-            dtype = tf.float64
-        return originals["constant"](value, dtype, *shape, **named)
-
-    changed = {"float32": tf.float64, "where": where, "zeros": zeros}
-    changed["constant"] = constant
-    if not _open_blocks:
-        _originals.update({name: getattr(tf, name) for name in changed})
-    originals = dict(_originals)
-    for name, value in changed.items():
-        setattr(tf, name, value)
-    _open_blocks.append(True)
-    try:
-        yield
-    finally:  # Threads trace replicas in turn; the last one restores `tf`.
-        _open_blocks.pop()
-        if not _open_blocks:
-            for name, value in originals.items():
-                setattr(tf, name, value)
-
-
-_open_blocks, _originals = [], {}
-
-
-def prepare_double():
-    """Makes all layers compute in float64, from the float32 initial weights."""
-    keras.backend.set_floatx("float64")
-    set_policy = keras.mixed_precision.set_global_policy
-    keras.mixed_precision.set_global_policy = lambda _: set_policy("float64")
-
-    def build(self, **kwargs):
-        options = {**kwargs, "dtype": "float64", "trainable": False}
-        configured.ConfiguredLayer.__init__(self, **options)
-
-    def constant(self, name, shape, initial="zeros", dtype="float32"):
-        dtype = "float64" if dtype == "float32" else dtype
-        make(self, name, shape, initial, dtype)
-
-    make = configured.FittedLayer.constant
-    configured.FittedLayer.__init__ = build
-    configured.FittedLayer.constant = constant
-
-
 def train_part(options):
     """Trains for some steps; the chief writes the results to `--part`."""
 
     def fit(session, examples, _):
         network, batches = session.network, session.batches
         recorder, epoch = Recorder(options.steps), 0
-        if options.double:
-            step = network.train_step
-
-            def train_step(batch):
-                wide = {
-                    name: tf.cast(array, tf.float64)
-                    if array.dtype.is_floating
-                    else array
-                    for name, array in batch.items()
-                }
-                with in_float64():
-                    return step(wide)
-
-            network.train_step = train_step
         while len(recorder.losses) < options.steps:
             session.task.data.start_epoch(network, examples, epoch)
             batches.epoch = epoch
@@ -212,8 +129,6 @@ def train_part(options):
             arrays |= {"losses": recorder.losses, "times": recorder.times}
             np.savez(options.part, **arrays)
 
-    if options.double:
-        prepare_double()
     train.fit_or_stop, train._finish = fit, lambda session, queries: None
     words = [f"--flagfile={options.configuration}", "--noexport"]
     cli.call("train", words + [f"--{flag}" for flag in options.more])
