@@ -14,12 +14,9 @@ recall sum. Without --card, it keeps the hand-written part of the card.
 The first command updates the generated part of a card. The second exports a
 model again with the current exporter, and compares the two models' outputs.
 
-  python tools/make_zoo.py --table
-  python tools/make_zoo.py --served
+The README of the zoo is written by:
 
-The first command writes the README of the zoo. The second exports and serves
-each model, or only --name, and compares the outputs over gRPC and REST with
-local outputs.
+  python tools/make_zoo.py --table
 
 A run of phrase localization also needs --images if its flags do not name the
 photos. With --regions, a model that was trained on photos and captions is
@@ -111,9 +108,6 @@ class Options(Choosing):
     )
     zoo: str = flag("", "Folder of the zoo; default: the package's zoo.")
     table: bool = flag(False, "Write the README of the zoo.")
-    served: bool = flag(
-        False, "Serve the models, and compare the outputs of the server."
-    )
 
 
 def make(options, folder, text):
@@ -323,10 +317,10 @@ def check_flags(options):
     if options.branches and (options.cnn_weights or not options.run_dir):
         requirement = "--run_dir and without --cnn_weights"
         raise must_come_with(options, "branches", requirement)
-    if not (options.name or options.table or options.served):
+    if not (options.name or options.table):
         raise InputError(
             "--name",
-            "be set, or --table or --served",
+            "be set, or --table",
             "--name=",
             "Add for example --name=scenes_embedding.",
         )
@@ -340,13 +334,10 @@ def check_flags(options):
 
 
 def main(options):
-    """Makes, exports or compares models, or writes cards and the table."""
+    """Makes models or exports them again, or writes cards and the table."""
     check_flags(options)
     folder = pathlib.Path(options.zoo or zoo.folder())
-    if options.served:
-        names = [options.name] if options.name else zoo.names()
-        alike.compare_served([folder / name for name in names])
-    elif options.name:
+    if options.name:
         target = folder / options.name
         if options.run_dir:
             make_model(options, target)

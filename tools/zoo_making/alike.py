@@ -1,36 +1,19 @@
-"""Exports models again, or serves them, and compares the outputs.
-
-A served model is exported by `tools/export.py --serving`, and includes its
-warm-up requests.
-"""
-
-import contextlib
-import pathlib
-import socket
-import subprocess
-import sys
-import tempfile
+"""Exports models again, and compares the outputs."""
 
 import numpy as np
 import tensorflow as tf
 
 from tbnets import tasks
 from tbnets.errors import InputError
-from tbnets.extras.demo.loopback import HOST
-from tbnets.extras.server.client import Client
-from tbnets.serving import zoo
-from tbnets.serving.deployment import read_requests
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
-from tbnets.serving.protocol import to_array
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.trained import settings_of_model
 from tbnets.text.trees import read_tree
 
-TOLERANCE, SERVED_TOLERANCE = 1e-6, 1e-5
-"""Maximum differences of outputs; rounding depends on the batch size."""
+TOLERANCE = 1e-6
+"""Maximum difference of outputs."""
 _QUESTIONS = 4
-_TOOLS = pathlib.Path(__file__).parents[1]
 
 
 def export_again(source, path):
@@ -199,72 +182,3 @@ def _question(spec, model, generator):
         return TreeReader(model.vocabulary).read(map(read_tree, trees))
     shape = [size or _QUESTIONS for size in spec.shape]
     return generator.normal(size=shape).astype(np.float32)
-
-
-def compare_served(sources):
-    """Serves models over gRPC and REST, and prints how much outputs differ.
-
-    Raises:
-        ValueError: an output differs by more than `SERVED_TOLERANCE`.
-    """
-    with tempfile.TemporaryDirectory() as place:
-        folders = [pathlib.Path(place, source.name) for source in sources]
-        for source, folder in zip(sources, folders):
-            flags = f"--model={source}", f"--output={folder}", "--serving"
-            subprocess.run(_line("export", *flags), check=True)
-        print(f"\n{'model':22}protocol  signatures  requests  differ by")
-        with _served(folders) as servers:
-            for source, folder in zip(sources, folders):
-                for server in servers:
-                    local = zoo.open_model(source)
-                    _compare_with_server(local, folder, server)
-
-
-def _line(verb, *flags):
-    return [sys.executable, str(_TOOLS / f"{verb}.py"), *flags]
-
-
-@contextlib.contextmanager
-def _served(folders):
-    """Serves models; yields the addresses for gRPC and REST."""
-    with (
-        socket.create_server((HOST, 0)) as a,
-        socket.create_server((HOST, 0)) as b,
-    ):
-        port, rest_port = (x.getsockname()[1] for x in (a, b))
-    line = _line(
-        *("serve", f"--model={','.join(map(str, folders))}", f"--port={port}"),
-        *(f"--rest_api_port={rest_port}", "--enable_batching"),
-    )
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            while "Ctrl-C" not in (server.stdout.readline() or "Ctrl-C"):
-                pass  # Printed when all models are ready; "" at its end.
-            yield f"grpc://{HOST}:{port}", f"http://{HOST}:{rest_port}"
-        finally:
-            server.terminate()
-
-
-def _compare_with_server(local, folder, server):
-    differences, requests = {}, read_requests(folder / "1")
-    with Client(server, folder.name, folder=folder) as served:
-        for request in requests:
-            name = request.model_spec.signature_name
-            inputs = {
-                key: tf.constant(to_array(key, array), array.dtype)
-                for key, array in request.inputs.items()
-            }
-            pair = local.signatures, served.signatures
-            worst = difference(*pair, name, inputs)
-            differences[name] = max(worst, differences.get(name, 0))
-    worst = max(differences.values())
-    print(
-        f"{folder.name:22}{server[:4]:8}{len(differences):12}"
-        f"{len(requests):10}{worst:11.1e}"
-    )
-    if {*differences} != {*local.signatures} or worst > SERVED_TOLERANCE:
-        raise InputError(
-            f"Each signature of {folder.name} must return equal outputs when "
-            f"served, within {SERVED_TOLERANCE:g}. Received: {differences} by "
-            f"{server}. Correct tbnets/extras/server."
-        )
