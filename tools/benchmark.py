@@ -37,7 +37,6 @@ BENCHMARKS = {
     "mapped": "time and memory of retrieval on memory-mapped files",
     "replicas": "a step with one replica and without a strategy",
     "peers": "losses, a step and evaluation, compared with other packages",
-    "scale": "parts of tbnets at growing sizes",
 }
 """Descriptions of the modules in benchmarks/, which define `run(options)`."""
 
@@ -75,15 +74,12 @@ class Options:
     )
     num_photos: Count = flag(3072, "Photos in a timed extraction.")
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
-    part: list[str] = flag([], "Tables to print: peers, scale; default all.")
+    part: list[str] = flag([], "Tables to print: peers; default all.")
     pythons: list[str] = flag(
         [],
         "Other Python interpreters, for packages that this one lacks: peers.",
     )
-    folder: str = flag(
-        "", "Folder to save results and a picture in: peers, scale."
-    )
-    patience: Count = flag(60, "Seconds that a run may take: peers, scale.")
+    patience: Count = flag(60, "Seconds that a run may take: peers.")
 
     def first_size(self, default):
         """Returns the first value of --num_images, or a default."""

@@ -11,15 +11,13 @@ import time
 import numpy as np
 
 from benchmarks import arrays, timing
-from benchmarks.scale_rows import write_index
+from benchmarks.index import QUERIES, TOP, write_index
 from tbnets.data.captions import read_captions, usual_format
 from tbnets.serving import photo_index, search, search_index, zoo
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 
 MOST_QUERIES = 500
-TOP = 10
-QUERIES = (1, 32)
 
 
 def run(options):

@@ -2,20 +2,22 @@
 
 import pathlib
 import tempfile
+import time
 
 import numpy as np
 import tensorflow as tf
 
 from benchmarks import arrays, timing
-from benchmarks.scale_rows import write_index
 from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import export_saved_model, reexport
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 
 QUERIES = (1, 32)
 TOP = 10
+AT_ONCE = 2**15
 
 
 class Plain(tf.Module):
@@ -89,6 +91,22 @@ def _time(plain, folder, count, dtype, repeats):
         timing.print_table("queries", runs, repeats)
     _compare(_numpy(bare(queries)), index.search(queries, TOP), "in Python")
     _compare(_numpy(bare(queries)), served.search(queries, TOP), "in the graph")
+
+
+def write_index(path, shape, make, model):
+    """Writes an index of the rows `make(start, count)`; returns the seconds.
+
+    The time that `make` takes is not counted.
+    """
+    count, *row = shape
+    start, drawing = time.perf_counter(), 0.0
+    with IndexWriter(path, model, *row) as writer:
+        for at in range(0, count, AT_ONCE):
+            began = time.perf_counter()
+            rows = make(at, min(AT_ONCE, count - at))
+            drawing += time.perf_counter() - began
+            writer.put([str(at + place) for place in range(len(rows))], rows)
+    return time.perf_counter() - start - drawing
 
 
 class _Graph:

@@ -17,7 +17,6 @@ import numpy as np
 
 from benchmarks import arrays, processes
 from tbnets.errors import check_choice
-from tbnets.files import CheckedFile, write_json
 from tbnets.startup import quiet_tensorflow, usable_cores
 
 AGREES = 1e-4
@@ -189,11 +188,11 @@ TABLES = {
     "evaluation": Table(
         "retrieval in both directions, recalls at 1, 5, 10",
         [
-            Row("product alone, NumPy", "scale_rows:product"),
-            Row("tbnets, exact ranks", "scale_rows:exact_ranks"),
+            Row("product alone, NumPy", "peers_numpy:product"),
+            Row("tbnets, exact ranks", "peers_numpy:exact_ranks"),
             Row(
                 "faiss: IndexFlatIP, ten best",
-                "scale_rows:flat_index",
+                "peers_numpy:flat_index",
                 "faiss-cpu",
             ),
             _torch("plain PyTorch, ten best", "recalls"),
@@ -205,47 +204,39 @@ TABLES = {
 
 
 def run(options):
-    """Prints a table for each part and size; with --folder, also plots it."""
-    for name, table in begun(options, TABLES).items():
+    """Prints the machine and the date, then a table for each part and size."""
+    for name in options.part:
+        check_choice("part", name, TABLES)
+    print(_machine())
+    for name in options.part or TABLES:
+        table = TABLES[name]
         for size in options.num_images or table.sizes:
             dim, captions = options.embedding_dim, table.captions
-            inputs = table.make(size, captions, dim)
-            rows = measure(table.rows, inputs, options)
+            rows = measure(table.rows, table.make(size, captions, dim), options)
             title = f"{name}: {table.title}; {size} images, "
             print_table(f"{title}{size * captions} captions, {dim}-d", rows)
-            if options.folder:
-                from benchmarks.pictures import draw_peers
-
-                results = {"table": name, "images": size, "rows": rows}
-                path = pathlib.Path(options.folder, "peers.json")
-                keep(path, f"{name}, {size}", results, draw_peers)
 
 
-def begun(options, tables):
-    """Prints the machine and the date; returns the tables of --part."""
-    for name in options.part:
-        check_choice("part", name, tables)
+def _machine():
+    """Describes the processor, its load, the Python version and the date."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     model = [x.split(":")[1].strip() for x in lines if "model name" in x][:1]
-    print(
-        *(model or [platform.machine()]),
-        f"{usable_cores()} threads",
-        f"load {os.getloadavg()[0]:.1f}",
-        f"Python {platform.python_version()}",
-        f"{datetime.date.today()}",
-        sep=", ",
+    return ", ".join(
+        [
+            *(model or [platform.machine()]),
+            f"{usable_cores()} threads",
+            f"load {os.getloadavg()[0]:.1f}",
+            f"Python {platform.python_version()}",
+            f"{datetime.date.today()}",
+        ]
     )
-    return {name: tables[name] for name in options.part or tables}
 
 
 def measure(rows, inputs, options):
-    """Times rows alternately; returns a dict of results for each row.
-
-    Adds `place`, a folder, to the arrays in `inputs`.
-    """
+    """Times rows alternately; returns a dict of results for each row."""
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "arrays.npz")
-        np.savez(path, place=place, **inputs)
+        np.savez(path, **inputs)
         builders = [row.builder for row in rows]
         with processes.started(
             builders, path, options.pythons, patience=options.patience
@@ -312,11 +303,3 @@ def print_table(title, rows):
         cells.append(f"{'' if value is None else f'{value:.6g}':<8}")
         print(f"  {'  '.join(cells)}  {row['says']}".rstrip())
     print("  " + ", ".join(versions))
-
-
-def keep(path, name, results, draw):
-    """Adds results to a JSON file, and plots all results next to the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known = CheckedFile(path).json() if path.exists() else {}
-    write_json(path, known | {name: results})
-    draw(known | {name: results}, path.with_suffix(".png"))
