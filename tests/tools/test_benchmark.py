@@ -41,7 +41,6 @@ ROWS = {
     ],
     "region_step": [
         *("matmuls alone", "matmuls, all regions learned from", "train step"),
-        *("matmuls alone, softmax", "softmax step"),
     ],
     "tree_lstm": ["matmuls alone", "LSTM of Keras", "LSTM over trees"],
     "fisher_vectors": [

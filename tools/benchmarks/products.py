@@ -32,16 +32,16 @@ def forward(rows, kernels):
     return values
 
 
-def backward(values, kernels, to_rows=False):
+def backward(values, kernels):
     """Returns the products for the gradients of kernels and hidden values.
 
-    `values` is the result of `forward`; `to_rows` adds the input's gradient.
+    `values` is the result of `forward`.
     """
     products = []
     for place, kernel in enumerate(kernels):
         inputs, outputs = values[place : place + 2]
         products.append(tf.matmul(inputs, outputs, transpose_a=True))
-        if place or to_rows:
+        if place:
             products.append(tf.matmul(outputs, kernel, transpose_b=True))
     return products
 

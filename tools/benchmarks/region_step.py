@@ -3,8 +3,7 @@
 A batch has 100 phrases and 200 candidate regions per photo. The lower bound
 consists of a forward pass over all regions, and of forward and backward passes
 over the mined regions, the positives and the phrases. A second row computes
-gradients for all regions. A second table times the similarity network with a
-softmax over all negatives of a phrase.
+gradients for all regions.
 """
 
 import numpy as np
@@ -18,7 +17,6 @@ from tbnets.layers.branch import Branch
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.training.optimizers import FusedAdam
 
 PHRASES, REGIONS = 100, 200
@@ -28,81 +26,40 @@ NEGATIVE_SHARE = 0.7
 
 
 def run(options):
-    """Prints two tables for each number of photos."""
-    units, repeats = step_units(options), options.repeats or 15
+    """Prints a table for each number of photos."""
     for num_images in options.num_images or (8, 100):
-        batch = _batch(num_images)
-        _run_triplets(batch, units, num_images, repeats)
-        _run_softmax(batch, units, num_images, repeats)
+        _print_table(num_images, step_units(options), options.repeats or 15)
 
 
-def _run_triplets(batch, units, num_images, repeats):
-    network = _network(EmbeddingNetwork, units)
-    loss = TripletLoss(**PRESETS["wang2018_phrases"], gradient="sparse")
-    network.compile(FusedAdam(1e-6), loss, mining=CandidateMining())
-    picked = _num_picked(network, batch)
-    regions = batch["candidates"]
-    learned = tf.concat([batch["images"], regions[:picked]], axis=0)
-    step, phrases = _step_products(units), batch["captions"]
-    runs = {
-        "matmuls alone": products.graph(step, regions, learned, phrases),
-        "matmuls, all regions learned from": products.graph(
-            step, regions[:0], _all_regions(batch), phrases
-        ),
-        "train step": products.graph(network.train_step, batch),
-    }
-    timing.print_table(
-        f"{PHRASES} phrases, {num_images} photos, {len(regions)} regions of "
-        f"which {picked} picked, {_sizes(units)}",
-        runs,
-        repeats,
-    )
-
-
-def _run_softmax(batch, units, num_images, repeats):
-    network = _network(SimilarityNetwork, units)
-    network.compile(
-        FusedAdam(1e-6), pair_loss="softmax", mining=CandidateMining()
-    )
-    count = PHRASES + int(np.sum(batch["is_negative"]))
-    pairs = tf.random.stateless_normal([count, units[-1]], (3, 0))
-    sizes = units[-1], *network.head.units, 1
-    branches, head = _step_products(units), products.weights(sizes, 4)
-
-    def step(regions, phrases, pairs):
-        of_head = products.forward(pairs, head)
-        return (
-            branches(regions[:0], regions, phrases),
-            products.backward(of_head, head, to_rows=True),
-        )
-
-    inputs = _all_regions(batch), batch["captions"], pairs
-    timing.print_table(
-        f"{PHRASES} phrases, {num_images} photos, {count} pairs judged by "
-        f"{'-'.join(map(str, sizes))}, {_sizes(units)}",
-        {
-            "matmuls alone, softmax": products.graph(step, *inputs),
-            "softmax step": products.graph(network.train_step, batch),
-        },
-        repeats,
-    )
-
-
-def _network(kind, units):
+def _print_table(num_images, units, repeats):
+    batch = _batch(num_images)
     branches = [Branch(units, "none", seed=seed) for seed in (1, 2)]
-    network = kind(*branches)
+    network = EmbeddingNetwork(*branches)
     network.build(
         {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
     )
-    return network
-
-
-def _sizes(units):
-    return f"{REGION_DIM}/{PHRASE_DIM} -> {units[0]} -> {units[1]}, Adam"
-
-
-def _all_regions(batch):
-    return tf.concat([batch["images"], batch["candidates"]], axis=0)
+    loss = TripletLoss(**PRESETS["wang2018_phrases"], gradient="sparse")
+    network.compile(FusedAdam(1e-6), loss, mining=CandidateMining())
+    picked = _num_picked(network, batch)
+    images, regions = batch["images"], batch["candidates"]
+    step, phrases = _step_products(units), batch["captions"]
+    mined, every = (
+        tf.concat([images, rows], axis=0)
+        for rows in (regions[:picked], regions)
+    )
+    timing.print_table(
+        f"{PHRASES} phrases, {num_images} photos, {len(regions)} regions of "
+        f"which {picked} picked, {REGION_DIM}/{PHRASE_DIM} -> {units[0]} -> "
+        f"{units[1]}, Adam",
+        {
+            "matmuls alone": products.graph(step, regions, mined, phrases),
+            "matmuls, all regions learned from": products.graph(
+                step, regions[:0], every, phrases
+            ),
+            "train step": products.graph(network.train_step, batch),
+        },
+        repeats,
+    )
 
 
 def _batch(num_images):
