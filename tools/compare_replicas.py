@@ -27,11 +27,6 @@ from tbnets.cli import train
 from tbnets.errors import InputError
 from tbnets.tasks.settings.flag import Count, flag
 
-DEVICES = {
-    "replicas": "--distribute=mirrored --num_replicas={}",
-    "workers": "--local_workers={}",
-}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -57,10 +52,11 @@ def parts(options):
         known = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")
         environment = {"TF_ENABLE_ONEDNN_OPTS": "0" if known == "1" else "1"}
         yield "one device, other kernels", "", environment
-    for kind, devices in DEVICES.items():
-        for count in getattr(options, kind):
-            if count:
-                yield f"{count} {kind}", devices.format(count), {}
+    for count in filter(None, options.replicas):
+        words = f"--distribute=mirrored --num_replicas={count}"
+        yield f"{count} replicas", words, {}
+    for count in filter(None, options.workers):
+        yield f"{count} workers", f"--local_workers={count}", {}
 
 
 def run(options, words, file, folder, environment):

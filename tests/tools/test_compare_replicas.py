@@ -18,16 +18,16 @@ def test_each_training_is_compared_with_that_of_one_device(monkeypatch):
         return {"losses": losses, "weights": weights, "times": np.ones(3)}
 
     monkeypatch.setattr(compare_replicas, "run", run)
-    line = "--replicas=2,3", "--workers=0", "--other_kernels"
+    line = "--replicas=2,3", "--workers=0,4", "--other_kernels"
     ended = verbs.run("compare_replicas", *line)
-    first, other, two, three = ended.stdout.splitlines()
+    first, other, two, three, four = ended.stdout.splitlines()
     assert first.startswith("one device ") and "loss" not in first
     assert "other kernels" in other and "loss 0.0e+00" in other
     # A step's loss is off by a tenth, weights of length 5 by a half.
     assert two.endswith("loss 1.0e-01   weights 1.0e-01")
-    assert three.startswith("3 replicas")
+    assert three.startswith("3 replicas") and four.startswith("4 workers")
     assert [words for words, _ in lines] == [
         *("", "", "--distribute=mirrored --num_replicas=2"),
-        "--distribute=mirrored --num_replicas=3",
+        *("--distribute=mirrored --num_replicas=3", "--local_workers=4"),
     ]
     assert "TF_ENABLE_ONEDNN_OPTS" in lines[1][1]
