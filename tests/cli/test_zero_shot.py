@@ -58,7 +58,7 @@ def by_keras_hub(preset, photos, captions):
 
 
 def test_a_preset_is_measured_by_its_own_embeddings(
-    hub_presets, photos, tmp_path, monkeypatch
+    hub_presets, photos, tmp_path, monkeypatch, eagerly
 ):
     preset, out = hub_presets["clip"], tmp_path / "out"
     more = (f"--save_embeddings={out}", f"--json={tmp_path / 'a.json'}")

@@ -33,16 +33,16 @@ MODEL = "--model={folder}/model"
 PHOTO = "{folder}/photo.png"
 
 
-@pytest.fixture
-def localize_by(folder, monkeypatch):
+@pytest.fixture(scope="module")
+def localize_by(folder):
     """A function of a line, {folder} in it: (output, error output, error)."""
     pytest.importorskip("cv2")
-    monkeypatch.chdir(folder)
 
     def call(*words):
         return ask("localize", *(word.format(folder=folder) for word in words))
 
-    with saved_models.loaded_once():
+    with saved_models.loaded_once(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
         yield call
 
 

@@ -4,10 +4,7 @@ import contextlib
 import io
 import json
 import os
-import pathlib
 import shutil
-import subprocess
-import sys
 import types
 
 import numpy as np
@@ -24,10 +21,9 @@ from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
-from tests import saved_models
+from tests import fresh, saved_models
 from tests.verbs import ask
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
 COLORS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
 
@@ -453,14 +449,7 @@ def test_questions_that_cannot_be_answered(query_of, monkeypatch, line, named):
 
 def test_command_line_prints_the_answer_and_nothing_else(folder):
     line = [word.format(folder=folder) for word in FEATURES]
-    result = subprocess.run(
-        [sys.executable, "tools/query.py", "green", *line],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = fresh.run("tools/query.py", "green", *line)
     assert (result.returncode, result.stderr) == (0, "")
     [(_, rows)] = answers_of(result.stdout)
     assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
