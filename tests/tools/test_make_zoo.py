@@ -20,7 +20,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
-from tests import fresh, tiny, verbs
+from tests import tiny, verbs
 from tests.eager import without_tracing
 from tests.refusals import refused
 
@@ -45,7 +45,8 @@ def tool(*arguments):
 
 def anew(*arguments):
     """Calls the tool where a network's layers are named as in training."""
-    return fresh.run("tools/make_zoo.py", *arguments)
+    keras.backend.clear_session()
+    return tool(*arguments)
 
 
 @pytest.fixture(scope="module")
