@@ -109,6 +109,9 @@ def test_phrases_are_counted_beside_captions_or_alone(tmp_path):
     result = describe(f"--phrases={folder}")
     assert (result.returncode, result.stderr) == (0, "")
     assert line_of(result, "phrases with a box")[-1] == "4"
+    types = [("animals", "1"), ("other", "1"), ("people", "2")]
+    for name, count in types:
+        assert line_of(result, f"type {name}")[-1] == count
     captions = tmp_path / "my.csv"
     captions.write_text("image,caption\n7.jpg,x\nnone.jpg,y\n")
     result = describe(f"--phrases={folder}", f"--captions={captions}")

@@ -15,7 +15,7 @@ VERB = "extract_image_features"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tiny_is_known():
+def tiny_is_known(module_eagerly):
     """Which network it is does not matter to most of these tests."""
     with tiny_cnn.known():
         yield

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from measuring import ambiguity
-from scene_ceiling import image_size
+from scene_ceiling import image_size, print_ceiling
 
 from tbnets.data.scenes.dataset import draw_scenes, scene_record
 from tbnets.data.scenes.layout import SceneSettings
@@ -34,6 +34,7 @@ SCENE = {
     ],
 }
 CIRCLE = {"kind": "object", "objects": [0], "shape": "circle"}
+LARGE = CIRCLE | {"size": "large"}
 STAR = {"kind": "object", "objects": [1], "shape": "star", "colour": "red"}
 
 
@@ -52,13 +53,7 @@ def said(kind, *objects, **more):
         ([CIRCLE, STAR, said("relation", 0, 1, relation="right")], False),
         # The small one is below another circle, not the large one.
         ([CIRCLE, said("relation", 0, 1, relation="below")], True),
-        (
-            [
-                {**CIRCLE, "size": "large"},
-                said("relation", 0, 1, relation="below"),
-            ],
-            False,
-        ),
+        ([LARGE, said("relation", 0, 1, relation="below")], False),
         ([said("count", 0, 1, shape="circle")], True),
         ([said("count", 0, 1, colour="red")], False),  # There are three.
         ([said("count", 0, 1, 2)], True),
@@ -111,7 +106,7 @@ def test_chance_of_a_hit(groups, rank, expected):
     assert chance == pytest.approx(expected)
 
 
-def test_ceiling_literal():
+def test_ceiling_literal(capsys):
     # Scene 0: a caption of its own, one that is true of both; scene 1: that.
     captions = [(0, {0}), (0, {0, 1}), (1, {0, 1})]
     best = ambiguity.ceiling(captions, 2)
@@ -120,6 +115,9 @@ def test_ceiling_literal():
     assert best["text_to_image/recall_at_5"] == 1
     # Scene 0 by its own caption; scene 1 has two that fit, one its own.
     assert best["image_to_text/recall_at_1"] == pytest.approx(0.75)
+    print_ceiling(captions, 2)
+    told = "true of one scene 33.3%, of two 66.7%, of more 0.0%"
+    assert told in capsys.readouterr().out
 
 
 def test_tool_prints_the_ceiling(tmp_path):
