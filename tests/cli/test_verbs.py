@@ -1,6 +1,5 @@
 """Tests of the verbs: what `tbnets` says, and that tools are the same."""
 
-import importlib
 import math
 import os
 import pathlib
@@ -186,18 +185,12 @@ def test_an_unknown_verb_is_one_line():
     assert "train" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
-def test_each_verb_has_a_tool_that_is_the_same(verb):
-    module = importlib.import_module(f"tbnets.cli.{verb}")
-    assert f"tools/{verb}.py" in module.__doc__
-    text = (ROOT / "tools" / f"{verb}.py").read_text("utf-8")
-    assert f'cli.run_tool("{verb}")' in text
-    assert text.count("\n") == 6
-
-
-def test_there_are_no_other_tools():
-    tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
-    assert tools == {*cli.VERBS, *OF_CLONES}
+def test_each_verb_has_a_tool_that_is_the_same():
+    tools = {path.stem: path for path in (ROOT / "tools").glob("*.py")}
+    assert tools.keys() == {*cli.VERBS, *OF_CLONES}
+    for verb in cli.VERBS:
+        text = tools[verb].read_text("utf-8")
+        assert f'cli.run_tool("{verb}")' in text
 
 
 def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):

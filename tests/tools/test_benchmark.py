@@ -25,32 +25,10 @@ SMALL = (
     *("--num_images=2", "--num_photos=2", "--num_captions=3"),
     f"--cnn={tiny_cnn.NAME}",
 )
-ROWS = {
-    "loss": ["matmuls forward + backward", "matmuls forward", "miner + loss"],
-    "train_step": [
-        *("matmuls alone, float32", "train step, float32"),
-        "train step, mixed_bfloat16",
-    ],
-    "evaluation": ["trained", "untrained"],
-    "extraction": ["forward passes alone", "extraction"],
-    "search": [
-        *("forward passes alone", "photos embedded and kept"),
-        *("files and their stamps", "what is kept of them read"),
-        *("all of them found again", "sentence embedded and ranked"),
-        "the same, and drawn",
-    ],
-    "region_step": [
-        *("matmuls alone", "matmuls, all regions learned from", "train step"),
-    ],
-    "tree_lstm": ["matmuls alone", "LSTM of Keras", "LSTM over trees"],
-    "fisher_vectors": [
-        *("written to a store", "copied in memory", "encoded"),
-        *("encoded, words anew", "a sentence at a time"),
-    ],
-    "batch_sizes": ["64"],
-    "index": ["float32, 1: in Python", "bfloat16, 32: in the graph"],
-    "replicas": ["no strategy", "one replica"],
-    "mapped": [],
+NUM_ROWS = {
+    **{"loss": 3, "train_step": 3, "region_step": 3, "tree_lstm": 3},
+    **{"replicas": 2, "evaluation": 2, "extraction": 2, "search": 7},
+    **{"fisher_vectors": 5, "batch_sizes": 14, "index": 12, "mapped": 0},
 }
 
 
@@ -92,7 +70,7 @@ def searched(tmp_path, monkeypatch):
     monkeypatch.setattr(zoo, "open_model", lambda name: model)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NUM_ROWS)
 def test_benchmark_prints_its_rows(
     name, tmp_path, eagerly, searched, monkeypatch
 ):
@@ -103,9 +81,9 @@ def test_benchmark_prints_its_rows(
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
     with tiny_cnn.known():
         text = run(name, *SMALL, f"--images={tmp_path}")
-    for row in ROWS[name]:
-        numbers = rf"^ *{re.escape(row)} +\d+\.\d+( s)? +\d+\.\d+"
-        assert len(re.findall(numbers, text, re.M)) >= 1, text
+    # A row has a name, a time and a ratio.
+    rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
+    assert len(rows) == NUM_ROWS[name], text
 
 
 def test_benchmark_of_cells(tmp_path, searched):

@@ -11,14 +11,14 @@ from tbnets.data.images import decode_images
 from tbnets.data.store.shards import open_store
 from tbnets.serving.export import export_saved_model
 from tbnets.text.vocabulary import Vocabulary
-from tests import photo_files, verbs
+from tests import photo_files, saved_models, verbs
 from tests.features import tiny_cnn
 
 NAMES = [*photo_files.CONTENTS, "link.jpg"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, module_eagerly):
     """The photos, captions that name them all, and a network."""
     folder = tmp_path_factory.mktemp("all")
     (folder / "photos").mkdir()
@@ -34,7 +34,8 @@ def folder(tmp_path_factory):
         image_shape=(8, 8, 3),
         read_photos=lambda photos: decode_images(photos, 8),
     )
-    return folder
+    with saved_models.loaded_once():
+        yield folder
 
 
 class Colours(tf.Module):
@@ -99,16 +100,6 @@ def test_query(folder):
     assert sorted(answers) == photo_files.PHOTOS
 
 
-def test_query_of_a_folder_without_a_photo(folder, tmp_path):
-    (tmp_path / "empty.jpg").write_bytes(b"")
-    model = f"--model={folder / 'model' / '1'}"
-    line = f"--images={tmp_path}", model, "dog"
-    _, errors = run("query", *line, code=1)
-    told, count, error = errors.splitlines()
-    assert "empty.jpg" in told and count == "1 of 1 files left out"
-    assert error.startswith("error: ")
-
-
 def test_description(folder, tmp_path):
     _, errors = run(
         "describe_data",
@@ -126,7 +117,7 @@ def test_description(folder, tmp_path):
     photo_files.assert_all_left_out(found)
 
 
-def test_training_names_them(folder, tmp_path, eagerly):
+def test_training_names_them(folder, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(folder / "photos", photos, symlinks=True)
     flags = [

@@ -1,15 +1,9 @@
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests import verbs
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FEW = ("--num_train=5", "--num_dev=1", "--num_test=2", "--image_size=48")
 
 
@@ -23,13 +17,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tool") / "scenes"
     sheet = path.parent / "plain.png"
     line = (f"--folder={path}", *FEW, f"--contact_sheet={sheet}")
-    result = subprocess.run(
-        [sys.executable, "tools/make_scenes.py", *line],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    result = make(*line)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "Wrote 5 training, 1 dev and 2 test scenes" in result.stdout

@@ -22,7 +22,7 @@ pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 def folder(tmp_path_factory):
     """A few scenes."""
     path = tmp_path_factory.mktemp("tool") / "scenes"
-    ensure_scenes(path, SceneSettings(12, 0, 3))
+    ensure_scenes(path, SceneSettings(4, 0, 3))
     return path
 
 
@@ -62,7 +62,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
 def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
-    ensure_scenes(tmp_path / "scenes", SceneSettings(8, 0, 0))
+    ensure_scenes(tmp_path / "scenes", SceneSettings(6, 0, 0))
     for number, path in enumerate(
         sorted((tmp_path / "scenes" / "images").iterdir())
     ):
@@ -84,7 +84,7 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
         open_features(killed)
     output = run(*line)
     assert f"left out: {broken}" in output
-    assert "7 in the store, 1 left out" in output
+    assert "5 in the store, 1 left out" in output
 
     proposer = proposals.Proposer()
     writer = FeatureWriter(
@@ -97,14 +97,14 @@ def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
 
 
 def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):
-    given = (f"--images={folder / 'images'}", "--shard_images=4", "--limit=9")
+    given = (f"--images={folder / 'images'}", "--shard_images=2", "--limit=9")
     recall = f"--recall={folder / 'Annotations'}"
     run(*given, f"--output={tmp_path / 'whole'}")
     shares = [tmp_path / str(number) for number in (1, 2, 3)]
-    for share, count in zip(shares, (8, 4, 3)):
+    for share, count in zip(shares, (4, 2, 1)):
         shard = f"--shard={share.name}/3"
         output = run(*given, shard, f"--output={share}", recall)
-        assert f"{share.name}/3: {count} of 15 photos" in output
+        assert f"{share.name}/3: {count} of 7 photos" in output
         assert f"in {count} photos" in output  # Of the recall.
     joined = tmp_path / "joined"
     verbs.run("join_store", *shares, f"--output={joined}")

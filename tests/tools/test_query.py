@@ -107,7 +107,9 @@ def folder(tmp_path_factory):
     (photos / "cut.png").write_bytes(whole[:-20])
     (photos / "text.jpg").write_text("no photo")
     (photos / "notes.txt").write_text("not looked at")
-    (folder / "empty").mkdir()
+    for name in ("empty", "broken"):
+        (folder / name).mkdir()
+    (folder / "broken" / "empty.jpg").write_bytes(b"")
     np.save(folder / "x_ims.npy", np.array([[3, 4, 0], [0, 0, 2]], np.float32))
     (folder / "x_ids.txt").write_text("red.png\n../../outside\n")
     np.save(folder / "nan_ims.npy", np.full([2, 3], np.nan, np.float32))
@@ -434,6 +436,7 @@ def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
         (["--model=scenes_localization", PHOTOS, "red"], "tools/localize.py"),
         ([BYTES, "{folder}/photos"], "0 sentences"),
         ([BYTES, "--images={folder}/empty", "red"], "`--images`"),
+        ([BYTES, "--images={folder}/broken", "red"], "`--images`"),
         ([BYTES, RED, "--captions={folder}/none.txt"], "`--captions`"),
         (
             [FEATURES[0], "--image_features={folder}/nan_ims.npy", "red"],

@@ -49,12 +49,12 @@ def run_dir(data, tmp_path_factory):
     """A finished and exported run whose best epoch is not its last."""
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     # At so high a rate the dev split's best comes long before the end.
-    line = flags(data, run_dir, epochs=8, learning_rate=0.3, export=True)
+    line = flags(data, run_dir, epochs=4, learning_rate=0.3, export=True)
     with eager.without_tracing():
         text = tool("train", *line)
     assert f"SavedModel       {run_dir / 'saved_model' / '1'}" in text
     report = metrics_of(run_dir)
-    assert report["best_epoch"] < report["epochs"] == 8
+    assert report["best_epoch"] < report["epochs"] == 4
     return run_dir
 
 
@@ -160,7 +160,7 @@ def test_another_checkpoint_is_exported_as_it_is_evaluated(
 
 def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
     best = run_dir / "saved_model" / "1"
-    epochs = (metrics_of(run_dir)["best_epoch"], 8)
+    epochs = (metrics_of(run_dir)["best_epoch"], 4)
     for saved_model, epoch in zip((best, last_epoch), epochs):
         text = (saved_model / saved_files.METADATA_FILE).read_text()
         assert json.loads(text)["metadata"]["epoch"] == epoch
@@ -169,7 +169,7 @@ def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
 def test_a_finished_run_is_not_trained_or_exported_again(run_dir, last_epoch):
     before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
     text = tool("train", "--resume", f"--run_dir={run_dir}")
-    assert text.startswith(f"{run_dir} is finished after epoch 8")
+    assert text.startswith(f"{run_dir} is finished after epoch 4")
     assert text.count("\n") == 1
     after = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
     assert before == after

@@ -38,12 +38,12 @@ def run(options):
     """Prints a table for each dtype and number of queries, with random rows."""
     count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
-    for dtype in ("float32", "bfloat16"):
-        with tempfile.TemporaryDirectory() as place:
-            folder = pathlib.Path(place)
-            path = folder / "plain" / "1"
-            export_saved_model(Plain(), None, path, **shape)
-            plain = load_saved_model(path)
+    with tempfile.TemporaryDirectory() as place:
+        path = pathlib.Path(place, "plain", "1")
+        export_saved_model(Plain(), None, path, **shape)
+        plain = load_saved_model(path)
+        for dtype in ("float32", "bfloat16"):
+            folder = pathlib.Path(place, dtype)
             _time(plain, folder, count, dtype, options.repeats or 15)
 
 
