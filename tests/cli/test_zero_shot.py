@@ -7,6 +7,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tbnets.cli import evaluate as evaluate_tool
+from tbnets.cli import zero_shot
 from tbnets.errors import MissingPackageError, UserError
 from tbnets.evaluation import retrieval
 from tests import verbs
@@ -106,6 +108,16 @@ def test_what_can_not_be_measured_is_refused(
     with refused(name, kind=UserError):
         evaluate(photos, preset.format(**kinds), *more, by=verbs.call)
     assert not (photos.parent / "photos.tbnets").exists()
+
+
+def test_places_are_below_the_data_root(photos, monkeypatch):
+    monkeypatch.chdir(photos.parent.parent)
+    place = {"images": "photos", "captions": "captions.csv"}
+    options = evaluate_tool.Options(
+        hub="clip", data_root=photos.parent.name, **place
+    )
+    settings = zero_shot._settings(options)
+    assert settings.values()["data_root"] == str(photos.parent)
 
 
 def test_what_must_be_installed_is_told(photos, monkeypatch):
