@@ -14,7 +14,7 @@ recall sum. Without --card, it keeps the hand-written part of the card.
 The first command updates the generated part of a card. The second exports a
 model again with the current exporter, and compares the two models' outputs.
 
-The README of the zoo is written by:
+To write the README of the zoo, run:
 
   python tools/make_zoo.py --table
 
