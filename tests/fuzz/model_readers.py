@@ -76,7 +76,7 @@ def _read_run(folder):
 
 
 def _write_model(folder):
-    network = make_network((5,))
+    network = make_network()
     export_saved_model(network, VOCABULARY, folder / "1", image_shape=(5,))
 
 

@@ -12,7 +12,8 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving import ops
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
-from tests.serving.test_export import CAPTIONS, VOCABULARY, run_client
+from tbnets.text.vocabulary import Tokenizer
+from tests.serving.test_export import CAPTIONS, VOCABULARY
 
 SIZE = 16
 
@@ -31,51 +32,35 @@ def network():
 
 
 @pytest.fixture(scope="module")
-def path(network, tmp_path_factory):
-    return export_saved_model(
-        network,
-        VOCABULARY,
-        tmp_path_factory.mktemp("half") / "1",
-        image_shape=(SIZE, SIZE, 3),
-        half_precision=True,
+def halved(network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("half") / "1"
+    shape = (SIZE, SIZE, 3)
+    half = {"image_shape": shape, "half_precision": True}
+    return load_saved_model(
+        export_saved_model(network, VOCABULARY, path, **half)
     )
 
 
-def cosines(some, others):
-    return (some * others).sum(axis=1)
+def test_halves_embed_alike(network, halved):
+    shape = 3, SIZE, SIZE, 3
+    images = np.random.default_rng(0).uniform(0, 255, shape).astype("float32")
+    wanted = network.embed_images(images).numpy()
+    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
+    for found, full in (
+        (halved.embed_images(images), wanted),
+        (halved.embed_text(CAPTIONS), texts),
+    ):
+        assert (found * full).sum(axis=1).min() > 0.9999
+        assert np.abs(found - full).max() > 0  # It is another model.
+    scores = halved.similarity(images, CAPTIONS)
+    np.testing.assert_allclose(scores, wanted @ texts.T, atol=0.01)
 
 
-def test_halves_embed_alike_without_tbnets(network, path, tmp_path):
-    images = np.random.default_rng(0).uniform(0, 255, (3, SIZE, SIZE, 3))
-    images = images.astype(np.float32)
-    served = run_client(
-        tmp_path,
-        path,
-        image_features=images,
-        captions=np.array([caption.encode() for caption in CAPTIONS]),
-    )
-    embedded = network.embed_images(images).numpy()
-    assert cosines(served["image"], embedded).min() > 0.9999
-    full = load_saved_model(
-        export_saved_model(
-            network,
-            VOCABULARY,
-            tmp_path / "1",
-            image_shape=(SIZE, SIZE, 3),
-        )
-    )
-    texts = full.embed_text(CAPTIONS)
-    for name in ("text", "default", "attribute"):
-        assert cosines(served[name], texts).min() > 0.9999
-    np.testing.assert_allclose(served["score"], embedded @ texts.T, atol=0.01)
-    assert np.abs(served["text"] - texts).max() > 0  # It is another model.
-
-
-def test_matrices_are_float16_and_vectors_float32(network, path):
-    module = tf.saved_model.load(str(path))
-    kept = [(v.shape.rank, v.dtype.name) for v in module.used_variables]
-    assert set(kept) == {(1, "float32")} | {(n, "float16") for n in (2, 4)}
-    data = path / "variables" / "variables.data-00000-of-00001"
+def test_matrices_are_float16_and_vectors_float32(network, halved):
+    used = halved.root.used_variables
+    kept = {(v.shape.rank, v.dtype.name) for v in used}
+    assert kept == {(1, "float32")} | {(n, "float16") for n in (2, 4)}
+    data = halved.path / "variables" / "variables.data-00000-of-00001"
     counts = [int(np.prod(v.shape)) for v in network.variables]
     assert data.stat().st_size < 3 * sum(counts)  # 4 bytes before.
 

@@ -1,18 +1,28 @@
-"""One photo that is none fails no other one's answer."""
+"""A model of photos: the same numbers, and a fault of each broken photo."""
+
+import io
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 
 from tbnets.data.images import decode_images
-from tbnets.errors import InputError
+from tbnets.errors import InputError, InputTypeError
+from tbnets.features.image_encoders import SmallConvNet
+from tbnets.layers.branch import Branch
+from tbnets.layers.text_encoders import RecurrentEncoder
+from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.inputs import attempt, attempt_once
 from tbnets.serving.served import load_saved_model
+from tbnets.text.vocabulary import Tokenizer
 from tests import photo_files
+from tests.data.test_images import HUGE
 from tests.refusals import refused
-from tests.serving.test_export import SIZE, make_network
+from tests.serving.test_export import CAPTIONS, VOCABULARY, check_fresh
 
+SIZE = 6
 GOOD = [photo_files.encode(seed=seed) for seed in range(3)]
 BAD = {
     b"": b"is empty",
@@ -21,9 +31,7 @@ BAD = {
     photo_files.CONTENTS["cut.jpg"]: b"does not decode",
     photo_files.CONTENTS["cut.png"]: b"does not decode",
     photo_files.encode(size=(41, 30)): b"has more than 1200 pixels",
-    photo_files.encode(size=(41, 30), format="PNG"): (
-        b"has more than 1200 pixels"
-    ),
+    HUGE["png"]: b"has more than 1200 pixels",
 }
 
 
@@ -52,18 +60,46 @@ def test_a_single_call_that_fails(value):
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def exported(tmp_path_factory):
+    """Convolutions over pixels and an LSTM over words, and its SavedModel."""
+    network = EmbeddingNetwork(
+        Branch((6, 4), batch_normalization="last", dropout=0.5),
+        Branch((5, 4), batch_normalization="last", dropout=0.5),
+        SmallConvNet((2, 3)),
+        RecurrentEncoder(VOCABULARY.size, "lstm", 3, 2, bidirectional=True),
+    )
     shape = (SIZE, SIZE, 3)
+    network.build({"images": (None, *shape), "captions": (None, None)})
     path = export_saved_model(
-        make_network(shape, from_captions=False),
-        None,
+        network,
+        VOCABULARY,
         tmp_path_factory.mktemp("photos") / "1",
         image_shape=shape,
         read_photos=lambda photos: decode_images(photos, SIZE),
-        text_dim=5,
         max_pixels=1200,
     )
-    return load_saved_model(path)
+    return network, path
+
+
+@pytest.fixture(scope="module")
+def model(exported):
+    return load_saved_model(exported[1])
+
+
+def test_a_fresh_process_embeds_as_the_network_does(exported, tmp_path):
+    kinds = {}, {"mode": "L"}, {"mode": "RGBA", "format": "PNG"}
+    photos = [
+        *(photo_files.encode(**kind) for kind in kinds),
+        photo_files.encode("P", "PNG", size=(9, 7)),
+    ]
+    check_fresh(
+        tmp_path,
+        exported,
+        decode_images(photos, SIZE),
+        Tokenizer(VOCABULARY)(CAPTIONS),
+        captions=np.array([caption.encode() for caption in CAPTIONS]),
+        image_bytes=np.array(photos),
+    )
 
 
 def test_each_photo_has_its_own_answer(model):
@@ -88,7 +124,7 @@ def test_each_photo_has_its_own_answer(model):
 @pytest.mark.parametrize("name", ["embed_image_strict", "score"])
 def test_a_strict_signature_names_the_first_photo_that_is_none(model, name):
     signature = model.signatures[name]
-    texts = {"text_features": tf.ones([1, 5])} if name == "score" else {}
+    texts = {"captions": tf.constant(["a dog"])} if name == "score" else {}
     for bad in BAD:
         photos = tf.constant([*GOOD[:2], bad, GOOD[2], bad])
         with refused("image_bytes", kind=tf.errors.InvalidArgumentError):
@@ -97,20 +133,42 @@ def test_a_strict_signature_names_the_first_photo_that_is_none(model, name):
     assert rows.shape[0] == 3
 
 
-def test_a_wrapped_model_names_a_photo_that_is_too_large_for_it(model):
-    assert model.metadata["max_pixels"] == 1200
+def test_a_wrapped_model_names_a_photo_that_is_none(model):
+    cut_gif = photo_files.encode("P", "GIF")[:20]
     large = photo_files.encode(size=(41, 30))
-    for ask in (
-        model.embed_images,
-        lambda photos: model.similarity(photos, np.ones([1, 5])),
-    ):
-        with pytest.raises(InputError, match=r"images\[1\]"):
-            ask([GOOD[0], large])
+    for bad in (photo_files.CONTENTS["cut.jpg"], cut_gif, large):
+        for ask in (
+            model.embed_images,
+            lambda photos: model.similarity(photos, ["a dog"]),
+        ):
+            with pytest.raises(InputError, match=r"images\[1\]"):
+                ask([GOOD[0], bad])
+
+
+def test_photos_of_all_sorts_are_embedded_alike(model):
+    assert model.takes_photos and model.takes_captions
+    assert model.metadata["max_pixels"] == 1200
+    content = photo_files.encode(format="PNG")
+    picture = PIL.Image.open(io.BytesIO(content))
+    bmp = photo_files.encode(format="BMP")
+    found = model.embed_images([content, bmp, picture, np.asarray(picture)])
+    np.testing.assert_allclose(found, np.stack([found[0]] * 4), atol=1e-6)
+    stack = np.stack([np.asarray(picture)] * 2)
+    np.testing.assert_allclose(model.embed_images(stack), found[:2], atol=1e-6)
+    for single in (picture, np.asarray(picture)):
+        with refused("images"):
+            model.embed_images(single)
+    for other in (None, 0, bytearray(b"GIF89a"), ["a.png"]):
+        with refused("photo", kind=InputTypeError):
+            model.embed_images([other])
+    assert model.embed_images([]).shape == (0, 4)
+    assert model.similarity([], CAPTIONS).shape == (0, 5)
+    assert model.similarity([content], CAPTIONS).shape == (1, 5)
 
 
 def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
     photo_files.write_all(tmp_path)
-    [answers] = model.search(np.ones([1, 5]), tmp_path, top=99)
+    [answers] = model.search(["a dog"], tmp_path, top=99)
     found = sorted(name for name, _ in answers)
     assert found == sorted(str(tmp_path / name) for name in photo_files.PHOTOS)
     told = photo_files.reasons(capsys.readouterr().err.split("\n"), tmp_path)
@@ -118,14 +176,13 @@ def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("max_pixels", [0, -1, 80_000_001])
-def test_a_limit_that_is_none_is_refused(tmp_path, max_pixels):
+def test_a_limit_that_is_none_is_refused(exported, tmp_path, max_pixels):
     with refused("max_pixels"):
         export_saved_model(
-            make_network((SIZE, SIZE, 3), from_captions=False),
-            None,
+            exported[0],
+            VOCABULARY,
             tmp_path / "1",
             image_shape=(SIZE, SIZE, 3),
             read_photos=lambda photos: decode_images(photos, SIZE),
-            text_dim=5,
             max_pixels=max_pixels,
         )
