@@ -309,21 +309,6 @@ def test_a_bug_is_told_in_a_line(made, capsys):
     assert "secret" in capsys.readouterr().err
 
 
-def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_code():
-    text = (demo.FILES / "page.html").read_text()
-    script = (demo.FILES / "page.js").read_text()
-    style = (demo.FILES / "page.css").read_text()
-    for one in (text, script, style):
-        assert "http" not in one.replace("http://www.w3.org/2000/svg", "")
-    assert (
-        "<style" not in text
-        and " style=" not in text
-        and " on" not in (text.replace(" one", "").replace(" only", ""))
-    )
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval("):
-        assert word not in script
-
-
 def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
     shown = shown_colours.shown(tmp_path, localizer=None)
     client = Client(loopback.LocalApp(demo.Demo(shown)))
@@ -406,10 +391,8 @@ def opened(monkeypatch):
     return use
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_verb_serves_until_it_is_stopped(
-    tmp_path, monkeypatch, opened, host
-):
+def test_the_verb_serves_until_it_is_stopped(tmp_path, monkeypatch, opened):
+    host = "localhost"
     opened(tmp_path)
     folder = shown_colours.write_photos(tmp_path)
     seen = []
