@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -127,13 +128,14 @@ def test_bfloat16_takes_half_and_is_rounded(tmp_path):
 def test_killed_at_any_file_it_is_the_old_one_or_the_new(
     tmp_path, monkeypatch, moment
 ):
-    write(tmp_path / "new", "abcdefghij")
+    write(tmp_path / "old", "abcdefghij")
+    old = content_of(tmp_path / "old")
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
     write(tmp_path / "new", "kl", remove="ae")
     new, write_file = state(tmp_path / "new"), files.write_atomically
     for last in range(100):
         path, calls = tmp_path / f"{moment}{last}", []
-        write(path, "abcdefghij")
-        old = content_of(path)
+        shutil.copytree(tmp_path / "old", path)
 
         def killed(name, how, last=last, calls=calls):
             calls.append(name)

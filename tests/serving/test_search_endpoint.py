@@ -50,7 +50,7 @@ class Learned(Plain):
         return -tf.reduce_sum(distances, axis=2)
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16", "learned"])
+@pytest.fixture(scope="module", params=["bfloat16", "learned"])
 def made(request, tmp_path_factory):
     """Returns a model with a search of an index, and the index."""
     folder = tmp_path_factory.mktemp("search")

@@ -46,7 +46,7 @@ def test_a_model_is_loaded_by_its_name(folder):
     assert tbnets.zoo.names() == ["tiny"]
     model = tbnets.zoo.load("tiny")
     assert model.embed_text(["a dog"]).shape == (1, 4)
-    assert zoo.open_model("tiny").path == folder / "tiny" / "1"
+    assert model.path == folder / "tiny" / "1"
 
 
 def test_the_zoo_is_described():
@@ -65,13 +65,14 @@ def test_the_zoo_is_described():
 
 def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
     own = shutil.copytree(folder / "tiny" / "1", tmp_path / "run" / "1")
-    assert zoo.open_model(own).path == own
-    assert zoo.open_model(str(own.parent)).path == own
+    for path in (own, str(own.parent)):
+        assert zoo.locate(path) == pathlib.Path(path)
+    assert zoo.open_model(own.parent).path == own
     monkeypatch.chdir(tmp_path)
     own.parent.rename(tmp_path / "tiny")  # A name of the zoo is the zoo's.
-    assert zoo.open_model("tiny").path == folder / "tiny" / "1"
+    assert zoo.locate("tiny") == folder / "tiny"
     for path in ("./tiny", pathlib.Path("./tiny"), pathlib.Path("tiny")):
-        assert zoo.open_model(path).path == pathlib.Path("tiny/1")
+        assert zoo.locate(path) == pathlib.Path("tiny")
 
 
 @pytest.mark.parametrize("name", ["tinny", "", "../model_zoo/tiny", "tiny/1"])
