@@ -85,17 +85,6 @@ def test_a_scalar_that_older_epochs_lack_is_shown(shown):
     assert shown(rows[:1], rows) == {"3_dev/new": {2: 2.0}}
 
 
-def test_settings_stand_in_a_table_with_the_changed_ones_first(tmp_path):
-    settings = tiny.settings(tmp_path, tmp_path / "run", margin=0.3)
-    lines = settings.as_table().splitlines()
-    (margin,) = (line for line in lines if "margin" in line.split("|")[1])
-    assert margin.startswith("| **margin** | `0.3` | `0.05` |")
-    bold = [line.startswith("| **") for line in lines[2:]]
-    assert bold == sorted(bold, reverse=True)
-    # A flag that these settings leave unread is no setting of the run.
-    assert not any(line.startswith("| rnn_units") for line in lines)
-
-
 def test_runs_are_compared_by_settings_without_places(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
     found = settings.comparable()
@@ -135,19 +124,29 @@ def test_settings_are_written_for_people_and_for_the_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "lost", ["create_file_writer", "text", "scalar", "image"]
+    "module, lost",
+    [
+        (tf.summary, "create_file_writer"),
+        (tf.summary, "text"),
+        (tf.summary, "scalar"),
+        (tf.summary, "image"),
+        (board, "write_points"),
+    ],
 )
 def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
-    tmp_path, monkeypatch, capsys, lost
+    tmp_path, monkeypatch, capsys, module, lost
 ):
     full = tf.errors.ResourceExhaustedError(
         None, None, "{{node a}} No space left\nat 5"
     )
+    if module is board:
+        full = OSError(28, "No space left on device")
 
     def refuse(*_, **__):
         raise full
 
-    monkeypatch.setattr(tf.summary, lost, refuse)
+    monkeypatch.setattr(module, lost, refuse)
+    points = types.SimpleNamespace(vectors=[1])  # No more is asked of it.
     settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, *CHOSEN) as writer:
         writer.add_settings(settings, 0)
@@ -156,20 +155,8 @@ def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
             writer.add_epoch([{"train/total_loss": 1.0}] * epoch)
             pixels = np.zeros((4, 6, 3), np.uint8)
             writer.add_pictures({"1": pixels}, epoch, "what is shown")
+            if module is board:
+                writer.add_points("test", points)
             writer.flush()
     told = capsys.readouterr().err
     assert "No space left" in told and told.count("\n") == 1
-
-
-def test_points_that_can_not_be_written_are_told(tmp_path, capsys):
-    (tmp_path / "tensorboard").mkdir()
-    points = types.SimpleNamespace(vectors=[1])  # No more is asked of it.
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(board, "write_points", full)
-        with board.Board(tmp_path, *CHOSEN) as writer:
-            writer.add_points("test", points)
-    assert "No space left" in capsys.readouterr().err
