@@ -22,7 +22,8 @@ def pairs(seed, count=8):
     }
 
 
-def make_network():
+@pytest.fixture
+def network(eagerly):
     keras.utils.set_random_seed(0)
     network = tbnets.EmbeddingNetwork(tbnets.Branch((4,)), tbnets.Branch((4,)))
     loss = tbnets.TripletLoss(term_weights={"text_to_image": 1.0})
@@ -30,37 +31,43 @@ def make_network():
     return network
 
 
-@pytest.fixture
-def network(eagerly):
-    return make_network()
-
-
-def fit(network, *callbacks, epochs=3, x=None, validation_data=None):
+def fit(network, *callbacks, epochs):
     return network.fit(
-        x or pairs(0),
-        validation_data=validation_data or pairs(1),
-        batch_size=None if x else 4,
+        pairs(0),
+        validation_data=pairs(1),
+        batch_size=4,
         epochs=epochs,
         verbose=0,
         callbacks=list(callbacks),
     ).history
 
 
-def test_callbacks_of_keras_see_val_loss(network, tmp_path):
+def test_callbacks_of_keras_see_val_loss_and_recall(network, tmp_path):
     callbacks = keras.callbacks
-    path = tmp_path / "best.keras"
+    path, best = tmp_path / "best.keras", tmp_path / "{val_recall_sum:.0f}"
     save = callbacks.ModelCheckpoint(str(path), save_best_only=True)
+    recall = {"monitor": RECALL, "mode": "max"}
+    keep = callbacks.ModelCheckpoint(
+        f"{best}.keras", **recall, save_best_only=True
+    )
     never = {"monitor": "val_loss", "min_delta": 1e9}
     lower = callbacks.ReduceLROnPlateau(**never, factor=0.1, patience=1)
-    stop = callbacks.EarlyStopping(**never, patience=2)
-    history = fit(network, save, lower, stop, epochs=9)
+    stop = callbacks.EarlyStopping(**recall, min_delta=1e9, patience=2)
+    board = callbacks.TensorBoard(tmp_path / "board", write_graph=False)
+    metrics = tbnets.RetrievalMetrics(pairs(1))
+    watched = save, keep, lower, stop, board, metrics
+    history = fit(network, *watched, epochs=9)
     assert len(history["loss"]) == len(history["val_loss"]) == 3
     assert np.isfinite(history["loss"] + history["val_loss"]).all()
     # The first epoch is the best; each of the two after it waits in vain.
     rate = float(np.asarray(network.optimizer.learning_rate))
     assert rate == pytest.approx(1e-5)
+    assert history["learning_rate"][-1] < history["learning_rate"][0]
     loaded = tbnets.load_model(path)
     assert loaded.embed_images(pairs(1)["images"]).shape == (8, 4)
+    assert (tmp_path / f"{max(history[RECALL]):.0f}.keras").exists()
+    [events] = (tmp_path / "board" / "validation").glob("events*")
+    assert b"epoch_recall_sum" in events.read_bytes()
 
 
 RECALL = "val_recall_sum"
@@ -177,27 +184,6 @@ def test_a_network_that_learns_to_compare_is_measured_by_its_head():
     assert logs["val_image_to_text/recall_at_1"] == np.mean(ranks <= 1)
 
 
-def test_recall_is_monitored(network, tmp_path):
-    callbacks = keras.callbacks
-    path = tmp_path / "{epoch}-{val_recall_sum:.0f}.keras"
-    names = {"monitor": RECALL, "mode": "max"}
-    stop = callbacks.EarlyStopping(**names, min_delta=1e9, patience=2)
-    save = callbacks.ModelCheckpoint(str(path), **names, save_best_only=True)
-    rate = callbacks.ReduceLROnPlateau(
-        **names, factor=0.1, patience=1, min_delta=1e9
-    )
-    board = callbacks.TensorBoard(tmp_path / "board", write_graph=False)
-    metrics = tbnets.RetrievalMetrics(pairs(1))
-    history = fit(network, stop, save, rate, board, metrics, epochs=9)
-    assert len(history[RECALL]) == 3
-    best = np.argmax(history[RECALL])
-    name = f"{best + 1}-{history[RECALL][best]:.0f}.keras"
-    assert (tmp_path / name).exists()
-    assert history["learning_rate"][-1] < history["learning_rate"][0]
-    [events] = (tmp_path / "board" / "validation").glob("events*")
-    assert b"epoch_recall_sum" in events.read_bytes()
-
-
 class Drawn(tbnets.EpochBatches):
     """Keeps what was drawn in which epoch."""
 
@@ -208,8 +194,13 @@ class Drawn(tbnets.EpochBatches):
 
 def test_batches_count_their_epochs(network, recwarn):
     batches = Drawn(as_examples(pairs(0)), 4, 1, seed=0)
-    others = as_batches(pairs(1))
-    fit(network, x=batches, validation_data=others, epochs=2)
+    network.fit(
+        batches,
+        validation_data=as_batches(pairs(1)),
+        steps_per_epoch=2,
+        epochs=2,
+        verbose=0,
+    )
     assert not [one for one in recwarn if "ran out" in str(one.message)]
     wanted = [
         (epoch, *image_rows)

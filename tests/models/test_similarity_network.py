@@ -147,9 +147,9 @@ def test_softmax_loss_is_that_of_both_directions(text_ids):
 )
 def test_training_moves_the_loss_down(pair_loss, own, best):
     network = make()
-    network.compile(keras.optimizers.Adam(0.02), pair_loss=pair_loss)
+    network.compile(keras.optimizers.Adam(0.05), pair_loss=pair_loss)
     history = network.fit(
-        tf.data.Dataset.from_tensors(make_batch()).repeat(100),
+        tf.data.Dataset.from_tensors(make_batch()).repeat(40),
         epochs=2,
         verbose=0,
         shuffle=False,
@@ -169,34 +169,29 @@ def test_each_step_draws_other_captions():
     assert len(losses) > 1
 
 
-@pytest.mark.parametrize(
-    "num_images, owners",
-    [(1, [0]), (1, [0, 0, 0]), (2, [7, 7])],
-    ids=["one pair", "one image", "no image of any caption"],
-)
 @pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
-def test_without_a_wrong_caption_nothing_is_learned(
-    num_images, owners, pair_loss
-):
+def test_without_a_wrong_caption_nothing_is_learned(pair_loss):
     network = make()
     network.compile(keras.optimizers.SGD(1.0), pair_loss=pair_loss)
     before = [v.numpy() for v in network.trainable_variables]
-    logs = network.train_step(make_batch(num_images, owners))
-    assert float(logs["loss"]) == 0.0
+    # One pair; one image; no image of any caption.
+    for num_images, owners in ((1, [0]), (1, [0, 0, 0]), (2, [7, 7])):
+        logs = network.train_step(make_batch(num_images, owners))
+        assert float(logs["loss"]) == 0.0
     for one, other in zip(before, network.trainable_variables):
         np.testing.assert_array_equal(one, other.numpy())
 
 
-def test_keras_file_trains_on_with_the_same_draws(tmp_path, eagerly):
+def test_keras_file_trains_on_with_the_same_draws(tmp_path):
     network, batch = make(dropout=0.2), make_batch()
     options = {"num_candidates": 2, "sampling_seed": 9, "pair_loss": "softmax"}
     network.compile("adam", **options)
-    dataset = tf.data.Dataset.from_tensors(batch).repeat(3)
-    network.fit(dataset, verbose=0, shuffle=False)
+    network.train_step(batch)
     network.save(tmp_path / "network.keras")
     again = load_model(tmp_path / "network.keras")
     assert options == {name: getattr(again, name) for name in options}
     for one in (network, again):
-        one.fit(dataset, verbose=0, shuffle=False)
+        for _ in range(2):
+            one.train_step(batch)
     for one, other in zip(network.weights, again.weights):
         np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-6, 1e-7)
