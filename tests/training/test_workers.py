@@ -40,7 +40,9 @@ def run(tmp_path_factory, module_eagerly):
     """Returns settings, what the chief said, and its session."""
     folder = tmp_path_factory.mktemp("run")
     data, said = tiny.write_precomputed(folder / "data"), []
-    settings = tiny.settings(data, folder / "run", epochs=2, patience=0)
+    least = {"image_units": 4, "text_units": 4, "images_per_batch": 12}
+    least |= {"batch_normalization": "none", "epochs": 2, "patience": 0}
+    settings = tiny.settings(data, folder / "run", **least)
     return settings, said, train(settings, Apart(0, said))
 
 
