@@ -1,14 +1,14 @@
-"""Steps without tracing: seconds less where no graph is at stake."""
+"""Runs steps without tracing, which is faster if no graph is tested."""
 
 import contextlib
 
 
 @contextlib.contextmanager
 def without_tracing():
-    """Runs functions eagerly; what is exported is traced as ever.
+    """Runs functions eagerly, except functions that are exported or saved.
 
-    Run eagerly, TensorFlow's saving would leave its operations in the file,
-    and an export would have each network in it as often as it is asked.
+    If saving ran eagerly, TensorFlow would write its operations to the file,
+    and an export would contain a copy of the network for each call.
     """
     import tensorflow as tf
 

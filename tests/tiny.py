@@ -1,4 +1,4 @@
-"""A data set and flags so small that a run takes seconds."""
+"""Writes a small data set, and parses the flags of fast runs."""
 
 import contextlib
 import shutil
@@ -20,7 +20,7 @@ SPLITS = {"train": 12, "dev": 6, "test": 6}
 
 
 def write_precomputed(folder, captions_per_image=2, seed=0):
-    """Writes VSE++ style files whose images tell of their captions."""
+    """Writes VSE++ style files; captions describe the image features."""
     generator = np.random.default_rng(seed)
     table = generator.normal(size=(len(WORDS), 8)).astype("float32")
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def write_precomputed(folder, captions_per_image=2, seed=0):
 
 
 def arguments(folder, run_dir, **changes):
-    """Returns the flags of a run on `write_precomputed`'s folder."""
+    """Returns the flags of a run on the data of `write_precomputed`."""
     values = {
         "captions_format": "precomputed",
         "data_root": folder,
@@ -61,27 +61,27 @@ def arguments(folder, run_dir, **changes):
 
 
 def settings(folder, run_dir, **changes):
-    """Returns the `Settings` of the flags of `arguments`."""
+    """Returns the `Settings` for the flags that `arguments` returns."""
     return parsed(arguments(folder, run_dir, **changes))
 
 
 def parsed(values):
-    """Parses a dict, name of a flag -> value."""
+    """Returns the `Settings` for a dict from flag names to values."""
     return parse(*[f"--{name}={value}" for name, value in values.items()])
 
 
 def typed(*line):
-    """Returns the `CommandLine` of a training."""
+    """Returns the `CommandLine` of the `train` command."""
     return CommandLine(line, [*ALL.values(), *flags_of(train.Options)])
 
 
 def parse(*line):
-    """Parses flags as a training does; those not given have defaults."""
+    """Returns the `Settings` that the `train` command parses."""
     return run_line.settings(typed(*line))
 
 
 def unread(*line):
-    """Refuses flags that nothing reads, as a training does."""
+    """Raises an error for unused flags, like the `train` command."""
     return run_line.check_read(typed(*line), parse(*line))
 
 
@@ -92,7 +92,7 @@ def split_of(settings, name, **options):
 
 @contextlib.contextmanager
 def copied_after(epoch, run_dir, target):
-    """Copies the folder of a run as a kill after an epoch would leave it."""
+    """Copies the folder of a run after an epoch, as if the run was killed."""
     save = checkpoints.save_checkpoint
 
     def noted(path, model, optimizer, state):
@@ -112,7 +112,7 @@ def token_rows(padded):
 
 
 def summaries(folder):
-    """Yields `(step, value)` of the event files right in a folder."""
+    """Yields each `(step, value)` of the event files in a folder."""
     for path in sorted(folder.glob("events.out.*")):
         for record in tf.data.TFRecordDataset(str(path)):
             event = tf.compat.v1.Event.FromString(record.numpy())
@@ -121,7 +121,7 @@ def summaries(folder):
 
 
 def events(folder):
-    """Returns the tags of those files: tag -> steps it was written at."""
+    """Returns a dict from the tags of the event files to their steps."""
     found = {}
     for step, value in summaries(folder):
         found.setdefault(value.tag, set()).add(step)

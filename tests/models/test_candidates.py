@@ -1,4 +1,4 @@
-"""Batches with candidates: what is mined, embedded and learned from."""
+"""Tests the losses of batches that contain candidate regions."""
 
 import keras
 import numpy as np
@@ -66,7 +66,7 @@ def gradients_of(network, values):
 
 
 def all_at_once(network, values, most):
-    """The loss of Algorithm 1 with all candidates under the tape."""
+    """Returns the loss of Algorithm 1, and its gradient for all candidates."""
     with tf.GradientTape() as tape:
         regions, found = (
             network.embed_images(values[key])
@@ -127,7 +127,7 @@ def test_only_picked_candidates_are_embedded_with_a_gradient():
 
     network.embed_images = counted
     network.batch_loss(tensors(batch()), training=True)
-    # All 12 as served; then 5 images and at most one pick of 4 captions.
+    # First all 12 candidates, then 5 images and at most 4 candidates.
     assert seen[0] == (12, False)
     assert seen[1][1] is True and 5 < seen[1][0] <= 9
     assert len(seen) == 2
@@ -139,7 +139,7 @@ def test_terms_within_a_view_count_after_their_steps():
     one = gradients_of(embedding_network({"text_to_image": 1}), batch())
     both = gradients_of(network, batch())
     network.structure_steps, network.structure_end = 1, 2
-    # At steps 0 and 2, before the terms and from their end on, one counts.
+    # Steps 0 and 2 omit the term within a view.
     for step, wanted in enumerate((one, both, one)):
         network.optimizer.iterations.assign(step)
         output, gradients = gradients_of(network, batch())
@@ -175,7 +175,7 @@ def similarity_network(num_candidates=1, pair_loss="logistic"):
 @pytest.mark.parametrize("num_candidates", [1, 3])
 def test_pairs_have_a_negative_of_their_own_phrase(num_candidates):
     network = similarity_network(num_candidates)
-    # One candidate a phrase may be wrong: what is drawn is known.
+    # A phrase has at most one negative, so the draw is known.
     values = batch(num_candidates=4)
     values["is_negative"] = np.eye(4, dtype=bool)
     values["is_negative"][3, 3] = False
@@ -184,7 +184,7 @@ def test_pairs_have_a_negative_of_their_own_phrase(num_candidates):
     regions = network.embed_images(values["images"]).numpy()
     others = network.embed_images(values["candidates"]).numpy()
     others = others[values["drawn_for"]]
-    # The last pair, of phrase 3, has no negative and does not count.
+    # Phrase 3 has no negative, so its pair, the last, does not count.
     good, bad = (
         network.judge(rows[:4], texts[:4]).numpy() for rows in (regions, others)
     )
@@ -202,7 +202,7 @@ def test_hardest_of_the_drawn_candidates_is_the_negative():
     output = network.batch_loss(tensors(values))
     texts = network.embed_text(values["captions"])
     others = network.embed_images(values["candidates"])
-    # 200 draws out of 4 meet each of them.
+    # 200 draws out of 4 candidates include each candidate.
     worst = network.similarities(others, texts).numpy().max(axis=0)
     worst = worst[values["drawn_for"]]
     np.testing.assert_allclose(
@@ -212,7 +212,7 @@ def test_hardest_of_the_drawn_candidates_is_the_negative():
 
 def test_softmax_ranks_a_region_among_all_candidates_of_its_phrase():
     network, values = similarity_network(pair_loss="softmax"), batch()
-    # Phrase 3, of the last region, has none, and makes no list.
+    # Phrase 3, of the last region, has no negatives and does not count.
     values["is_negative"][3] = False
     output = network.batch_loss(tensors(values))
     owners = values["drawn_for"]

@@ -29,7 +29,7 @@ def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):
 
 
 def split(batch, sizes):
-    """Yields the batch in parts of `sizes` images, with their captions."""
+    """Yields parts of the batch: `sizes` images and their captions."""
     start = 0
     for size in sizes:
         images = slice(start, start + size)
@@ -66,7 +66,7 @@ def fitted(batches, dim=2, run_eagerly=True, **arguments):
 
 
 def pairs_of(batch):
-    """Returns the images and texts of matching pairs, one pair a row."""
+    """Returns the images and the texts of all matching pairs."""
     rows = [
         (image, text)
         for image, image_id in zip(batch["images"], batch["image_ids"])
@@ -120,7 +120,7 @@ def test_it_finds_the_directions_of_the_textbook(sizes, regularization):
         for name, side, direction in zip(batch, pairs, directions)
     )
     found = network(batch)
-    # Directions have a common sign on both sides, which nobody decides.
+    # The sign of a direction is arbitrary, but equal on both sides.
     np.testing.assert_allclose(
         found["image_embeddings"] @ tf.transpose(found["text_embeddings"]),
         images @ texts.T,
@@ -129,7 +129,7 @@ def test_it_finds_the_directions_of_the_textbook(sizes, regularization):
 
 
 def shuffled(batch):
-    """Returns a batch in another order, with a caption of another image."""
+    """Shuffles the captions, and adds a caption of an unknown image."""
     order = np.random.default_rng(1).permutation(len(batch["captions"]))
     captions = np.vstack([batch["captions"][order], [[9e3] * 4]])
     owners = np.append(batch["caption_image_ids"][order], 1)
@@ -169,7 +169,7 @@ def test_fewer_rows_than_features_need_regularization():
     network, _ = fitted([batch])
     found = network(batch)
     assert np.isfinite(found["image_embeddings"]).all()
-    # Three pairs of four, less the mean, fix at most three directions.
+    # Four pairs minus their mean determine at most three directions.
     assert np.linalg.matrix_rank(network.image_branch.projection.numpy()) == 2
     with pytest.raises(InputError):
         fitted([batch], regularization=0.0)
@@ -181,18 +181,18 @@ def test_a_feature_that_never_changes_has_no_effect():
     network, _ = fitted([still])
     plain = network.image_branch.projection.numpy()
     assert np.isfinite(plain).all()
-    # The feature adds nothing to what an image is, whatever the others do.
+    # The feature does not affect the embedding.
     np.testing.assert_allclose(plain[2], 0, atol=1e-3)
 
 
 def candidates(count, size=5, seed=3):
-    """Returns regions without words, unlike those of `correlated`."""
+    """Returns regions whose distribution differs from `correlated`."""
     rows = np.random.default_rng(seed).normal(size=(count, size))
     return (2 * rows + np.arange(size)).astype("float32")
 
 
 def stacked_rows(images, texts, others, copies):
-    """Returns pairs and background below each other, as images and texts."""
+    """Stacks pairs and background; returns the images and the texts."""
     others = np.repeat(others, copies, axis=0)
     words = np.column_stack([texts - texts.mean(axis=0), np.ones(len(texts))])
     nothing = np.zeros((len(others), words.shape[1]))
@@ -215,7 +215,7 @@ def test_background_is_rows_without_words(regularization, copies):
         background=(len(rows) - len(images)) / len(images),
     )
 
-    # What tells pairs from background is known: only words get a ridge.
+    # The indicator of pairs has no noise, so only words get a ridge.
     ridges = [
         np.full(5, regularization * rows.var(axis=0).mean()),
         np.append(

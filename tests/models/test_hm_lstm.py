@@ -32,7 +32,7 @@ BATCH = {
     "caption_image_ids": np.array([7, 8, 8]),
     "regions": random.normal(size=(3, 5)).astype("float32"),
     "region_images": np.array([0, 0, 1], "int32"),
-    # Trees of 6, 1 and 5 nodes: dog, cat and old cat, which names photo 1.
+    # Trees of 6, 1 and 5 nodes: dog, cat, and old cat of photo 1.
     "phrase_nodes": np.array([3, 4, 6 + 1 + 3], "int32"),
     "region_of": np.array([1, 0, 4], "int32"),
     "is_contrast": random.uniform(size=(3, 5)) < 0.7,
@@ -74,14 +74,14 @@ BATCHES = [BATCH | NO_PAIRS, BATCH]
 
 
 class Losses(keras.callbacks.Callback):
-    """Keeps the loss after each step, the mean of its epoch so far."""
+    """Records the mean loss of the epoch after each step."""
 
     def on_train_batch_end(self, batch, logs=None):
         self.seen = [*getattr(self, "seen", []), float(logs["loss"])]
 
 
 def fit(network):
-    """Fits on `BATCHES`, in one trace where steps are traced."""
+    """Trains on `BATCHES`, with shapes that need only one trace."""
     losses = Losses()
     data = tf.data.Dataset.from_generator(
         lambda: iter(BATCHES),
@@ -118,7 +118,7 @@ def test_loss_is_that_of_the_loops(own):
     states, trees = made.text_encoder.encode_nodes(BATCH["captions"])
     nodes = made.text_branch(states).numpy()
     sentences = nodes[trees.roots.numpy()]
-    # Packed nodes know their trees and words: those of the phrases.
+    # Each packed node has a tree and a span of words; find the phrases.
     spans = [(0, 0, 1), (0, 2, 3), (2, 0, 2)]
     keys = np.column_stack([trees.trees, trees.spans, trees.is_noun_phrase])
     rows = [np.flatnonzero((keys == (*s, 1)).all(axis=1))[0] for s in spans]

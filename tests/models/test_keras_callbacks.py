@@ -1,4 +1,4 @@
-"""Keras' own callbacks do with a network what they do with any model."""
+"""Tests networks with the callbacks of Keras and `RetrievalMetrics`."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from tbnets.models import fit_arguments
 
 
 def pairs(seed, count=8):
-    """Images beside captions that name them, each pair alike."""
+    """Returns a batch in which each caption equals its image."""
     rows = np.random.default_rng(seed).normal(size=(count, 6))
     ids = np.arange(count)
     return {
@@ -59,7 +59,7 @@ def test_callbacks_of_keras_see_val_loss_and_recall(network, tmp_path):
     history = fit(network, *watched, epochs=9)
     assert len(history["loss"]) == len(history["val_loss"]) == 3
     assert np.isfinite(history["loss"] + history["val_loss"]).all()
-    # The first epoch is the best; each of the two after it waits in vain.
+    # The first epoch is the best. The next two do not improve on it.
     rate = float(np.asarray(network.optimizer.learning_rate))
     assert rate == pytest.approx(1e-5)
     assert history["learning_rate"][-1] < history["learning_rate"][0]
@@ -74,7 +74,7 @@ RECALL = "val_recall_sum"
 
 
 def reader(seen):
-    """Returns a callback that keeps what the logs of each epoch hold."""
+    """Returns a callback that appends the logs of each epoch to `seen`."""
     return keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: seen.append(dict(logs))
     )
@@ -82,7 +82,7 @@ def reader(seen):
 
 def test_recalls_are_those_of_evaluate_retrieval(network):
     seen, data = [], pairs(1)
-    # It is called first, wherever it stands.
+    # `fit` calls it first, although it is the last callback.
     watch = tbnets.RetrievalMetrics(data)
     history = fit(network, reader(seen), watch, epochs=1)
     wanted = tbnets.evaluate_retrieval(
@@ -101,7 +101,7 @@ WAYS = ("image_to_text", "text_to_image")
 
 
 def repeated(data):
-    """Each image with two captions, in rows of their own."""
+    """Repeats each row, so that each image has two captions."""
     rows = np.repeat(np.arange(8), 2)
     return {name: array[rows] for name, array in data.items()}
 
@@ -120,7 +120,7 @@ def as_dataset(data):
 
 
 class Loader(list):
-    """Batches of one's own, which keep what they are made of."""
+    """A user's list of batches, with attributes like `EpochBatches`."""
 
     dataset = examples = records = image_size = ()
 
@@ -185,7 +185,7 @@ def test_a_network_that_learns_to_compare_is_measured_by_its_head():
 
 
 class Drawn(tbnets.EpochBatches):
-    """Keeps what was drawn in which epoch."""
+    """Records the epoch and the image rows of each batch."""
 
     def batch(self, image_rows, *others):
         self.seen = [*getattr(self, "seen", []), (self.epoch, *image_rows)]

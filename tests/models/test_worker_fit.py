@@ -1,4 +1,4 @@
-"""The loop of several replicas does what Keras' `fit` does, here with one."""
+"""Compares the training loop for replicas with `fit`, on one replica."""
 
 import keras
 import numpy as np
@@ -72,7 +72,7 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly):
 def network():
     """Returns a network whose steps the tests replace."""
     made = make_network()
-    made.optimizer.use_ema = False  # No step makes the averages.
+    made.optimizer.use_ema = False  # The replaced steps create no averages.
     return made
 
 

@@ -1,4 +1,4 @@
-"""Tests of what is written for TensorBoard."""
+"""Tests the event files for TensorBoard."""
 
 import types
 
@@ -16,7 +16,10 @@ CHOSEN = ("recall_sum",)
 
 @pytest.fixture
 def shown(tmp_path):
-    """Returns a function that writes and returns `{tag: {step: value}}`."""
+    """Returns a function that writes histories and reads the charts.
+
+    It returns `{tag: {step: value}}`.
+    """
 
     def read(folder):
         found = {}
@@ -35,7 +38,7 @@ def shown(tmp_path):
 
 
 def histories(**columns):
-    """Returns what a run's history is after each epoch."""
+    """Returns the history of a run after each epoch."""
     rows = [
         {name.replace("__", "/"): value for name, value in zip(columns, row)}
         for row in zip(*columns.values())
@@ -51,7 +54,7 @@ def test_a_chart_begins_when_its_scalar_first_moves(shown):
             dev__mean_recall=[1.0, 2.0, 2.0, 1.0],
         )
     )
-    # Nothing is lost: what was held back is written under its own epoch.
+    # Values of earlier epochs are written with their own epochs.
     assert found == {
         "4_train/learning_rate": {1: 0.5, 2: 0.5, 3: 0.25, 4: 0.25},
         "3_dev/mean_recall": {1: 1.0, 2: 2.0, 3: 2.0, 4: 1.0},
@@ -89,7 +92,7 @@ def test_runs_are_compared_by_settings_without_places(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
     found = settings.comparable()
     assert found["image_units"] == "8,4" and found["learning_rate"] == 0.01
-    # Nor those of other tasks and models.
+    # Settings of other tasks and models are omitted.
     assert "cca_dim" not in found and "head_units" not in found
     assert not any(ALL[name].is_place for name in found)
     assert all(
@@ -146,7 +149,7 @@ def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
         raise full
 
     monkeypatch.setattr(module, lost, refuse)
-    points = types.SimpleNamespace(vectors=[1])  # No more is asked of it.
+    points = types.SimpleNamespace(vectors=[1])  # All that it reads.
     settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, *CHOSEN) as writer:
         writer.add_settings(settings, 0)

@@ -46,7 +46,7 @@ def test_round_trip_restores_everything(tmp_path):
     other, other_optimizer = make()
     state = checkpoints.restore_checkpoint(path, other, other_optimizer)
     assert state == STATE
-    for _ in range(2):  # It also goes on as if nothing had happened.
+    for _ in range(2):  # A further step also gives equal values.
         for one, two in zip(
             values(model, optimizer), values(other, other_optimizer)
         ):
@@ -99,12 +99,12 @@ def test_arrays_that_were_fitted_or_are_held_come_back(tmp_path):
     assert found.fitted["words"] == ["a"] and found.held["round"] == 4
     np.testing.assert_array_equal(found.fitted["mean"], np.arange(3.0))
     np.testing.assert_array_equal(found.held["pairs"], [[1, 2]])
-    # What was saved is as it was.
+    # Saving does not change the state.
     assert set(state.fitted) == {"words", "mean"}
 
 
 def rewritten(path, **values):
-    """Puts other values into the state of a checkpoint."""
+    """Replaces values in the state of a checkpoint."""
     with np.load(path) as file:
         arrays = dict(file)
     header = json.loads(arrays.pop("header").tobytes())
@@ -139,7 +139,7 @@ def test_a_state_of_another_kind_is_refused(tmp_path, values):
 
 
 def forged(shape):
-    """Returns a damage: another array, which says it is of a shape."""
+    """Returns a function that adds an array with a false shape."""
 
     def forge(content):
         header = np.lib.format.header_data_from_array_1_0(np.zeros(3))
@@ -156,7 +156,7 @@ def forged(shape):
 
 
 def saved(save, header):
-    """Returns a damage: a file with another header alone."""
+    """Returns a function that writes a file with only a header."""
 
     def write(content):
         file = io.BytesIO()
@@ -174,7 +174,7 @@ def cut(share):
 
 
 def overwritten(entry, offset, new):
-    """Returns a damage: bytes behind the first mark of a zip's entry."""
+    """Returns a function that overwrites bytes after a zip signature."""
 
     def write(content):
         at = content.rindex(entry) + offset

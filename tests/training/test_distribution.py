@@ -83,7 +83,7 @@ def test_a_value_that_the_chief_lacks_is_told(monkeypatch):
 
 
 def lost(addresses, message):
-    """Returns what "worker 0" says that meets an error of a collective."""
+    """Returns the message of worker 0 after a collective fails."""
     workers = Workers(task=WorkerTask("worker 0", True, addresses))
     with pytest.raises(UnreachableError) as error, workers.watched():
         raise tf.errors.UnavailableError(None, None, message)
@@ -97,10 +97,10 @@ def test_the_worker_that_is_gone_is_named(monkeypatch):
         with socket.create_server(("127.0.0.1", 0)) as other:
             away = f"127.0.0.1:{other.getsockname()[1]}"
         addresses = {"worker 0": here, "worker 1": here, "worker 2": away}
-        # The neighbour is named where it is another that ended first.
+        # TensorFlow names worker 1, but worker 2 does not respond.
         told = lost(addresses, "remote target /job:worker/replica:0/task:1")
         assert f"Received: no response from worker 2 ({away}). Start" in told
-        # One that hangs still accepts connections.
+        # A worker that hangs still accepts connections.
         del addresses["worker 2"]
         told = lost(addresses, "unhealthy: /job:worker/replica:0/task:1")
         assert "no response from worker 1. Start all workers again with" in told

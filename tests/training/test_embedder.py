@@ -16,7 +16,7 @@ COLORS = [(200, 0, 0), (0, 150, 0), (0, 0, 100), (30, 60, 90), (9, 9, 9)]
 
 
 class Network:
-    """Answers with numbers that tell which row was asked."""
+    """Returns embeddings that identify their rows."""
 
     def __init__(self):
         self.widths = []
@@ -82,7 +82,7 @@ def test_texts_come_back_in_their_own_order(monkeypatch):
     network = Network()
     images = FileNames(["unused"])
     found = Embedder(network).texts(examples(images, token_ids))
-    # Sum of the row's ids and its first id.
+    # The sum of the row's ids, and its first id.
     wanted = [[10, 7], [5, 5], [10, 6], [3, 3], [13, 4]]
     np.testing.assert_array_equal(found, wanted)
     assert found.dtype == np.float32
@@ -97,7 +97,7 @@ def test_chunks_of_any_size_share_a_few_traces(monkeypatch):
     made = Embedder(network)
     source = examples(FileNames(["unused"]), token_ids)
     made.texts(source)
-    # One for 3 captions of 3 words, one of any words, one of any number.
+    # For 3 captions of 3 words, for any words, and for any captions.
     assert network.traces <= 3
     before = network.traces
     made.texts(source)

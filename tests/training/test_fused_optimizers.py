@@ -1,4 +1,4 @@
-"""The optimizers in one pass, held to those of Keras."""
+"""Compares the fused optimizers with the optimizers of Keras."""
 
 import functools
 import re
@@ -64,7 +64,7 @@ class Weights(keras.layers.Layer):
 
 
 def made_weights(seed=0):
-    layer = Weights(name="weights")  # Keras would number it.
+    layer = Weights(name="weights")  # Keras would add a number to the name.
     layer.build((None,))
     generator = np.random.default_rng(seed)
     for variable in layer.trainable_variables:
@@ -73,7 +73,7 @@ def made_weights(seed=0):
 
 
 def make(name, fused, variables):
-    """Returns an optimizer of `CASES`, built; biases do not decay."""
+    """Returns a built optimizer of `CASES`; biases do not decay."""
     kind, arguments = CASES[name]
     arguments, rate = {**arguments}, 0.1 if kind == "SGD" else 0.01
     if arguments.pop("cosine", False):
@@ -100,9 +100,9 @@ def gradients(step, seed=1):
 
 
 def run(optimizer, variables, steps, jit_compile=None):
-    """Takes steps; returns the variables of the weights and the optimizer.
+    """Takes steps; returns the values of the weights and of the optimizer.
 
-    They are taken in a graph unless `jit_compile` is None.
+    The steps run eagerly if `jit_compile` is None, otherwise in a graph.
     """
 
     def step(*arrays):
@@ -116,10 +116,10 @@ def run(optimizer, variables, steps, jit_compile=None):
 
 
 def assert_close(found, wanted, num_weights=3):
-    """Compares arrays by their largest numbers.
+    """Compares arrays, relative to the largest number of each.
 
-    Those after the weights may be moments: 1 - 0.999, of which a velocity is
-    made, is rounded by 1.3e-5 where 0.999 is a float32.
+    The arrays after the weights may be velocities, whose factor 1 - 0.999 has
+    a relative error of 1.3e-5 in float32.
     """
     for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
         tolerance = 1e-6 if i < num_weights else 2e-5
@@ -129,7 +129,7 @@ def assert_close(found, wanted, num_weights=3):
 
 @functools.cache
 def of_keras(name):
-    """Returns what Keras' optimizer leaves after half and after all steps."""
+    """Returns the values of `run` for Keras after half and all steps."""
     variables = made_weights()
     optimizer = make(name, False, variables)
     half = STEPS // 2
@@ -188,7 +188,7 @@ def test_config_makes_the_same_optimizer(name):
     assert str(made.get_config()) == str(optimizer.get_config())
 
 
-# Row 1 is named twice, rows 0 and 2 never.
+# Row 1 occurs twice; rows 0 and 2 do not occur.
 SLICES = tf.IndexedSlices([[1.0, 2], [3, 4], [5, 6]], [1, 1, 3], [4, 2])
 
 
@@ -215,7 +215,7 @@ def test_updating_some_of_the_variables_leaves_the_others():
     before = [v.numpy() for v in variables]
     optimizer = make("adam", True, variables)
     optimizer.apply_gradients([(tf.ones((5,)), variables[1])])
-    # The first step of Adam is as long as the rate.
+    # The first step of Adam has the length of the learning rate.
     np.testing.assert_allclose(variables[1].numpy(), before[1] - 0.01, 1e-5)
     for i in (0, 2):
         np.testing.assert_array_equal(variables[i].numpy(), before[i])
@@ -231,9 +231,9 @@ def test_scaled_loss_goes_through(fused):
     scale = 2.0**15
     for wrong in (False, True):
         arrays = [scale * gradient for gradient in gradients(0)]
-        if wrong:  # Such a step is left out.
+        if wrong:  # The optimizer skips this step.
             arrays[0] = arrays[0] * np.inf
-        if KERAS_2:  # Keras 3 does it within.
+        if KERAS_2:  # Keras 3 divides by the scale itself.
             arrays = optimizer.get_unscaled_gradients(arrays)
         optimizer.apply_gradients(zip(arrays, variables))
     wanted = made_weights()

@@ -19,7 +19,7 @@ def test_health_of_a_collapse_and_of_a_full_space():
 
 
 def plateau(loss=0.05, active=1.0, recall_sum=3.0, images=1000):
-    """Scalars of an epoch; by chance 1000 images give a recall sum of 3.2."""
+    """Returns the scalars of an epoch; the recall sum of chance is 3.2."""
     return {
         f"train/{term}_{kind}": value
         for term in ("image_to_text", "text_to_image")
@@ -56,7 +56,7 @@ def test_a_plateau_is_none_where_recall_is_above_chance(images, chance):
 
 
 def test_hard_negatives_of_a_healthy_run_are_no_plateau():
-    # 22 photos of one's own: recall rises, and most of the loss is margin.
+    # 22 photos: recall rises, although the loss is near the margin.
     sums = 309, 320, 337
     rows = [plateau(0.2, 1.0, found, 22) for found in sums]
     assert not told(*rows, margin=0.2)

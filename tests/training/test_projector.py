@@ -1,4 +1,4 @@
-"""Tests of the files that TensorBoard's projector reads."""
+"""Tests the files for TensorBoard's projector."""
 
 import numpy as np
 import PIL.Image
@@ -30,14 +30,14 @@ def test_the_projector_finds_vectors_words_and_thumbnails(tmp_path):
     np.testing.assert_allclose(
         np.loadtxt(tmp_path / found.tensor_path, delimiter="\t"), vectors
     )
-    # As many lines as points, after one with the names of the columns.
+    # A line with the names of the columns, then a line for each point.
     assert (tmp_path / found.metadata_path).read_text() == (
         "text\tkind\na dog\tcaption\na cat sits\tcaption\n\timage\n"
     )
     assert list(found.sprite.single_image_dim) == [2, 2]
     with PIL.Image.open(tmp_path / found.sprite.image_path) as sprite:
         pixels = np.asarray(sprite)
-    # Three thumbnails lie in a square of two by two.
+    # Three thumbnails in a square of two by two.
     assert pixels.shape == (4, 4, 3)
     np.testing.assert_array_equal(pixels[:2, :2], thumbnails[0])
     np.testing.assert_array_equal(pixels[:2, 2:], thumbnails[1])

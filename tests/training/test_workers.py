@@ -1,4 +1,4 @@
-"""A run of two workers, one after the other: the chief, then worker 1."""
+"""Tests a run of two workers: first the chief runs, then worker 1."""
 
 import pathlib
 
@@ -14,11 +14,11 @@ ADDRESSES = {"worker 0": "localhost:1", "worker 1": "localhost:2"}
 
 
 class Apart(Workers):
-    """A worker that hears what the chief has said before.
+    """A worker that reads the recorded values of the chief.
 
     Args:
-        index: of the worker; 0 is the chief.
-        said: list that the chief fills, from which the other reads.
+        index: index of the worker; 0 is the chief.
+        said: list of values that the chief appends and worker 1 removes.
     """
 
     def __init__(self, index, said):
@@ -28,7 +28,7 @@ class Apart(Workers):
         self.said = said
 
     def of_chief(self, value=None):
-        """Returns what the chief gave."""
+        """Returns the value of the chief."""
         if self.is_chief:
             self.said.append(value)
             return value
@@ -37,7 +37,7 @@ class Apart(Workers):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, module_eagerly):
-    """Returns settings, what the chief said, and its session."""
+    """Returns the settings, and the values and session of the chief."""
     folder = tmp_path_factory.mktemp("run")
     data, said = tiny.write_precomputed(folder / "data"), []
     least = {"image_units": 4, "text_units": 4, "images_per_batch": 12}
@@ -63,7 +63,7 @@ def test_worker_1_knows_what_the_chief_measured_and_writes_nothing(
 ):
     settings, said, chief = run
     before, said = files_of(chief.run_dir), list(said)
-    # Its start comes before the first checkpoint.
+    # A real worker 1 starts before the first checkpoint.
     monkeypatch.setattr(runs, "check_run_folder", lambda folder, **_: folder)
     other = settings.replace(run_dir=str(tmp_path / "none"))
     monkeypatch.setattr(runs, "start", lambda *_: tmp_path / "none")
