@@ -24,8 +24,11 @@ VALUES = (
 )
 NUMBERS = VALUES[8:20]
 INTEGERS = (0, 1, 127, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**64 - 1)
-RUNS = (b"a", b" ", b"\n", b"9", b'"', b"\\", b"\x00", b"\xff", b"a ", b"#")
-RUN_LENGTHS = (1, 4, 32, 300, 5000, 40_000)
+RUNS = st.sampled_from(
+    (b"a", b" ", b"\n", b"9", b'"', b"\\", b"\x00", b"\xff", b"a ", b"#")
+)
+RUN_LENGTHS = st.sampled_from((1, 4, 32, 300, 5000, 40_000))
+BETWEEN = st.sampled_from((b"", b"\n", b", "))
 LEVELS = {
     b"[": b"]",
     b'{"a": ': b"}",
@@ -62,114 +65,114 @@ DTYPES = ("<f4", ">f8", "<f2", "<i8", "|u1", "|b1", "<c8", "<U3", "<M8[s]")
 ODD_NUMBERS = (np.nan, np.inf, -1, 0, 0.5, 1e30, 2**40)
 
 
+PATTERNS = st.sampled_from((None, None, *PARTS))
+LENGTHS = st.sampled_from((0, 1, 4, 64, None))
+
+
 def damaged(content):
     """Returns a strategy of content that differs from valid content."""
-    ways = [
-        *[_with_other_parts(content)] * 8,
-        _with_parts_swapped(content),
-        _encoded_otherwise(content),
-    ]
+    ways = [*[_other_parts] * 8, _parts_swapped, _encoded_otherwise]
     if content.startswith(b"\x93NUMPY"):
-        ways += [_other_array(content)] * 4
+        ways += [_other_array] * 4
     if _documents(content):
-        ways += [_other_json(content)] * 4
+        ways += [_other_json] * 4
     if content.startswith(b"PK"):
-        ways += [_other_member(content)] * 10
-    return st.one_of(ways).filter(lambda new: new != content)
+        ways += [_other_member] * 10
+    return _drawn(st.sampled_from(ways), content).filter(
+        lambda new: new != content
+    )
+
+
+# One strategy draws all: each that is made while it draws takes its time.
 
 
 @st.composite
+def _drawn(draw, ways, content):
+    return draw(ways)(draw, content)
+
+
 def _part(draw, content):
     """Draws start and end of a part, which may be empty."""
-    pattern = draw(st.sampled_from((None, None, *PARTS)))
+    pattern = draw(PATTERNS)
     found = pattern and [match.span() for match in pattern.finditer(content)]
     if found:
-        return draw(st.sampled_from(found))
+        return found[draw(st.integers(0, len(found) - 1))]
     start = draw(st.integers(0, len(content)))  # Small ones are more likely.
     if draw(st.booleans()):
         start = len(content) - start
-    length = draw(st.sampled_from((0, 1, 4, 64, len(content))))
-    return start, min(start + length, len(content))
+    length = draw(LENGTHS)
+    return start, len(content) if length is None else start + length
 
 
-@st.composite
-def _with_other_parts(draw, content):
+def _other_parts(draw, content):
     for _ in range(draw(st.sampled_from((1, 1, 1, 1, 2, 3)))):
-        start, end = draw(_part(content))
-        new = draw(_instead_of(content[start:end], content))
+        start, end = _part(draw, content)
+        old = content[start:end]
+        new = draw(INSTEAD)(draw, old, content)
         content = content[:start] + new + content[end:]
     return content
 
 
-def _instead_of(old, content):
-    """Returns a strategy of what takes the place of a part."""
-    value = st.sampled_from(VALUES)
-    return st.one_of(
-        st.just(b""),
-        value,
-        st.sampled_from(NUMBERS),
-        value.map(
-            lambda new: old.partition(b":")[0] + b": " + new + b"," + old
-        ),
-        st.sampled_from((b"", b"\n", b", ")).map(lambda by: old + by + old),
-        _part(content).map(lambda place: content[slice(*place)]),
-        st.integers(0, 7).map(lambda bit: _flipped(old, bit)),
-        st.binary(min_size=1, max_size=16).map(lambda new: _over(old, new)),
-        _integers().map(lambda new: _over(old, new)),
-        _runs(),
-        _nested(old),
-    )
+# Functions of (draw, what is replaced, all content) -> what replaces it.
 
 
-def _flipped(old, bit):
+def _another_member(draw, old, content):
+    value = draw(st.sampled_from(VALUES))
+    return old.partition(b":")[0] + b": " + value + b"," + old
+
+
+def _flipped(draw, old, content):
+    bit = draw(st.integers(0, 7))
     return bytes([old[0] ^ 1 << bit]) + old[1:] if old else b"\x01"
 
 
-def _over(old, new):
+def _over(draw, old, content):
+    new = draw(st.binary(min_size=1, max_size=16))
     return new + old[len(new) :]
 
 
-@st.composite
-def _integers(draw):
-    value, size = (
-        draw(st.sampled_from(INTEGERS)),
-        draw(st.sampled_from((1, 2, 4, 8))),
-    )
+def _integer(draw, old, content):
+    size = draw(st.sampled_from((1, 2, 4, 8)))
+    value = draw(st.sampled_from(INTEGERS)) % 256**size
     order = draw(st.sampled_from(("little", "big")))
-    return (value % 256**size).to_bytes(size, order)
+    return value.to_bytes(size, order) + old[size:]
 
 
-@st.composite
-def _runs(draw):
-    return draw(st.sampled_from(RUNS)) * draw(st.sampled_from(RUN_LENGTHS))
-
-
-@st.composite
-def _nested(draw, old):
+def _nested(draw, old, content):
     opener, closer = draw(st.sampled_from([*LEVELS.items()]))
     depth, is_closed = draw(st.sampled_from(DEPTHS)), draw(st.booleans())
     return opener * depth + old + closer * depth * is_closed
 
 
-@st.composite
-def _with_parts_swapped(draw, content):
-    (a, b), (c, d) = sorted(draw(_part(content)) for _ in range(2))
+INSTEAD = st.sampled_from(
+    [
+        lambda draw, old, content: b"",
+        lambda draw, old, content: draw(st.sampled_from(VALUES)),
+        lambda draw, old, content: draw(st.sampled_from(NUMBERS)),
+        lambda draw, old, content: content[slice(*_part(draw, content))],
+        lambda draw, old, content: draw(BETWEEN).join((old, old)),
+        lambda draw, old, content: draw(RUNS) * draw(RUN_LENGTHS),
+        *(_another_member, _flipped, _over, _integer, _nested),
+    ]
+)
+
+
+def _parts_swapped(draw, content):
+    (a, b), (c, d) = sorted(_part(draw, content) for _ in range(2))
     c, d = max(b, c), max(b, d)
     parts = content[:a], content[c:d], content[b:c], content[a:b], content[d:]
     return b"".join(parts)
 
 
-def _encoded_otherwise(content):
-    text = content.decode("utf-8", errors="replace")
-    return st.one_of(
-        st.sampled_from(EMPTY),
-        st.sampled_from(ENCODINGS).map(
-            lambda name: text.encode(name, "replace")
-        ),
-        st.sampled_from(XML_ENCODINGS).map(
-            lambda name: b'<?xml version="1.0" encoding="%s"?>' % name + content
-        ),
-    )
+def _encoded_otherwise(draw, content):
+    way = draw(st.sampled_from(("empty", "text", "xml")))
+    if way == "empty":
+        return draw(st.sampled_from(EMPTY))
+    if way == "text":
+        text = content.decode("utf-8", errors="replace")
+        return text.encode(draw(st.sampled_from(ENCODINGS)), "replace")
+    name = draw(st.sampled_from(XML_ENCODINGS))
+    return b'<?xml version="1.0" encoding="%s"?>' % name + content
 
 
 def _documents(content):
@@ -183,7 +186,6 @@ def _documents(content):
     return found
 
 
-@st.composite
 def _other_json(draw, content):
     """Draws content with JSON in which a value is missing or another."""
     part, document = draw(st.sampled_from(_documents(content)))
@@ -205,7 +207,6 @@ def _values_in(holder):
     return found
 
 
-@st.composite
 def _other_array(draw, content):
     """Draws an `.npy` with another type, rank, number or other rows."""
     array = np.load(io.BytesIO(content))
@@ -225,7 +226,6 @@ def _other_array(draw, content):
     return npy(array)
 
 
-@st.composite
 def _other_member(draw, content):
     """Draws an archive with another member, whose checksum is right."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -32,7 +32,6 @@ from tests.tools.test_query import VOCABULARY, ColorNetwork
 
 TRAIN = "tools/train.py"
 NUM_PHOTOS = 7
-NUM_EPOCHS = 3
 
 
 class Tool(NamedTuple):
@@ -53,9 +52,8 @@ class Tool(NamedTuple):
 
 
 def _train(given, folder):
-    flags = tiny.arguments(
-        given / "data", folder / "run", epochs=NUM_EPOCHS, export=True
-    )
+    changes = {"epochs": 2, "images_per_batch": 6, "export": True}
+    flags = tiny.arguments(given / "data", folder / "run", **changes)
     return [TRAIN, *(f"--{k}={v}" for k, v in flags.items())]
 
 

@@ -47,19 +47,19 @@ class Session:
 
     def ask(self, signature, inputs):
         """Returns the `Reply` of a signature to name -> array."""
-        key = (signature, *inputs)
+        key = (signature, *sorted(inputs))
         outputs = self._signatures[signature].outputs
         try:
             if key not in self._callables:  # Making one optimises the graph.
-                self._callables[key] = self._callable(signature, inputs)
-            answers = self._callables[key](*inputs.values())
+                self._callables[key] = self._callable(*key)
+            answers = self._callables[key](*map(inputs.get, key[1:]))
         except (tf.errors.OpError, ValueError):
             return Reply("INVALID_ARGUMENT", "refused by the graph")
         return Reply(
             "OK", "", dict(zip(sorted(outputs), map(np.asarray, answers)))
         )
 
-    def _callable(self, signature, inputs):
+    def _callable(self, signature, *inputs):
         """Returns a function that takes values of some inputs as they are."""
         from tensorflow.core.protobuf import config_pb2
 
