@@ -1,6 +1,7 @@
 """What batches of phrases and regions hold, and which negatives are hard."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy as np
@@ -29,6 +30,7 @@ def drawn(examples, seed=0, epoch=0, **sampling):
     return list(sampler.epoch(epoch))
 
 
+@functools.cache
 def place_of(examples, region):
     """Photo and box of a row of the store."""
     store = examples.features
@@ -37,6 +39,7 @@ def place_of(examples, region):
     return list(examples.image_rows).index(row), box
 
 
+@functools.cache
 def overlap(examples, phrase, region):
     """Overlap of a phrase's box with a region, None in another photo."""
     image, box = place_of(examples, region)
@@ -273,7 +276,7 @@ def test_negatives_before_the_last_positive_are_hard():
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (5, 0), (1, 1), (5000, 7)])
-@pytest.mark.parametrize("most", [1, 3, 50])
+@pytest.mark.parametrize("most", [1, 50])
 def test_lists_are_those_of_the_loop(shape, most):
     generator = np.random.default_rng(len(shape) + most)
     values = generator.integers(0, 9, shape).astype(np.float32)

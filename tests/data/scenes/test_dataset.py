@@ -306,13 +306,3 @@ def test_settings_are_the_same_when_they_are_equal():
         SceneSettings(0, 0, 0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         SETTINGS.seed = 2
-
-
-def test_manifest_is_written_as_before(folder):
-    """Folders made long ago must be found again."""
-    text = (folder / "manifest.json").read_text()
-    assert text.startswith(
-        '{\n  "version": 1,\n  "num_train": 6,\n  "num_dev": 2,\n'
-        '  "num_test": 2,\n  "image_size": 64,\n  "seed": 0,\n'
-        '  "clutter": 0.3,\n  "num_captions": '
-    )

@@ -80,7 +80,7 @@ def test_file_that_is_cut_after_it_was_opened_is_named(tmp_path):
         copy_rows([file], np.array([0, 8]), rows, out)
 
 
-def write_store(path, shards=60):
+def write_store(path, shards=20):
     """Writes a store of many shards; row i holds i."""
     writer = FeatureWriter(path, {}, 1)
     for row in range(0, 2 * shards, 2):
@@ -104,7 +104,7 @@ def few_descriptors():
 
 def test_stores_of_many_shards_need_few_descriptors(tmp_path, few_descriptors):
     paths = [write_store(tmp_path / name) for name in "ab"]
-    keys = [str(row) for row in np.random.default_rng(0).permutation(120)]
+    keys = [str(row) for row in np.random.default_rng(0).permutation(40)]
     both, rows = load_features(paths, keys)
     np.testing.assert_array_equal(
         both.take(rows), [[int(key)] * 2 for key in keys]
@@ -112,6 +112,6 @@ def test_stores_of_many_shards_need_few_descriptors(tmp_path, few_descriptors):
     for path in paths:
         store = open_store(path)
         store.verify()
-        assert sum(len(array) for _, array in store.chunks()) == 120
+        assert sum(len(array) for _, array in store.chunks()) == 40
     with open("/proc/self/maps") as maps:  # Nothing stays mapped.
         assert str(tmp_path) not in maps.read()
