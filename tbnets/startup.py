@@ -42,6 +42,22 @@ def no_accelerator():
     return all(device.device_type == "CPU" for device in devices)
 
 
+def describe_device():
+    """Returns the name of TensorFlow's device, such as `CPU, 2 cores`.
+
+    If the device is a GPU, the text also says whether TF32 is on.
+    """
+    import tensorflow as tf  # Slow to import.
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return f"CPU, {usable_cores()} cores"
+    details = tf.config.experimental.get_device_details(gpus[0])
+    is_on = tf.config.experimental.tensor_float_32_execution_enabled()
+    name = details.get("device_name", "GPU")
+    return f"{name}, TF32 {'on' if is_on else 'off'}"
+
+
 _importing = threading.RLock()
 
 

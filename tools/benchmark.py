@@ -8,14 +8,15 @@ For example:
 
 Each benchmark prints the median milliseconds over --repeats and the ratio to a
 lower bound, such as the matrix products alone. The two alternate, so that other
-load on the machine affects both equally.
+load on the machine affects both equally. The first line names the device. If it
+is a GPU, the line also says whether TF32 is on.
 """
 
 import dataclasses
 import importlib
 import sys
 
-from tbnets import cli
+from tbnets import cli, startup
 from tbnets.tasks.settings.flag import Count, flag
 
 BENCHMARKS = {
@@ -88,7 +89,10 @@ class Options:
 
 def main(options):
     """Runs the benchmark that --benchmark names."""
-    importlib.import_module(f"benchmarks.{options.benchmark}").run(options)
+    module = importlib.import_module(f"benchmarks.{options.benchmark}")
+    if "tensorflow" in sys.modules:
+        print(f"device    {startup.describe_device()}")
+    module.run(options)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from benchmarks import fisher_vectors, timing
 
+from tbnets import startup
 from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import zoo
@@ -84,6 +85,21 @@ def test_benchmark_prints_its_rows(
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_device_is_named_with_the_state_of_tf32(monkeypatch, is_on):
+    config = tf.config.experimental
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    assert re.fullmatch(r"CPU, \d+ cores", startup.describe_device())
+    monkeypatch.setattr(
+        config, "tensor_float_32_execution_enabled", lambda: is_on
+    )
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    details = {"device_name": "NVIDIA H100"}
+    monkeypatch.setattr(config, "get_device_details", lambda device: details)
+    state = "on" if is_on else "off"
+    assert startup.describe_device() == f"NVIDIA H100, TF32 {state}"
 
 
 def test_benchmark_of_cells(tmp_path, searched):

@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from benchmarks.timing import mebibytes
-from tbnets.startup import keep_freed_memory, usable_cores
+from tbnets.startup import describe_device, keep_freed_memory, usable_cores
 
 LIMIT_GIB = 10
 """Memory limit of a process; only one process works at a time."""
@@ -191,6 +191,8 @@ def _first(builder, arrays):
         for module, name in PACKAGES.items()
         if module in sys.modules
     }
+    if "tensorflow" in sys.modules:
+        versions["device"] = describe_device()
     is_number = value is not None and np.ndim(value) == 0
     return step, {
         "value": float(value) if is_number else None,

@@ -8,12 +8,21 @@ import tensorflow as tf
 
 def graph(function, *inputs):
     """Returns a compiled call of a function, which returns its first result."""
-    compiled = tf.function(function)
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+    return waiting(tf.function(function), *inputs)
+
+
+def waiting(function, *inputs):
+    """Returns a call of a function that waits until the device has finished.
+
+    The results remain on the device, because copying them to the host takes
+    time. The call returns the first result.
+    """
 
     def call():
-        results = tf.nest.flatten(compiled(*inputs))
-        return [result.numpy() for result in results][0]
+        first, *_ = tf.nest.flatten(function(*inputs))
+        tf.test.experimental.sync_devices()
+        return first
 
     return call
 
