@@ -387,6 +387,13 @@ def test_files_and_config_make_the_same_part(name, tmp_path):
     assert_same_outputs(name, second)
 
 
+@every_name
+def test_no_variable_is_int32(name):
+    """TensorFlow keeps it on the host, where XLA cannot reach it from a GPU."""
+    dtypes = {v.name: tf.as_dtype(v.dtype) for v in whole(name)[0].variables}
+    assert tf.int32 not in dtypes.values(), dtypes
+
+
 def one_row(array):
     """Returns a batch of one, for words one without padding."""
     return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])

@@ -69,7 +69,8 @@ class TfidfVectors(_EncoderLayer):
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the constants. `take` sets their values."""
         size = (self.vocabulary_size,)
-        self.constant("columns", size, dtype="int32")
+        # TensorFlow keeps int32 variables on the host.
+        self.constant("columns", size, dtype="int64")
         self.constant("idf", (self.num_terms,))
         super().build(input_shape)
 
@@ -77,6 +78,7 @@ class TfidfVectors(_EncoderLayer):
         """Returns a tf-idf vector of norm 1 or 0 for each row of ids."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
+        columns = tf.cast(columns, tf.int32)
         count = tf.shape(ids)[0]
         rows = tf.broadcast_to(tf.range(count)[:, None], tf.shape(ids))
         counts = tf.scatter_nd(

@@ -54,8 +54,10 @@ class SeededDropout(configured.ConfiguredLayer):
         # Keras' own dropout uses a generator whose state is not saved by all
         # Keras versions.
         options = {"initializer": "zeros", "trainable": False}
+        # TensorFlow keeps int32 variables on the host, and XLA cannot compile
+        # a GPU's training step that reads them.
         self.draws = self.add_weight(
-            name="draws", shape=(), dtype="int32", **options
+            name="draws", shape=(), dtype="int64", **options
         )
         super().build(input_shape)
 
@@ -65,6 +67,7 @@ class SeededDropout(configured.ConfiguredLayer):
             return inputs
         draws = tf.convert_to_tensor(self.draws)
         self.draws.assign(draws + 1)
+        draws = tf.cast(draws, tf.int32)
         count = replicas.num_replicas()
         if count > 1:
             context = tf.distribute.get_replica_context()
