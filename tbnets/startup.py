@@ -42,6 +42,17 @@ def no_accelerator():
     return all(device.device_type == "CPU" for device in devices)
 
 
+def allow_tensor_float_32(is_allowed):
+    """Sets whether a GPU may compute products of float32 tensors in TF32.
+
+    TF32 rounds the factors to 11 significant bits. It is faster, but changes
+    losses and gradients. TensorFlow's default is on. CPUs have no TF32.
+    """
+    import tensorflow as tf  # Slow to import.
+
+    tf.config.experimental.enable_tensor_float_32_execution(is_allowed)
+
+
 def describe_device():
     """Returns the name of TensorFlow's device, such as `CPU, 2 cores`.
 
@@ -85,11 +96,23 @@ def quiet_tensorflow():
         yield
 
 
-class _QuietTensorFlow(importlib.abc.MetaPathFinder):
-    """Import hook that imports TensorFlow inside `quiet_tensorflow`."""
+def prepare_tensorflow():
+    """Turns TF32 off, and hides the output of importing TensorFlow.
+
+    Takes effect when TensorFlow is imported. If TensorFlow is already imported,
+    the function only turns TF32 off.
+    """
+    if "tensorflow" in sys.modules:
+        allow_tensor_float_32(False)
+    else:
+        sys.meta_path.insert(0, _PreparedTensorFlow())
+
+
+class _PreparedTensorFlow(importlib.abc.MetaPathFinder):
+    """Import hook that imports TensorFlow quietly and then turns TF32 off."""
 
     def find_spec(self, fullname, path, target=None):
-        """Returns a spec for TensorFlow that loads it in `quiet_tensorflow`."""
+        """Returns a spec for TensorFlow, or None for other modules."""
         if fullname != "tensorflow":
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -99,6 +122,7 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
             def execute_quietly(module):
                 with quiet_tensorflow():
                     execute(module)
+                allow_tensor_float_32(False)
 
             spec.loader.exec_module = execute_quietly
         return spec
@@ -281,7 +305,7 @@ def run(work):
     """
     keep_freed_memory()
     choose_kernels()
-    sys.meta_path.insert(0, _QuietTensorFlow())
+    prepare_tensorflow()
     sys.excepthook = _print_bug
     signal.signal(signal.SIGINT, _interrupt)
     # TensorFlow and Keras log through these two loggers.

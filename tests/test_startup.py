@@ -183,13 +183,36 @@ def test_a_program_chooses_kernels_before_it_works(run):
     assert run("kernels").stdout == f"{name}\ndone\n"
 
 
-def test_a_late_import_of_tensorflow_prints_nothing(run, tmp_path):
+# Stands in for TensorFlow: prints to the terminal, and has the switch of TF32.
+TENSORFLOW = """
+import os
+
+
+class config:
+    class experimental:
+        def enable_tensor_float_32_execution(is_allowed):
+            print("TF32", is_allowed)
+
+
+os.write(2, b"cudart_stub.cc")
+loaded = True
+"""
+
+
+def test_a_late_import_of_tensorflow_is_quiet_and_turns_tf32_off(run, tmp_path):
     (tmp_path / "tensorflow").mkdir()
-    noisy = "import os; os.write(2, b'cudart_stub.cc'); loaded = True"
-    (tmp_path / "tensorflow" / "__init__.py").write_text(noisy)
+    (tmp_path / "tensorflow" / "__init__.py").write_text(TENSORFLOW)
     (tmp_path / "tensorflow" / "inner.py").write_text("")
     ended = run("tensorflow", path=f"{tmp_path}:{ROOT}")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "TF32 False\ndone\n"
+
+
+def test_prepare_tensorflow_turns_tf32_off_in_an_imported_tensorflow():
+    tf = pytest.importorskip("tensorflow")
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    startup.prepare_tensorflow()
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 def disk_full():

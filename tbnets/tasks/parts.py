@@ -24,7 +24,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
-from tbnets.startup import no_accelerator
+from tbnets.startup import allow_tensor_float_32, no_accelerator
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
@@ -141,6 +141,7 @@ def _two_branches(settings: Settings, fitted):
     """Sets the seed and the precision. Returns layers of most networks."""
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(settings.training.precision)
+    allow_tensor_float_32(settings.training.tensor_float_32)
     return {
         "image_branch": _build_branch(settings, "image_branch"),
         "text_branch": _build_branch(settings, "text_branch"),
@@ -203,6 +204,7 @@ def build_cca(settings: Settings, fitted):
         )
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy("float32")
+    allow_tensor_float_32(False)
     regions, phrases = settings.regions, settings.phrases
     has_candidates = regions and regions.regions and phrases
     has_candidates = has_candidates and phrases.negative_regions == "photo"

@@ -134,11 +134,21 @@ def describe_run(session, train):
     lines |= task.data.notes(session.state.fitted)
     if devices := _devices(session):
         lines["devices"] = devices
+    if tf.config.list_physical_devices("GPU"):
+        lines["GPU"] = _gpu(session.settings)
     lines |= {
         "network": f"{task.describe(network)}, {size:,} trainable parameters",
         "watch": f"tensorboard --logdir {session.run_dir / 'tensorboard'}",
     }
     return "\n".join(f"{name:<9} {text}" for name, text in lines.items())
+
+
+def _gpu(settings):
+    """Describes the GPU and how it computes float32 products."""
+    text = startup.describe_device()
+    if settings.training and not settings.training.tensor_float_32:
+        text += "; --tensor_float_32 makes products faster but less exact"
+    return text
 
 
 def _devices(session):

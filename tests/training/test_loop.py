@@ -10,7 +10,7 @@ import tensorflow as tf
 from tbnets import startup
 from tbnets.errors import FileError, InputError
 from tbnets.tasks import runs
-from tbnets.training import checkpoints, loop, optimizers
+from tbnets.training import checkpoints, loop, optimizers, summary
 from tbnets.training.optimizers import FusedAdam, FusedSGD
 from tests import tiny
 from tests.eager import without_tracing
@@ -87,6 +87,43 @@ def test_a_run_compiles_its_steps_by_xla_on_request(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run", jit_compile=True)
     session, _ = prepared(settings)
     assert session.network.jit_compile
+
+
+@pytest.fixture
+def uses_tf32():
+    """Yields a function that returns whether TF32 is on; turns it off again."""
+    yield tf.config.experimental.tensor_float_32_execution_enabled
+    startup.allow_tensor_float_32(False)
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("is_on", [False, True])
+def test_tf32_is_on_only_in_runs_with_the_flag(
+    folder, tmp_path, uses_tf32, is_on
+):
+    changes = {"tensor_float_32": True} if is_on else {}
+    settings = tiny.settings(folder, tmp_path / "run", epochs=1, **changes)
+    startup.allow_tensor_float_32(not is_on)
+    train(settings)
+    assert uses_tf32() == is_on
+    for open_again in (
+        lambda: train(settings.replace(epochs=2), resume=True),
+        lambda: runs.open_run(tmp_path / "run"),
+    ):
+        startup.allow_tensor_float_32(not is_on)
+        open_again()
+        assert uses_tf32() == is_on
+
+
+def test_gpu_and_its_products_are_described(tiny_run, monkeypatch):
+    run = tiny_run()
+    monkeypatch.setattr(startup, "describe_device", lambda: "H100, TF32 off")
+    for gpus, expected in ([], False), (["GPU:0"], True):
+        monkeypatch.setattr(
+            tf.config, "list_physical_devices", lambda kind, gpus=gpus: gpus
+        )
+        text = summary.describe_run(run.session, run.examples)
+        assert ("H100, TF32 off; --tensor_float_32" in text) == expected
 
 
 def test_run_folder_holds_what_the_documents_name(tiny_run):

@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from benchmarks.timing import mebibytes
-from tbnets.startup import describe_device, keep_freed_memory, usable_cores
+from tbnets import startup
 
 LIMIT_GIB = 10
 """Memory limit of a process; only one process works at a time."""
@@ -62,7 +62,7 @@ class Process:
             [python, "-m", "benchmarks.processes", *line],
             env={
                 **os.environ,
-                **dict.fromkeys(THREADS, str(usable_cores())),
+                **dict.fromkeys(THREADS, str(startup.usable_cores())),
                 "TF_CPP_MIN_LOG_LEVEL": "3",
                 "PYTHONPATH": os.pathsep.join(paths),
             },
@@ -144,7 +144,8 @@ def serve(builder, arrays):
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Separates other output from the answers.
-    keep_freed_memory()
+    startup.keep_freed_memory()
+    startup.prepare_tensorflow()
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
 
     def answer(**record):
@@ -192,7 +193,7 @@ def _first(builder, arrays):
         if module in sys.modules
     }
     if "tensorflow" in sys.modules:
-        versions["device"] = describe_device()
+        versions["device"] = startup.describe_device()
     is_number = value is not None and np.ndim(value) == 0
     return step, {
         "value": float(value) if is_number else None,

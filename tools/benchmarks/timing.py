@@ -6,6 +6,8 @@ import time
 
 import numpy as np
 
+from tbnets import startup
+
 
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
     """Times functions alternately, so that other load affects all equally.
@@ -43,7 +45,8 @@ def print_table(title, runs, repeats, rows=None):
 
 def in_another_process(function, *arguments):
     """Calls a function in a new process; returns its result."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1, startup.prepare_tensorflow) as pool:
         return pool.apply(function, arguments)
 
 

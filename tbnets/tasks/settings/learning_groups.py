@@ -262,6 +262,11 @@ class TrainingSettings:
         "Keras dtype policy of the layers; loss and embeddings remain float32.",
         choices=("float32", "mixed_bfloat16"),
     )
+    tensor_float_32: bool = flag(
+        False,
+        "Compute float32 products of GPUs in TF32, which is faster and less "
+        "exact.",
+    )
     jit_compile: bool = flag(False, "Compile with XLA; for accelerators.")
 
 
