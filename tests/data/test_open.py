@@ -163,9 +163,10 @@ def test_arrays_of_splits_that_were_made_here_are_found(here):
     for split in ("dev", "val"):
         found = Sources().resolve(pattern, split)
         assert found == pathlib.Path("features/dev_ims.npy")
-    for missing in (pattern, "absent/{split}"):
-        with pytest.raises(NoSuchSplit):
+    for missing, names in ((pattern, ("dev",)), ("absent/{split}", ())):
+        with pytest.raises(NoSuchSplit) as error:
             Sources().resolve(missing, "test")
+        assert error.value.names == names
 
 
 def test_a_run_reads_below_the_environments_root(

@@ -102,9 +102,9 @@ def test_rows_with_captions_types_chains_and_sizes(write):
             )
         ),
         row(width=29, height=90),
-        row(width=90),
-        row(width=90, height=1.5),
-        row(width=2**64, height=2**64),
+        row("b.jpg", width=90),
+        row("b.jpg", width=90, height=1.5),
+        row("b.jpg", width=2**64, height=2**64),
         row(width=90, height=90),  # Other rows of the photo have none.
         row(phrase=" "),
         row(phrase=7),
