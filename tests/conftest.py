@@ -9,6 +9,7 @@ import types
 import pytest
 
 import tbnets  # noqa: F401  (before TensorFlow: it quietens the start-up)
+from tbnets import startup
 from tests.eager import without_tracing
 
 gc.disable()  # Until all imports are done: their objects are kept anyway.
@@ -17,6 +18,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # workers of pytest-xdist read the new name.
 if "TBNETS_DATA" in os.environ:
     os.environ["TBNETS_REAL_DATA"] = os.environ.pop("TBNETS_DATA")
+# On a GPU, results in TF32 differ by more than the tests allow. The variable
+# turns TF32 off in processes that the tests start.
+startup.prepare_tensorflow()
+os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
+# By default, the first worker would reserve the memory of the GPU.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # Workers share the cores, and waiting threads of scikit-learn use CPU time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -144,6 +151,13 @@ def compiled(request):
     return lambda function: tf.function(
         function, jit_compile=request.param == "xla", autograph=False
     )
+
+
+@pytest.fixture
+def on_cpu():
+    """Skips a test of code that is only used on CPUs if there is a GPU."""
+    if not startup.no_accelerator():
+        pytest.skip("TensorFlow uses a GPU, and this code is for CPUs")
 
 
 @pytest.fixture(scope="session")
