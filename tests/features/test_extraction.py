@@ -47,15 +47,11 @@ class WholePhotos:
     def __init__(self):
         self.features = PhotoFeatures(tiny_cnn(), ["full_network"])
         self.features.decode = tf.function(self.features.decode, CONTENT)
-
-    def writer(self, path):
-        made_by = self.features.description()
-        return FeatureWriter(path, made_by, self.features.dim)
+        self.store = self.features.description(), self.features.dim
 
     def extract(self, photos, writer, **options):
-        options = {"batch_size": 2, **options}
         return extraction.extract_photos(
-            photos, self.features, writer, **options
+            photos, self.features, writer, batch_size=2, **options
         )
 
     def assert_row(self, store, row, path):
@@ -70,10 +66,8 @@ class Regions:
 
     def __init__(self):
         self.extractor = AveragedFeatures(two_depths(), ["last", "early"])
-
-    def writer(self, path):
         made_by, dim = self.extractor.description(), self.extractor.dim
-        return FeatureWriter(path, made_by, dim, "float16", "regions")
+        self.store = made_by, dim, "float16", "regions"
 
     def extract(self, photos, writer, proposals=None, **options):
         proposals = proposals or write_boxes(
@@ -99,22 +93,17 @@ class Proposals:
     def __init__(self):
         pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
         self.proposer = Proposer(limit=9)
+        self.store = self.proposer.description(), 0, "float32", "regions"
 
-    def writer(self, path):
-        made_by = self.proposer.description()
-        return FeatureWriter(path, made_by, 0, kind="regions")
-
-    def extract(self, photos, writer, **options):
-        options = {"workers": 2, **options}
+    def extract(self, photos, writer, workers=2, **options):
         return extraction.propose_photos(
-            photos, self.proposer, writer, **options
+            photos, self.proposer, writer, workers=workers, **options
         )
 
     def assert_row(self, store, row, path):
-        for found, expected in zip(
-            store.boxes(row), self.proposer(read_photo(path)), strict=True
-        ):
-            np.testing.assert_array_equal(found, expected)
+        found, expected = store.boxes(row), self.proposer(read_photo(path))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
         assert store.sizes[row].tolist() == size_of(path)
 
 
@@ -174,7 +163,7 @@ def photos(tmp_path):
 
 def run(work, photos, path, **options):
     """Extracts photos, three a shard; returns those that failed."""
-    writer = work.writer(path)
+    writer = FeatureWriter(path, *work.store)
     failures = work.extract(photos, writer, shard_images=3, **options)
     writer.finish()
     return failures
@@ -250,7 +239,6 @@ def test_how_many_passes_are_at_work_at_once(
     run(whole, photos, tmp_path / "plain")
     spied = copy.copy(whole)
     spied.features = copy.copy(whole.features)
-    spied.features.description = whole.features.description
 
     def most_passes(cpus_alone, crops, patience):
         at_work, second, counts = [], threading.Event(), []
@@ -302,14 +290,9 @@ def test_proposals_of_other_photos_are_refused(photos, regions, tmp_path):
 def test_photos_without_proposals_are_noted(photos, regions, tmp_path):
     failed = {key: "was empty" for key, _ in photos[4:5]}
     proposals = write_boxes(tmp_path / "boxes", photos[:5], failed=failed)
-    told = []
-    failures = run(
-        regions,
-        photos,
-        tmp_path / "s",
-        proposals=proposals,
-        progress=told.append,
-    )
+    told, options = [], {"proposals": proposals}
+    options["progress"] = told.append
+    failures = run(regions, photos, tmp_path / "s", **options)
     assert sum(told) == COUNT
     assert [path for path, _ in failures] == [path for _, path in photos[4:]]
     assert ["was empty" in why for _, why in failures] == [True, False, False]
