@@ -57,30 +57,24 @@ def clip_words():
     ]
 
 
-def save_clip(folder, kind="CLIP"):
-    """Saves a CLIP; `kind` may be `MetaCLIP2`, then without words."""
+def save_clip(folder):
+    """Saves a CLIP."""
     hub = pytest.importorskip("keras_hub")
-    words, merges = clip_words()
-    make = {name: getattr(hub.models, f"{kind}{name}") for name in _PARTS}
-    backbone = make["Backbone"](
-        make["VisionEncoder"](**VIT, name="vision"),
-        make["TextEncoder"](
+    models, (words, merges) = hub.models, clip_words()
+    backbone = models.CLIPBackbone(
+        models.CLIPVisionEncoder(**VIT, name="vision"),
+        models.CLIPTextEncoder(
             **{**TEXT, "vocabulary_size": len(words)}, name="text"
         ),
         projection_dim=6,
     )
-    converter = getattr(hub.layers, f"{kind}ImageConverter")(**CONVERTER)
-    if kind != "CLIP":
-        return _save(folder, backbone, converter)
-    tokenizer = hub.models.CLIPTokenizer(vocabulary=words, merges=merges)
+    tokenizer = models.CLIPTokenizer(vocabulary=words, merges=merges)
+    converter = hub.layers.CLIPImageConverter(**CONVERTER)
     return _save(
         folder,
         backbone,
-        hub.models.CLIPPreprocessor(tokenizer, converter, sequence_length=12),
+        models.CLIPPreprocessor(tokenizer, converter, sequence_length=12),
     )
-
-
-_PARTS = ("Backbone", "VisionEncoder", "TextEncoder")
 
 
 def save_siglip(folder):
@@ -151,17 +145,6 @@ def save_t5(folder):
     return _save(folder, models.T5Backbone(**sizes), tokenizer)
 
 
-def save_roberta(folder):
-    """Saves a RoBERTa, whose tokeniser keeps words that it met."""
-    models = pytest.importorskip("keras_hub").models
-    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *byte_letters(), "do"]
-    tokenizer = models.RobertaTokenizer(
-        {name: row for row, name in enumerate(words)}, ["d o"]
-    )
-    backbone = models.RobertaBackbone(**_reader(vocabulary_size=len(words)))
-    return _save(folder, backbone, tokenizer)
-
-
 def save_dinov2(folder):
     """Saves a DINOv2 with registers, for any size of images."""
     hub = pytest.importorskip("keras_hub")
@@ -201,11 +184,9 @@ def _save(folder, backbone, preprocessor):
 
 KINDS = {
     "clip": save_clip,
-    "metaclip2": lambda folder: save_clip(folder, "MetaCLIP2"),
     "siglip": save_siglip,
     "bert": save_bert,
     "t5": save_t5,
-    "roberta": save_roberta,
     "dinov2": save_dinov2,
     "vit": save_vit,
     "resnet": save_resnet,

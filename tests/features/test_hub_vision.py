@@ -1,5 +1,7 @@
 """Photos -> vectors by presets of Keras Hub."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -28,6 +30,17 @@ def files(photos):
     return tf.constant([tf.io.encode_png(one).numpy() for one in photos])
 
 
+@pytest.fixture(scope="module")
+def cnns(hub_presets):
+    """Returns a function that opens the network of a kind once."""
+
+    @functools.cache
+    def open_cnn(kind):
+        return build_named_cnn(f"hub:{hub_presets[kind]}", "imagenet")
+
+    return open_cnn
+
+
 def _expected(folder, photos, embed):
     """Returns what Keras Hub itself gives, photo by photo."""
     import keras_hub
@@ -38,44 +51,33 @@ def _expected(folder, photos, embed):
     return np.concatenate([embed(backbone, one) for one in inputs])
 
 
-def _projected(backbone, pixels):
-    return backbone.get_vision_embeddings(pixels)
+EMBEDDINGS = {
+    "clip": lambda b, x: b.get_vision_embeddings(x),
+    "siglip": lambda b, x: b.get_vision_embeddings(x),
+    **dict.fromkeys(["dinov2", "vit"], lambda b, x: b(x)[:, 0]),
+    "resnet": lambda b, x: np.mean(b(x), axis=(1, 2)),
+}
+"""Kind -> the vector for which a backbone was trained, of pixels."""
 
 
-def _class_token(backbone, pixels):
-    return backbone(pixels)[:, 0]
-
-
-def _map_mean(backbone, pixels):
-    return np.mean(backbone(pixels), axis=(1, 2))
-
-
-@pytest.mark.parametrize(
-    ("kind", "embed"),
-    [
-        ("clip", _projected),
-        ("metaclip2", _projected),
-        ("siglip", _projected),
-        ("dinov2", _class_token),
-        ("vit", _class_token),
-        ("resnet", _map_mean),
-    ],
-)
+@pytest.mark.parametrize("kind", EMBEDDINGS)
 def test_last_is_the_vector_as_it_was_trained(
-    hub_presets, photos, files, kind, embed
+    hub_presets, cnns, photos, files, kind
 ):
     folder = hub_presets[kind]
-    features = PhotoFeatures(build_named_cnn(f"hub:{folder}", "imagenet"))
-    expected = _expected(folder, photos, embed)
+    features = PhotoFeatures(cnns(kind))
+    expected = _expected(folder, photos, EMBEDDINGS[kind])
     found = features(files).numpy()
     assert found.shape == expected.shape == (2, features.dim)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert folder not in str(features.description())
 
 
-def test_features_are_the_same_in_the_graph_and_reopened(hub_presets, files):
+def test_features_are_the_same_in_the_graph_and_reopened(
+    hub_presets, cnns, files
+):
     name = f"hub:{hub_presets['resnet']}"
-    features = PhotoFeatures(build_named_cnn(name, "imagenet"))
+    features = PhotoFeatures(cnns("resnet"))
     decoded = tf.stack([features.decode(one) for one in files])
     apart = features.compiled_forward(decoded).numpy()
     np.testing.assert_allclose(features(files), apart, rtol=1e-4, atol=1e-5)
@@ -84,12 +86,12 @@ def test_features_are_the_same_in_the_graph_and_reopened(hub_presets, files):
     assert open_photo_features(told, name).description() == told
 
 
-def test_other_layers_are_averaged_over_positions(hub_presets, files):
+def test_other_layers_are_averaged_over_positions(hub_presets, cnns, files):
     import keras_hub
 
     folder = hub_presets["clip"]
     layers = ["last", "vision_encoder_block_0", "vision_embedding"]
-    cnn = build_named_cnn(f"hub:{folder}", None)
+    cnn = cnns("clip")
     features = PhotoFeatures(cnn, layers)
     assert features.dim == 6 + 16 + 16
     backbone = keras_hub.models.Backbone.from_preset(folder)
@@ -99,28 +101,22 @@ def test_other_layers_are_averaged_over_positions(hub_presets, files):
     np.testing.assert_allclose(found, np.mean(tokens, axis=1), atol=1e-5)
     with refusals.refused("layers"):
         PhotoFeatures(cnn, ["vision_encoder_block_1"])
-    levels = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
-    assert PhotoFeatures(levels, ["P2", "P3"]).dim == 64 + 6
+    assert PhotoFeatures(cnns("resnet"), ["P2", "P3"]).dim == 64 + 6
 
 
-def test_another_size_is_one_that_the_backbone_can(hub_presets, files):
-    features = {
-        kind: PhotoFeatures(
-            build_named_cnn(f"hub:{hub_presets[kind]}", None, 24)
-        )
-        for kind in ("dinov2", "resnet")
-    }
-    for kind, each in features.items():
-        assert each.photo_size == each.description()["image_size"] == 24
-        told = each.description()
-        again = open_photo_features(told, f"hub:{hub_presets[kind]}")
-        assert again.description() == told
+def test_another_size_is_one_that_the_backbone_can(hub_presets):
+    for kind in ("dinov2", "resnet"):
+        name = f"hub:{hub_presets[kind]}"
+        features = PhotoFeatures(build_named_cnn(name, None, 24))
+        told = features.description()
+        assert features.photo_size == told["image_size"] == 24
+    assert open_photo_features(told, name).description() == told
     with pytest.raises(InputError, match="24"):
         build_named_cnn(f"hub:{hub_presets['clip']}", None, 24)
 
 
-def test_ten_crops_are_cut_from_what_the_converter_gives(hub_presets, files):
-    cnn = build_named_cnn(f"hub:{hub_presets['vit']}", None)
+def test_ten_crops_are_cut_from_what_the_converter_gives(cnns, files):
+    cnn = cnns("vit")
     features = PhotoFeatures(cnn, crops="ten")
     assert features.photo_size == round(16 * 256 / 224)
     found = features(files)
@@ -132,12 +128,9 @@ def test_ten_crops_are_cut_from_what_the_converter_gives(hub_presets, files):
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
 
 
-def test_regions_are_cut_out_or_averaged_where_there_are_maps(
-    hub_presets, photos
-):
+def test_regions_are_cut_out_or_averaged_where_there_are_maps(cnns, photos):
     boxes = np.array([[0, 0, 50, 30], [5, 5, 20, 20]])
-    clip = build_named_cnn(f"hub:{hub_presets['clip']}", None)
-    resnet = build_named_cnn(f"hub:{hub_presets['resnet']}", None)
+    clip, resnet = cnns("clip"), cnns("resnet")
     warped = make_region_extractor(clip, "warp")
     assert warped(photos[0], boxes).shape == (2, 6)
     averaged = make_region_extractor(resnet, "roi_average", ["last", "P2"])

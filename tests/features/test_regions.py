@@ -23,6 +23,7 @@ from tests.features.tiny_cnn import SIDE as TINY_SIDE
 from tests.features.tiny_cnn import tiny_cnn
 
 SIDE = 16
+EAGERLY = pytest.mark.usefixtures("eagerly")
 
 
 def random_photo(height, width, seed=0):
@@ -71,18 +72,17 @@ def test_warped_crop_of_the_whole_photo_is_a_resize():
     np.testing.assert_allclose(crops[0], expected, atol=1e-3)
 
 
-def test_warped_crop_at_its_own_size_is_the_slice(compiled_no_xla):
+@pytest.mark.parametrize("compiled", [lambda call: call, tf.function])
+def test_warped_crop_at_its_own_size_is_the_slice(compiled):
     photo = random_photo(20, 30)
-    crop = compiled_no_xla(lambda boxes: warped_crops(photo, boxes, 8))
+    crop = compiled(lambda boxes: warped_crops(photo, boxes, 8))
     # Columns 5 to 12 and rows 3 to 10, and another place.
     crops = crop(tf.constant([[5, 3, 13, 11], [22, 12, 30, 20]], tf.float32))
-    np.testing.assert_allclose(crops[0], photo[3:11, 5:13], atol=1e-3)
-    np.testing.assert_allclose(crops[1], photo[12:20, 22:30], atol=1e-3)
-
-
-@pytest.fixture(params=["eager", "graph"])
-def compiled_no_xla(request):
-    return tf.function if request.param == "graph" else lambda f: f
+    expected = [photo[3:11, 5:13], photo[12:20, 22:30]]
+    np.testing.assert_allclose(crops, expected, atol=1e-3)
+    line, *none = crop(tf.constant([[3, 2, 3, 7]], tf.float32))
+    assert np.isfinite(line).all() and not none
+    assert crop(tf.zeros((0, 4))).shape == (0, 8, 8, 3)
 
 
 def test_warped_crop_squeezes_each_axis_by_itself():
@@ -96,26 +96,15 @@ def test_warped_crop_squeezes_each_axis_by_itself():
     np.testing.assert_allclose(crop[:, :, 0], [expected] * 4, atol=1e-3)
 
 
-def test_warped_crop_context_shows_the_surroundings():
+def test_warped_crop_context_shows_the_surroundings_or_the_mean_colour():
     photo = random_photo(20, 20)
     # Half of the square, 4 of 8 pixels, is the box; 2 on each side are not.
     [crop] = warped_crops(photo, [[8, 6, 12, 10]], 8, context=0.25).numpy()
     np.testing.assert_allclose(crop, photo[4:12, 6:14], atol=1e-3)
-
-
-def test_warped_crop_beyond_the_photo_is_its_mean_colour():
-    photo = random_photo(8, 8)
-    [crop] = warped_crops(photo, [[0, 0, 8, 8]], 16, context=0.25).numpy()
+    [crop] = warped_crops(photo, [[0, 0, 20, 20]], 40, context=0.25).numpy()
     mean = photo.mean(axis=(0, 1))
-    np.testing.assert_allclose(crop[0], [mean] * 16, atol=1e-3)
-    np.testing.assert_allclose(crop[4:12, 4:12], photo, atol=1e-3)
-
-
-def test_warped_crops_of_no_boxes_and_of_a_line():
-    photo = random_photo(8, 8)
-    assert warped_crops(photo, np.zeros((0, 4)), 5).shape == (0, 5, 5, 3)
-    line = warped_crops(photo, [[3, 2, 3, 7]], 5)
-    assert np.isfinite(line.numpy()).all()
+    np.testing.assert_allclose(crop[0], [mean] * 40, atol=1e-3)
+    np.testing.assert_allclose(crop[10:30, 10:30], photo, atol=1e-3)
 
 
 # Pooling of maps.
@@ -123,41 +112,41 @@ def test_warped_crops_of_no_boxes_and_of_a_line():
 
 def loop_roi_pool(feature_map, boxes, size):
     """Fast R-CNN's pooling, cell by cell."""
-    rows, columns, channels = feature_map.shape
+
+    def in_bin(cell, first, end, i):
+        low = math.floor(i * (end - first) / size)
+        return low <= cell - first < math.ceil((i + 1) * (end - first) / size)
+
+    height, width, channels = feature_map.shape
     pooled = np.zeros((len(boxes), size, size, channels), feature_map.dtype)
     for number, box in enumerate(boxes):
         x_min, y_min, x_max, y_max = (math.floor(edge + 0.5) for edge in box)
-        x_min = min(max(x_min, 0), columns - 1)
-        y_min = min(max(y_min, 0), rows - 1)
-        x_max = min(max(x_max, x_min + 1), columns)
-        y_max = min(max(y_max, y_min + 1), rows)
-        for i in range(size):
-            for j in range(size):
-                cells = []
-                for y in range(y_min, y_max):
-                    for x in range(x_min, x_max):
-                        height, width = y_max - y_min, x_max - x_min
-                        inside = (
-                            math.floor(i * height / size) <= y - y_min
-                            and y - y_min < math.ceil((i + 1) * height / size)
-                            and math.floor(j * width / size) <= x - x_min
-                            and x - x_min < math.ceil((j + 1) * width / size)
-                        )
-                        if inside:
-                            cells.append(feature_map[y, x])
-                pooled[number, i, j] = np.max(cells, axis=0)
+        x_min = min(max(x_min, 0), width - 1)
+        y_min = min(max(y_min, 0), height - 1)
+        x_max = min(max(x_max, x_min + 1), width)
+        y_max = min(max(y_max, y_min + 1), height)
+        for i, j in np.ndindex(size, size):
+            rows, columns = (
+                [cell for cell in range(*side) if in_bin(cell, *side, place)]
+                for side, place in (((y_min, y_max), i), ((x_min, x_max), j))
+            )
+            cells = feature_map[np.ix_(rows, columns)]
+            pooled[number, i, j] = cells.max(axis=(0, 1))
     return pooled
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_roi_pool_is_the_loop(size, compiled_no_xla):
+@pytest.mark.parametrize(
+    "size, compiled",
+    [*((size, lambda call: call) for size in (1, 2, 7)), (3, tf.function)],
+)
+def test_roi_pool_is_the_loop(size, compiled):
     random = np.random.default_rng(size)
     feature_map = random.normal(size=(9, 13, 2)).astype(np.float32)
     corners = random.uniform(-3, 15, (20, 2, 2)).astype(np.float32)
     corners.sort(axis=1)
     boxes = corners.reshape(20, 4)
     boxes = np.concatenate([boxes, [[0, 0, 13, 9], [4.5, 2.5, 4.5, 2.5]]])
-    pool = compiled_no_xla(lambda some: roi_pool(feature_map, some, size))
+    pool = compiled(lambda some: roi_pool(feature_map, some, size))
     found = pool(tf.constant(boxes, tf.float32))
     np.testing.assert_array_equal(
         found, loop_roi_pool(feature_map, boxes, size)
@@ -168,8 +157,10 @@ def test_roi_pool_is_the_loop(size, compiled_no_xla):
 # Features of regions.
 
 
-@pytest.mark.parametrize("kind", ["warp", "roi_pool"])
-@pytest.mark.parametrize("layer", ["fc1", "last"])
+@EAGERLY
+@pytest.mark.parametrize(
+    "kind, layer", [("warp", "fc1"), ("roi_pool", "fc1"), ("roi_pool", "last")]
+)
 def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
     cnn = vgg_like()
     photo = random_photo(SIDE, SIDE)
@@ -183,6 +174,7 @@ def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
     assert extract.dim == 6 and found.dtype == np.float32
 
 
+@EAGERLY
 @pytest.mark.parametrize(
     "kind, options",
     [
@@ -199,6 +191,7 @@ def test_batch_normalisation_is_folded_in_any_policy(kind, options):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         extract = make_region_extractor(cnn, kind, "second_relu", **options)
+        assert keras.mixed_precision.global_policy().name == "mixed_bfloat16"
     finally:
         keras.mixed_precision.set_global_policy("float32")
     network = extract.network if kind == "warp" else extract.convolutions
@@ -216,6 +209,7 @@ def test_batch_normalisation_is_folded_in_any_policy(kind, options):
     )
 
 
+@EAGERLY
 def test_roi_features_of_a_box_are_the_head_on_its_bins():
     cnn = vgg_like()
     photo = random_photo(SIDE, 2 * SIDE, 3).astype(np.float32)
@@ -232,6 +226,7 @@ def test_roi_features_of_a_box_are_the_head_on_its_bins():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@EAGERLY
 @pytest.mark.parametrize("height, width", [(16, 16), (17, 22)])
 def test_roi_features_of_a_map_are_averaged_bins(height, width):
     cnn = vgg_like()
@@ -250,6 +245,7 @@ def test_roi_features_of_a_map_are_averaged_bins(height, width):
     np.testing.assert_allclose(found, bins.mean(axis=(1, 2)), rtol=1e-4)
 
 
+@EAGERLY
 @pytest.mark.parametrize("joint, bins", [("average", 8), ("flatten", None)])
 def test_roi_features_where_the_map_is_averaged_or_not_pooled(joint, bins):
     photo = random_photo(SIDE, SIDE)
@@ -262,6 +258,7 @@ def test_roi_features_where_the_map_is_averaged_or_not_pooled(joint, bins):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@EAGERLY
 def test_roi_features_scale_the_photo_within_both_sides():
     extract = RoiFeatures(vgg_like(), "conv2", shorter_side=40, longest_side=60)
     # 10 x 12 by 4 is 40 x 48; 10 x 30 by 2, as 30 may become 60.
@@ -290,40 +287,39 @@ def test_region_features_in_blocks_are_those_at_once(kind, monkeypatch):
     assert extract(photo, np.zeros((0, 4))).shape == (0, extract.dim)
 
 
+@EAGERLY
 def test_warp_features_show_context():
-    cnn = vgg_like()
-    photo = random_photo(40, 40)
-    box = [[12, 12, 20, 20]]
-    found = WarpFeatures(cnn, "fc1", context=0.25)(photo, box)
-    window = [[8, 8, 24, 24]]
-    expected = WarpFeatures(cnn, "fc1")(photo, window)
+    cnn, photo = vgg_like(), random_photo(40, 40)
+    wide = make_region_extractor(cnn, "warp", "fc1", context=0.25)
+    found = wide(photo, [[12, 12, 20, 20]])
+    expected = WarpFeatures(cnn, "fc1")(photo, [[8, 8, 24, 24]])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_region_extractor_description_tells_what_matters():
-    cnn = vgg_like()
-    warp = make_region_extractor(cnn, "warp", "fc2", context=0.1)
-    pooled = make_region_extractor(cnn, "roi_pool", "fc2")
-    described = warp.description()
-    assert described["regions"] == "warp" and described["context"] == 0.1
-    assert described["layers"] == ["fc2"]
+    described = wide.description()
+    assert described["regions"] == "warp" and described["context"] == 0.25
+    assert described["layers"] == ["fc1"]
     assert described["weights_sha256"] == weights_sha256(cnn.network)
-    assert pooled.description()["output_size"] == 4
-    assert pooled.description()["shorter_side"] == 600
+    described = make_region_extractor(cnn, "roi_pool", "fc2").description()
+    assert (described["output_size"], described["shorter_side"]) == (4, 600)
 
 
 def test_region_extractor_that_can_not_be_is_refused():
-    cnn, photo, box = vgg_like(), random_photo(9, 9), [[0, 0, 4, 4]]
+    cnn, deep, photo = vgg_like(), two_depths(), random_photo(9, 9)
+    two, bad = ["last", "early"], [[5, 0, 2, 3]]
     for argument, call in (
         ("kind", lambda: make_region_extractor(cnn, "crop")),
         ("layers", lambda: make_region_extractor(cnn, "warp", "fc7")),
-        ("context", lambda: warped_crops(photo, box, 4, -0.1)),
-        ("context", lambda: warped_crops(photo, box, 4, 0.5)),
+        ("context", lambda: warped_crops(photo, bad, 4, -0.1)),
+        ("context", lambda: warped_crops(photo, bad, 4, 0.5)),
+        ("layers", lambda: AveragedFeatures(cnn, ["fc2"])),
+        ("layers", lambda: AveragedFeatures(cnn, ["nowhere"])),
+        ("grids", lambda: AveragedFeatures(deep, two, grids=[2])),
+        ("scales", lambda: AveragedFeatures(deep, two, scales=[0, 1])),
     ):
         with refusals.refused(argument):
             call()
-    with pytest.raises(InputError):
-        make_region_extractor(cnn, "warp")(photo, [[5, 0, 2, 3]])
+    for extract in (make_region_extractor(cnn, "warp"), AveragedFeatures(deep)):
+        with refusals.refused("boxes"):
+            extract(photo, bad)
     inputs = keras.Input((8, 8, 3))
     pooled = keras.layers.Conv2D(2, 8)(inputs)
     reshaped = keras.layers.Reshape((2,), name="row")(pooled)
@@ -351,34 +347,41 @@ def two_depths():
 # Averages of boxes.
 
 
-@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
-def test_roi_average_is_the_loop(mode):
-    average, specs = roi_average, [[None, None, 2], [None, 4]]
-    if mode != "eager":
-        options = {"autograph": False, "jit_compile": mode == "xla"}
-        signature = [*map(tf.TensorSpec, specs)]
-        average = tf.function(roi_average, signature, **options)
+def test_roi_average_is_the_loop():
+    signature = [*map(tf.TensorSpec, [[None, None, 2], [None, 4]])]
+    graph, xla = (
+        tf.function(roi_average, signature, autograph=False, jit_compile=xla)
+        for xla in (False, True)
+    )
     random = np.random.default_rng(0)
-    sizes = (5, 7), (1, 6), (1, 1)
-    for height, width in sizes[:1] if mode == "xla" else sizes:
+    for height, width, calls in (
+        (5, 7, (roi_average, graph, xla)),
+        *((*sides, (roi_average, graph)) for sides in ((1, 6), (1, 1))),
+    ):
         feature_map = random.normal(size=(height, width, 2))
         corners = random.uniform(0, 1, (6, 2, 2)) * [width, height]
         corners.sort(axis=1)
         boxes = corners.reshape(6, 4)
-        found = average(
-            tf.constant(feature_map, tf.float32), tf.constant(boxes, tf.float32)
-        )
-        expected = [reference.roi_average(feature_map, box) for box in boxes]
-        np.testing.assert_allclose(found, expected, atol=2e-3)
-        none = average(tf.zeros((height, width, 2)), tf.zeros((0, 4)))
-        assert none.shape == (0, 2)
+        expected = [
+            reference.roi_average(feature_map, box, 32) for box in boxes
+        ]
+        feature_map = tf.constant(feature_map, tf.float32)
+        for average in calls:
+            found = average(feature_map, tf.constant(boxes, tf.float32))
+            np.testing.assert_allclose(found, expected, atol=5e-3)
+            assert average(feature_map, tf.zeros((0, 4))).shape == (0, 2)
 
 
-def test_roi_average_of_the_whole_map_is_its_mean():
+def test_roi_average_clips_boxes_to_the_map():
     feature_map = np.random.default_rng(1).normal(size=(7, 5, 3)).astype("f")
     found = roi_average(feature_map, [[0, 0, 5, 7], [-3, -2, 50, 70]])
     expected = [feature_map.mean(axis=(0, 1))] * 2
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    beyond = [[-9, 1, -5, 2], [-9, 1, 2, 2]]
+    found = roi_average(feature_map, [[0, 1, 0, 2], [0, 1, 2, 2]])
+    np.testing.assert_allclose(
+        found, roi_average(feature_map, beyond), atol=1e-6
+    )
 
 
 def test_roi_average_of_a_point_is_the_interpolated_map():
@@ -392,32 +395,22 @@ def test_roi_average_of_a_point_is_the_interpolated_map():
     np.testing.assert_allclose(found[1:2], expected[1:2], atol=1e-5)
 
 
-def test_roi_average_of_boxes_beyond_the_map_is_that_of_its_border():
-    feature_map = np.random.default_rng(3).normal(size=(3, 3, 2)).astype("f")
-    found = roi_average(feature_map, [[-9, 1, -5, 2], [0, 1, 0, 2]])
-    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
-    cut = roi_average(feature_map, [[-9, 1, 2, 2], [0, 1, 2, 2]])
-    np.testing.assert_allclose(cut[0], cut[1], atol=1e-6)
-
-
 def test_roi_average_of_a_grid_is_that_of_its_cells():
     feature_map = np.random.default_rng(4).normal(size=(5, 7, 3)).astype("f")
     boxes = np.array([[0, 0, 7, 5], [1.5, 0.5, 4.5, 5], [-2, 1, 2, 3]])
     found = roi_average(feature_map, boxes, 3)
-    assert found.shape == (3, 27)
-    for box, row in zip(boxes, found.numpy().reshape(3, 9, 3)):
-        x = np.linspace(box[0], box[2], 4)
-        y = np.linspace(box[1], box[3], 4)
-        for i in range(3):
-            for j in range(3):
-                cell = [x[j], y[i], x[j + 1], y[i + 1]]
-                [expected] = roi_average(feature_map, [cell])
-                np.testing.assert_allclose(row[3 * i + j], expected, atol=1e-5)
+    cells = []
+    for x_min, y_min, x_max, y_max in boxes:
+        x, y = np.linspace(x_min, x_max, 4), np.linspace(y_min, y_max, 4)
+        cells += [[x[j], y[i], x[j + 1], y[i + 1]] for i, j in np.ndindex(3, 3)]
+    expected = roi_average(feature_map, cells)
+    np.testing.assert_allclose(found, np.reshape(expected, (3, 27)), atol=1e-5)
 
 
 # Features.
 
 
+@EAGERLY
 def test_features_are_averages_of_each_map_and_geometry():
     cnn = two_depths()
     extract = AveragedFeatures(cnn, ["last", "early"])
@@ -442,6 +435,7 @@ def test_features_are_averages_of_each_map_and_geometry():
     assert described["weights_sha256"] == weights_sha256(cnn.network)
 
 
+@EAGERLY
 def test_a_layer_stands_beside_its_own_grid():
     cnn = two_depths()
     extract = AveragedFeatures(cnn, ["last", "early", "early"], grids=[1, 1, 2])
@@ -459,6 +453,7 @@ def test_a_layer_stands_beside_its_own_grid():
     np.testing.assert_allclose(parts[0, 0], quarter[0, :4], atol=1e-4)
 
 
+@EAGERLY
 def test_a_larger_box_is_cut_off_at_the_photo():
     extract = AveragedFeatures(
         two_depths(), ["early", "early"], geometry=False, scales=[1, 1.5]
@@ -471,17 +466,3 @@ def test_a_larger_box_is_cut_off_at_the_photo():
         random_photo(20, 30), [[-5, 3, 40, 60], [0, 3, 30, 20]]
     )
     np.testing.assert_array_equal(beyond[:4], cut[:4])
-
-
-def test_what_gives_no_map_is_refused():
-    two = ["last", "early"]
-    for argument, call in (
-        ("layers", lambda: AveragedFeatures(vgg_like(), ["fc2"])),
-        ("layers", lambda: AveragedFeatures(vgg_like(), ["nowhere"])),
-        ("grids", lambda: AveragedFeatures(two_depths(), two, grids=[2])),
-        ("scales", lambda: AveragedFeatures(two_depths(), two, scales=[0, 1])),
-    ):
-        with refusals.refused(argument):
-            call()
-    with pytest.raises(InputError):
-        AveragedFeatures(two_depths())(random_photo(9, 9), [[5, 0, 2, 3]])
