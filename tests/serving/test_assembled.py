@@ -128,7 +128,8 @@ def test_the_whole_answers_as_the_part_to_features(made, first):
 
 def test_the_verb_writes_the_whole(part, tmp_path):
     path = tmp_path / "served"
-    export.main(export.Options(model="tiny", output=str(path)))
+    keep = {"signatures": ["embed_image"]}
+    export.main(export.Options(model="tiny", output=str(path), **keep))
     signatures = read_metadata(path / "1")["signatures"]
     assert [*signatures["embed_image"]["inputs"]] == ["image_bytes"]
 

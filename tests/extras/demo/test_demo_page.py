@@ -1,4 +1,4 @@
-"""The page of `tbnets demo` in a browser: by keyboard, narrow, and escaped."""
+"""The page of `tbnets demo` in headless Chromium: by keyboard, and escaped."""
 
 import fcntl
 import json

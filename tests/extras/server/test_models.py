@@ -65,6 +65,19 @@ def test_what_is_refused(models, asked, code):
     assert caught.value.code == code
 
 
+def test_metadata_and_status(models):
+    number, signatures = models.metadata("tiny")
+    assert number == 2
+    assert {*signatures["pairs"].inputs} == {"first", "second"}
+    assert [tuple(one)[:3] for one in models.status("tiny")] == [
+        (2, "AVAILABLE", "OK")
+    ]
+    for model, version in (("tiny", 1), ("large", None)):
+        with pytest.raises(RequestError) as caught:
+            models.status(model, version)
+        assert caught.value.code == "NOT_FOUND"
+
+
 def put(folder, number, text):
     """Writes a version that `load` reads."""
     path = folder / str(number) / "saved_model.pb"
