@@ -45,11 +45,13 @@ def make_batch(num_images=5, captions=(2, 1, 0, 3, 1), words=4, seed=0):
     }
 
 
-def compiled_network(optimizer="sgd", **arguments):
+def compiled_network(optimizer="sgd"):
     network = make()
-    loss = TripletLoss(margin=0.5, num_negatives=2, **arguments)
-    network.compile(optimizer, loss)
+    network.compile(optimizer, TripletLoss(margin=0.5, num_negatives=2))
     return network
+
+
+ONE_TERM = TripletLoss(margin=0.5, term_weights={"text_to_image": 1})
 
 
 def test_fit_reports_every_term_and_the_rate_in_use(eagerly):
@@ -79,8 +81,7 @@ def scaled(rate):
 def taken_step(optimizer, limit=None):
     """Returns the changes of the weights, the loss and the norm of a step."""
     network = make(dropout=0.0)
-    loss = TripletLoss(margin=0.5)
-    network.compile(optimizer, loss, gradient_clip_norm=limit)
+    network.compile(optimizer, ONE_TERM, gradient_clip_norm=limit)
     network.optimizer.build(network.trainable_variables)
     before = [v.numpy() for v in network.trainable_variables]
     told = network.train_step(make_batch())
@@ -108,7 +109,7 @@ def test_a_batch_by_itself_takes_the_step_of_fit(eagerly):
     batch, found = arrays_of(make_batch(captions=(1,) * 5)), []
     for by_itself in (False, True):
         network = make(dropout=0.0)
-        network.compile(keras.optimizers.SGD(1.0), TripletLoss(margin=0.5))
+        network.compile(keras.optimizers.SGD(1.0), ONE_TERM)
         if by_itself:
             network.train_on_batch(batch)
         else:
@@ -122,7 +123,7 @@ def test_a_batch_by_itself_takes_the_step_of_fit(eagerly):
 @pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 scales no gradients")
 def test_a_step_that_overflows_is_skipped_and_no_norm():
     network = make(dropout=0.0)
-    network.compile(scaled(1.0), TripletLoss(margin=0.5))
+    network.compile(scaled(1.0), ONE_TERM)
     network.optimizer.build(network.trainable_variables)
     network.optimizer.dynamic_scale.assign(3e38)
     before = [v.numpy() for v in network.trainable_variables]
@@ -142,7 +143,7 @@ def test_batches_of_any_size_share_one_trace_and_are_learned():
         return step(batch)
 
     network.train_step = counted
-    network.compile(keras.optimizers.Adam(0.03), TripletLoss(margin=0.5))
+    network.compile(keras.optimizers.Adam(0.03), ONE_TERM)
     batches = [make_batch(5), make_batch(3, words=7), make_batch(1)]
     before = [float(network.batch_loss(batch).total) for batch in batches]
     dataset = tf.data.Dataset.from_generator(

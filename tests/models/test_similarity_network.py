@@ -161,11 +161,11 @@ def test_training_moves_the_loss_down(pair_loss, own, best):
 
 def test_each_step_draws_other_captions():
     network, batch = make(), make_batch()
-    network.compile(keras.optimizers.SGD(0.0))
+    network.compile("sgd")
     losses = set()
-    for _ in range(5):
+    for step in range(5):
+        network.optimizer.iterations.assign(step)
         losses.add(float(network.batch_loss(batch).total))
-        network.train_step(batch)
     assert len(losses) > 1
 
 
