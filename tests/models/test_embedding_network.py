@@ -69,7 +69,7 @@ def test_fit_reports_every_term_and_the_rate_in_use(eagerly):
         *("loss", "gradient_norm", "learning_rate"),
         *(f"{term}_{kind}" for term in terms for kind in ("loss", "active")),
     }
-    # Steps 0, 1, 2 use 1, 1/2, 1/4: their mean.
+    # The mean of the rates of steps 0, 1 and 2: 1, 1/2 and 1/4.
     assert history["learning_rate"][0] == pytest.approx(1.75 / 3)
 
 
@@ -95,7 +95,7 @@ def test_gradient_is_clipped_to_the_norm_of_a_scaled_loss_too():
     plain, loss, norm = taken_step(keras.optimizers.SGD(1.0))
     assert norm > 0.01
     optimizers = [keras.optimizers.SGD]
-    if not two_branch.KERAS_2:  # It scales no gradients.
+    if not two_branch.KERAS_2:  # Keras 2 does not scale gradients.
         optimizers.append(scaled)
     for optimizer, limit in itertools.product(optimizers, (None, 0.01)):
         changes, *told = taken_step(optimizer(1.0), limit)
@@ -130,7 +130,7 @@ def test_a_step_that_overflows_is_skipped_and_no_norm():
     assert float(network.train_step(make_batch())["gradient_norm"]) == 0.0
     for variable, old in zip(network.trainable_variables, before):
         np.testing.assert_array_equal(variable.numpy(), old)
-    assert float(network.optimizer.dynamic_scale) < 2e38  # Half of it.
+    assert float(network.optimizer.dynamic_scale) < 2e38  # Halved.
 
 
 def test_batches_of_any_size_share_one_trace_and_are_learned():
@@ -188,7 +188,7 @@ WITHIN = ("text_to_text", "image_to_image")
 
 
 def branches_and_loss(loss, **steps):
-    """Returns a network whose compiling is little: branches without layers."""
+    """Returns a network that compiles fast: its branches have one layer."""
     keras.utils.set_random_seed(0)
     branches = [Branch((4,), "none") for _ in range(2)]
     network = EmbeddingNetwork(*branches, text_encoder=MeanOfWords(9, 5))
@@ -198,7 +198,7 @@ def branches_and_loss(loss, **steps):
 
 
 def losses_and_gradients(network):
-    """Returns a function of a batch: its loss, and a branch's gradients."""
+    """Returns a function that maps a batch to its loss and gradients."""
 
     def run(batch):
         with tf.GradientTape() as tape:
@@ -212,7 +212,7 @@ def losses_and_gradients(network):
 @pytest.mark.parametrize("mode", ["eager", "xla"])
 def test_a_term_that_is_off_is_not_computed(mode):
     terms = ACROSS | dict.fromkeys(WITHIN, 0.1)
-    if mode == "xla":  # One term of each kind is less to compile.
+    if mode == "xla":  # One term of each kind compiles faster.
         del terms["image_to_text"], terms["image_to_image"]
     steps = {"structure_steps": 1, "structure_end": 3}
     broken = branches_and_loss(Poisoned(**ALL, term_weights=terms), **steps)
@@ -268,14 +268,14 @@ def test_fit_ends_after_the_epoch_that_was_not_finite(eagerly):
 
     ends = keras.callbacks.LambdaCallback(on_epoch_end=spoil)
     options = {"verbose": 0, "callbacks": ends, "shuffle": False}
-    # The loss itself may hide it: ReLU of NaN is 0 in some kernels.
+    # The loss may be finite, because ReLU of NaN is 0 in some kernels.
     with pytest.raises(InputError, match="epoch 2") as caught:
         compiled_network().fit(data, epochs=3, **options)
     assert caught.value.argument == "x" and epochs == [0]
 
 
 def test_the_row_that_is_not_finite_is_named(eagerly):
-    """A kernel may make 0 of a NaN, and a number of 0."""
+    """Checks the inputs, because a kernel may turn a NaN into 0."""
     good = arrays_of(make_batch(3, (1, 1, 1)))
     bad = {**good, "images": good["images"].copy()}
     bad["images"][2, 4] = np.nan
@@ -317,7 +317,7 @@ def test_epoch_batches_are_evaluated_and_an_epoch_is_all_of_them(eagerly):
 
 
 def test_a_pair_does_not_share_its_mask():
-    """Or a network would find the pair by its mask: both have a row i."""
+    """Otherwise, a network would recognise pairs by their masks."""
     ones, units = tf.ones((16, 8)), (8, 8, 4)
     options = {"dropout": 0.5, "input_dropout": 0.5}
     branches = [Branch(units, **options), Branch(units, **options)]

@@ -27,7 +27,7 @@ def make(dropout=0.0, head=(6, 3), scale=None):
 
 def make_batch(num_images=5, owners=OWNERS, seed=0):
     rng = np.random.default_rng(seed)
-    first = 1000092795  # As a float, this and the next number are one.
+    first = 1000092795  # As float32, this number equals the next.
     return {
         "images": tf.constant(rng.normal(size=(num_images, 6)), tf.float32),
         "captions": tf.constant(rng.normal(size=(len(owners), 5)), tf.float32),
@@ -102,7 +102,7 @@ def test_batch_loss_is_that_of_its_pairs(num_candidates):
     logits = network(batch)["similarities"].numpy()
     images, negatives, _ = drawn(network, batch, num_candidates)
     positives = [logits[i, j] for j, i in enumerate(images)]
-    # Of several candidates the one with the largest logit is taken.
+    # The candidate with the largest logit is the negative.
     others = [logits[i, row].max() for i, row in zip(images, negatives.numpy())]
     count = len(OWNERS)
     wanted = reference.logistic_loss(
@@ -115,7 +115,7 @@ def test_batch_loss_is_that_of_its_pairs(num_candidates):
 
 @pytest.mark.parametrize("text_ids", [None, [7, 8, 7, 9, 10, 11, 12]])
 def test_softmax_loss_is_that_of_both_directions(text_ids):
-    # The last image has no caption, the last caption no image.
+    # The last image has no caption, and the last caption has no image.
     network, batch = make(), make_batch(4)
     network.compile("sgd", pair_loss="softmax")
     if text_ids:
@@ -174,7 +174,7 @@ def test_without_a_wrong_caption_nothing_is_learned(pair_loss):
     network = make()
     network.compile(keras.optimizers.SGD(1.0), pair_loss=pair_loss)
     before = [v.numpy() for v in network.trainable_variables]
-    # One pair; one image; no image of any caption.
+    # A single pair, a single image, and captions without an image.
     for num_images, owners in ((1, [0]), (1, [0, 0, 0]), (2, [7, 7])):
         logs = network.train_step(make_batch(num_images, owners))
         assert float(logs["loss"]) == 0.0

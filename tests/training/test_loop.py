@@ -44,7 +44,7 @@ def assert_same_run(one, two):
 
 
 def assert_resumes(folder, tmp_path, **changes):
-    """Trains two epochs at once, and one epoch after the other."""
+    """Compares a run of two epochs with a run resumed after the first."""
     changes |= {"epochs": 2, "input_dropout": 0.1, "word_dropout": 0.1}
     straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     with tiny.copied_after(1, straight, resumed):
@@ -61,7 +61,7 @@ def test_resumed_run_equals_the_straight_one_in_a_graph(folder, tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        # Of 12 images the last one comes to the batch before.
+        # The last of 12 images is added to the batch of 11.
         {"optimizer": "sgd", "images_per_batch": 11, "text_encoder": "gru"},
         {
             "optimizer": "adamw",
@@ -158,7 +158,7 @@ def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
     )
     state = train(settings).state
     assert (state.best_epoch, state.epoch) == (1, 3)
-    # Going on after the stop is what the straight run would have done.
+    # A resumed run stops at the epoch where it stopped before.
     assert train(settings, resume=True).state.epoch == 3
 
 
@@ -175,7 +175,7 @@ def test_tensorboard_shows_every_scalar(tiny_run):
         "1_overview/3_texts_dimension_spread",
         "4_train/gradient_norm",
     } <= charts.keys()
-    # This stands still and is held back.
+    # The learning rate is constant, so it has no chart.
     assert "4_train/learning_rate" not in charts
     best = tiny.events(run.run_dir / "tensorboard" / "best")
     assert max(best["6_best/dev_recall_sum"]) == run.report["best_epoch"]
@@ -229,7 +229,7 @@ def test_fused_optimizer_is_keras_by_another_way(
     assert [type(each) for each in made] == [fused, keras_class]
     configs = [each.get_config() for each in made]
     for config in configs:
-        config.pop("name")  # Keras 3 numbers its own.
+        config.pop("name")  # Keras 3 numbers the names of its optimizers.
         config["weight_decay"] = config["weight_decay"] or 0.0
         config.pop("is_legacy_optimizer", None)
     assert configs[0] == configs[1]
@@ -244,7 +244,7 @@ def test_addons_optimizers_train_and_resume(folder, tmp_path):
 
 
 def begun(settings):
-    """Starts a run that holds a checkpoint of another network."""
+    """Starts a run with a checkpoint of a different network."""
     run = runs.start(settings, False)
     model = keras.Sequential([keras.layers.Dense(1)])
     model.build((None, 1))
@@ -263,7 +263,7 @@ def begun(settings):
 def test_resume_refuses_other_flags(folder, tmp_path, changes, others):
     run = begun(tiny.settings(folder, tmp_path / "run", **changes))
     other = tiny.settings(folder, tmp_path / "run", **changes | others)
-    # What the checkpoint says counts, whatever the file was edited to.
+    # The settings in the checkpoint count, not the edited file.
     (run / "settings.json").write_text('{"margin": 0.3}')
     with pytest.raises(InputError) as caught:
         runs.start(other, True)
@@ -272,7 +272,7 @@ def test_resume_refuses_other_flags(folder, tmp_path, changes, others):
 
 @pytest.fixture(scope="module")
 def one_step(folder, tmp_path_factory):
-    """Returns the folder of a run of one step: copy it."""
+    """Returns the folder of a run of one step; use a copy."""
     run = tmp_path_factory.mktemp("one_step") / "run"
     with without_tracing():
         train(tiny.settings(folder, run, **ONE_STEP))
