@@ -92,8 +92,9 @@ class PairScorer:
 
     def __init__(self, network, memory_limit_mb=512):
         rows = tf.TensorSpec((None, network.embedding_dim), tf.float32)
+        options = {"input_signature": [rows, rows], "autograph": False}
         self._tile, self._pairs = (
-            tf.function(compare, input_signature=[rows, rows])
+            tf.function(compare, **options)
             for compare in (network.similarities, network.judge)
         )
         bytes_per_pair = 4 * network.floats_per_pair
