@@ -10,7 +10,7 @@ from tbnets.errors import InputError
 
 
 def correlated(num_images=40, per_image=3, sizes=(5, 4), seed=0):
-    """Returns a batch whose texts follow their images in two directions."""
+    """Returns a batch in which images and texts share two dimensions."""
     generator = np.random.default_rng(seed)
     hidden = generator.normal(size=(num_images, 2))
     owners = np.repeat(np.arange(num_images), per_image)

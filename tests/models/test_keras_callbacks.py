@@ -74,7 +74,7 @@ RECALL = "val_recall_sum"
 
 
 def reader(seen):
-    """Returns a callback that appends the logs of each epoch to `seen`."""
+    """Returns a callback that appends each epoch's logs to `seen`."""
     return keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: seen.append(dict(logs))
     )

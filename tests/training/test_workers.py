@@ -14,7 +14,7 @@ ADDRESSES = {"worker 0": "localhost:1", "worker 1": "localhost:2"}
 
 
 class Apart(Workers):
-    """A worker that reads the recorded values of the chief.
+    """A worker that reads the values that the chief recorded.
 
     Args:
         index: index of the worker; 0 is the chief.
