@@ -64,12 +64,24 @@ def positive_masks(
 class Matches:
     """Computes rows of the masks, without the memory for whole masks.
 
-    The arguments are those of `positive_masks`.
+    Args:
+        image_ids: As in `positive_masks`.
+        caption_image_ids: As in `positive_masks`.
+        text_ids: As in `positive_masks`.
+        counts: Numbers of images and captions if the last ids are padding, or
+            None.
     """
 
-    def __init__(self, image_ids, caption_image_ids, text_ids=None):
+    def __init__(
+        self, image_ids, caption_image_ids, text_ids=None, counts=None
+    ):
         self.image_ids = checked_row("image_ids", image_ids)
         self.caption_ids = checked_row("caption_image_ids", caption_image_ids)
+        self.counts = counts or (
+            tf.shape(self.image_ids)[0],
+            tf.shape(self.caption_ids)[0],
+        )
+        self._is_padded = counts is not None
         self.text_ids, self._copies = None, None
         if text_ids is not None:
             self.text_ids = checked_row("text_ids", text_ids)
@@ -107,6 +119,33 @@ class Matches:
             texts = _picked(self.text_ids, anchors)
             return mask | _equal_pairs(texts, self.text_ids)
         return mask | self._share_text(anchors)
+
+    def masks(self, term, anchors=None, is_padding=None):
+        """Returns the masks of a `hinges.View`, bool `[n, num_candidates]`.
+
+        Args:
+            term: A value of `presets.TERMS`.
+            anchors: int32 `[n]`, rows of the anchors, or None for all.
+            is_padding: bool `[n]`, the anchors that do not count, or None.
+        """
+        mask, ignored = self.rows(term, anchors), []
+        if is_padding is not None:
+            ignored.append(is_padding[:, None])
+        num_anchors, num_candidates = tf.unstack(tf.shape(mask))
+        if anchors is None:
+            anchors = tf.range(num_anchors)
+        candidates = tf.range(num_candidates)
+        sides = term.split("_to_")
+        if sides[0] == sides[1]:
+            ignored.append(tf.equal(anchors[:, None], candidates))
+        if self._is_padded:
+            counts = dict(zip(("image", "text"), self.counts))
+            ignored.append((anchors >= counts[sides[0]])[:, None])
+            ignored.append(candidates >= counts[sides[1]])
+        not_negative = mask
+        for each in ignored:
+            mask, not_negative = mask & ~each, not_negative | each
+        return mask, not_negative
 
     def _any_copy(self, compare):
         """Returns whether `compare` is True for any copy of a caption.

@@ -13,6 +13,7 @@ from tbnets.errors import InputError, check_choice
 from tbnets.losses import hinges, miners, tiles
 from tbnets.losses.positives import Matches, PositiveMasks, positive_masks
 from tbnets.losses.replicas import gather, summed
+from tbnets.startup import no_accelerator
 
 TERMS = hinges.TERMS
 
@@ -136,7 +137,9 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss of one batch; a large batch is compared in tiles.
 
-        Under a strategy, all arguments must be gathered from all replicas.
+        Under a strategy, all arguments must be gathered from all replicas. On
+        an accelerator, all batches are padded to one size, so that XLA compiles
+        the loss once.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`.
@@ -149,19 +152,32 @@ class RankingLoss:
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
-        matches = Matches(*ids)
+        counts = None
+        if largest and self._is_compiled():
+            counts = tf.shape(images)[0], tf.shape(texts)[0]
+            sizes = largest[0], largest[1], largest[0], largest[1], largest[1]
+            rows = map(_padded, (images, texts, *ids), sizes)
+            images, texts, *ids = rows
+        matches = Matches(*ids, counts)
+        is_large = tiles.is_large(
+            *(largest or (images.shape[0], texts.shape[0]))
+        )
 
-        num_rows = images.shape[0], texts.shape[0]
-        if tiles.is_large(*(largest or num_rows)):
-            return self._output(
-                lambda terms: self._sums_in_tiles(
-                    terms, images, texts, matches
-                ),
-                TERMS,
-                idle,
-            )
-        masks = PositiveMasks(*map(matches.rows, PositiveMasks._fields))
-        return self.of_views(hinges.views(images, texts, masks), idle)
+        def term_sums(terms):
+            if is_large:
+                return self._sums_in_tiles(terms, images, texts, matches)
+            views = {}
+            for term in terms:
+                sides = tiles.sides_of(term, images, texts)
+                view = hinges.View(*sides, *matches.masks(term))
+                views[term] = hinges.own_anchors(view)
+            return self._sums(views)
+
+        return self._output(term_sums, TERMS, idle)
+
+    def _is_compiled(self):
+        """Returns whether XLA compiles the sums, as on accelerators."""
+        return not (tf.executing_eagerly() or no_accelerator())
 
     def _sums_in_tiles(self, terms, images, texts, matches):
         """Returns the same sums as `_sums`, without whole matrices."""
@@ -266,12 +282,25 @@ class RankingLoss:
             found = term_sums(computed) if computed else {}
             return [found.get(term, tf.zeros([3])) for term in terms]
 
-        if len(always) == len(terms):
-            rows = sums(terms)
-        else:
-            rows = tf.cond(is_idle, lambda: sums(always), lambda: sums(terms))
+        def rows():
+            if len(always) == len(terms):
+                return sums(terms)
+            return tf.cond(is_idle, lambda: sums(always), lambda: sums(terms))
+
+        if self._is_compiled():
+            rows = tf.function(rows, jit_compile=True, autograph=False)
         total, losses, active = tf.zeros([]), {}, {}
-        for term, row in zip(terms, summed(rows)):
+        for term, row in zip(terms, summed(rows())):
             losses[term], active[term] = self._reduce(row)
             total += self.term_weights[term] * losses[term]
         return LossOutput(total, losses, active)
+
+
+def _padded(rows, size):
+    """Pads rows with zeros to `size` rows; returns None for None."""
+    if rows is None:
+        return None
+    rows = tf.convert_to_tensor(rows)
+    shape = rows.shape[1:]
+    paddings = [[0, size - tf.shape(rows)[0]], *[[0, 0]] * len(shape)]
+    return tf.ensure_shape(tf.pad(rows, paddings), [size, *shape])

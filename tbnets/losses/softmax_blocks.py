@@ -19,7 +19,7 @@ BEST, RIVAL, LOG_SUM, POSITIVES, COUNT = range(5)
 """Statistics of an anchor: its largest positive and negative logit, the
 log-sum-exp of its logits, and the sum and number of its positive logits."""
 INF = float("inf")
-BEYOND = 2**31 - 1
+LAST = 2**31 - 1
 
 
 def sums(images, texts, matches, temperature):
@@ -69,18 +69,20 @@ class _Blocks:
     def __init__(self, images, texts, matches, temperature):
         self._temperature, self._matches = temperature, matches
         self._sizes = tf.shape(images)[0], tf.shape(texts)[0]
+        self._counts = matches.counts
         scaled = images / temperature, texts
         self._sides = [_split(rows, 0.0, i) for i, rows in enumerate(scaled)]
-        # A block without masks has neither matches nor padding: the places of
-        # its images and texts do not overlap.
+        # A block without matches or padding needs no masks: the places of its
+        # images and texts do not overlap. Padding overlaps all places.
         places, first, last = matches.places()
-        self._bounds = [
-            [_split(rows, value, i) for i, rows in enumerate(sides)]
-            for value, sides in (
-                (-1, (places, first)),
-                (BEYOND, (places, last)),
-            )
-        ]
+        self._bounds = []
+        for padding, sides in ((-1, (places, first)), (LAST, (places, last))):
+            bounds = []
+            for i, (rows, count) in enumerate(zip(sides, self._counts)):
+                exists = tf.range(tf.shape(rows)[0]) < count
+                rows = tf.where(exists, rows, padding)
+                bounds.append(_split(rows, padding, i))
+            self._bounds.append(bounds)
 
     def _over(self, visit, state):
         """Applies `visit(block, *state)` to each block (row, column)."""
@@ -119,10 +121,10 @@ class _Blocks:
 
     def _masks(self, block):
         rows, exists = [], []
-        for number, size, limit in zip(block, BLOCK, self._sizes):
+        for number, size, count in zip(block, BLOCK, self._counts):
             places = number * size + tf.range(size)
-            exists.append(places < limit)
-            rows.append(tf.minimum(places, limit - 1))
+            exists.append(places < count)
+            rows.append(tf.minimum(places, count - 1))
         exists = exists[0][:, None] & exists[1][None, :]
         return self._matches.rows("image_to_text", *rows) & exists, exists
 

@@ -24,6 +24,11 @@ def is_large(num_images, num_texts):
     return max(num_images, num_texts) > LARGEST
 
 
+def sides_of(term, images, texts):
+    """Returns the anchors and the candidates of a term."""
+    return [{"image": images, "text": texts}[s] for s in term.split("_to_")]
+
+
 def sums(loss, term, images, texts, matches):
     """Computes the sums of one term like `loss._sums`.
 
@@ -37,7 +42,7 @@ def sums(loss, term, images, texts, matches):
     Returns:
         float32 `[3]`.
     """
-    sides = [{"image": images, "text": texts}[s] for s in term.split("_to_")]
+    sides = sides_of(term, images, texts)
 
     @tf.custom_gradient
     def run(anchors, candidates):
@@ -63,7 +68,7 @@ def _over_tiles(loss, term, anchors, candidates, matches):
         with tf.GradientTape() as tape:
             sides = tf.gather(anchors, rows), tf.identity(candidates)
             tape.watch(sides)
-            masks = _masks(term, matches, rows, is_padding)
+            masks = matches.masks(term, rows, is_padding)
             tile_sums = loss._sums({term: View(*sides, *masks)})[term]
         slopes = tape.gradient(
             tile_sums, sides, tf.one_hot(0, 3), unconnected_gradients="zero"
@@ -95,13 +100,3 @@ def _tile_size(anchors, candidates):
     most = tf.maximum(TILE // num_candidates, 1)
     num_tiles = -(-num_anchors // most)
     return num_anchors, -(-num_anchors // tf.maximum(num_tiles, 1))
-
-
-def _masks(term, matches, rows, is_padding):
-    """Returns the masks of a `View`; padding has no positives or negatives."""
-    mask = matches.rows(term, rows)
-    padding = is_padding[:, None]
-    if term in ("image_to_text", "text_to_image"):
-        return mask & ~padding, mask | padding
-    itself = tf.equal(rows[:, None], tf.range(tf.shape(mask)[1]))
-    return mask & ~(padding | itself), mask | padding | itself

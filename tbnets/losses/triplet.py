@@ -112,6 +112,9 @@ class TripletLoss(RankingLoss):
         """Maximum number of negatives kept per anchor, or None for all."""
         return 1 if self.negatives == "hardest" else self.num_negatives
 
+    def _is_compiled(self):
+        return self.gradient == "dense" and super()._is_compiled()
+
     def _sums(self, views):
         """Returns `[hinge sum, triplets, active triplets]` for each view."""
         options = self.margin, distances.DISTANCES[self.distance]

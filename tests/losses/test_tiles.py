@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import softmax_blocks, tiles
+from tbnets.losses import ranking, softmax_blocks, tiles
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
@@ -60,3 +60,32 @@ def test_tiles_give_what_the_loops_give(name, ids_name):
 def test_tiles_compile(name, compiled):
     ids_name = "one_text_on_two_images"
     check(found_of(name, ids_name, compiled), wanted_of(name, ids_name))
+
+
+@pytest.mark.parametrize("most", [tiles.LARGEST, -1])
+@pytest.mark.parametrize("name", ["top_k", "all", "softmax"])
+def test_padded_batches_compile_once(name, most, monkeypatch):
+    """On accelerators XLA compiles the loss alone, for all batches at once."""
+    monkeypatch.setattr(tiles, "LARGEST", most)
+    monkeypatch.setattr(ranking, "no_accelerator", lambda: False)
+    loss, traces = LOSSES[name], []
+
+    @tf.function(reduce_retracing=True)
+    def run(images, texts, *ids):
+        traces.append(images.shape)
+        with tf.GradientTape() as tape:
+            tape.watch([images, texts])
+            output = loss.of_ids(images, texts, ids, largest=(6, 14))
+        return output, tape.gradient(output.total, [images, texts])
+
+    for ids_name in ("ragged", "one_text_on_two_images", "crowded"):
+        images, texts, _ = batch(ids_name)
+        image_ids, caption_ids, text_ids = IDS[ids_name]
+        text_ids = text_ids or range(len(caption_ids))
+        ids = (
+            tf.constant([*x], tf.int64)
+            for x in (image_ids, caption_ids, text_ids)
+        )
+        found = run(tf.constant(images), tf.constant(texts), *ids)
+        check(found, wanted_of(name, ids_name))
+    assert traces[-1].as_list() == [None, 6]
