@@ -13,7 +13,7 @@ import tqdm
 from tbnets.data.batches import refuse_broken_images
 from tbnets.evaluation.tables import headline
 from tbnets.progress import progress_bar
-from tbnets.startup import raise_if_interrupted
+from tbnets.startup import no_accelerator, raise_if_interrupted
 from tbnets.training import checkpoints, summary
 from tbnets.training.board import Board
 from tbnets.training.checkpoints import checkpoint_path
@@ -86,9 +86,11 @@ class Session:
 class ProgressBar(keras.callbacks.Callback):
     """A progress bar that shows the time remaining in the epoch."""
 
-    def __init__(self, title, steps):
+    def __init__(self, title, steps, compiles=False):
         super().__init__()
         self.bar = progress_bar(steps, title, "batch")
+        if compiles:
+            self.bar.set_postfix_str("compiling (about 15 s)")
 
     def on_train_batch_end(self, batch, logs=None):
         """Advances the progress bar; stops training after Ctrl-C."""
@@ -153,17 +155,20 @@ def _train_epoch(session, train):
     batches, epoch = session.batches, session.state.epoch
     session.task.data.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
-    session.network.largest_batch = batches.largest
+    network = session.network
+    network.largest_batch = batches.largest
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
+    is_first = getattr(network, "train_function", None) is None
+    compiles = is_first and (network.jit_compile or not no_accelerator())
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
     is_chief = session.workers.is_chief
     try:
-        history = session.network.fit(
+        history = network.fit(
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(title, steps)] if is_chief else [],
+            callbacks=[ProgressBar(title, steps, compiles)] if is_chief else [],
             **options,
         ).history
     except LOST:
