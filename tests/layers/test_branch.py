@@ -50,6 +50,13 @@ def test_branch_without_layers_is_l2_alone():
     assert branch.output_dim == 2 and not branch.weights
 
 
+def test_a_branch_drops_units_in_training_only():
+    branch, x = Branch((9, 4), "none", dropout=0.5), tf.ones((3, 5))
+    plain = branch(x)
+    assert not np.allclose(branch(x, training=True), plain)
+    np.testing.assert_array_equal(branch(x), plain)
+
+
 def test_a_row_of_zeros_has_a_finite_gradient():
     branch = Branch((3,), batch_normalization="none")
     x = tf.Variable([[0.0, 0.0], [1.0, -1.0]])
