@@ -66,7 +66,9 @@ class FactorData(TaskData):
 
         spec = (tf.TensorSpec((2, 1)),) * 2
         dataset = tf.data.Dataset.from_generator(epoch, output_signature=spec)
-        return types.SimpleNamespace(dataset=dataset, epoch=0, num_batches=2)
+        return types.SimpleNamespace(
+            dataset=dataset, epoch=0, num_batches=2, largest=None
+        )
 
 
 @dataclasses.dataclass
