@@ -13,7 +13,9 @@ and multiplies it with the embeddings.
 
 import tensorflow as tf
 
-BLOCK = 2048, 4096
+from tbnets.startup import no_accelerator
+
+BLOCKS = {"cpu": (2048, 4096), "accelerator": (8192, 8192)}
 """Numbers of images and texts in a block."""
 BEST, RIVAL, LOG_SUM, POSITIVES, COUNT = range(5)
 """Statistics of an anchor: its largest positive and negative logit, the
@@ -22,7 +24,7 @@ INF = float("inf")
 LAST = 2**31 - 1
 
 
-def sums(images, texts, matches, temperature):
+def sums(images, texts, matches, temperature, dtype="float32"):
     """Computes the sums of the terms `image_to_text` and `text_to_image`.
 
     Args:
@@ -30,6 +32,7 @@ def sums(images, texts, matches, temperature):
         texts: float32 `[num_texts, embedding_dim]`.
         matches: The `positives.Matches` of the batch.
         temperature: Divisor of the similarities.
+        dtype: Name of the dtype of the products.
 
     Returns:
         float32 `[2, 3]`: the sum of the losses, the number of anchors, and the
@@ -38,7 +41,7 @@ def sums(images, texts, matches, temperature):
 
     @tf.custom_gradient
     def run(images, texts):
-        blocks = _Blocks(images, texts, matches, temperature)
+        blocks = _Blocks(images, texts, matches, temperature, dtype)
         statistics = blocks.statistics()
 
         def gradient(upstream):
@@ -66,12 +69,14 @@ def _counts(statistics):
 class _Blocks:
     """The logits of all pairs, computed one block at a time."""
 
-    def __init__(self, images, texts, matches, temperature):
+    def __init__(self, images, texts, matches, temperature, dtype):
         self._temperature, self._matches = temperature, matches
+        self._size = BLOCKS["cpu" if no_accelerator() else "accelerator"]
         self._sizes = tf.shape(images)[0], tf.shape(texts)[0]
         self._counts = matches.counts
         scaled = images / temperature, texts
-        self._sides = [_split(rows, 0.0, i) for i, rows in enumerate(scaled)]
+        scaled = [tf.cast(rows, dtype) for rows in scaled]
+        self._sides = [self._split(rows, 0, i) for i, rows in enumerate(scaled)]
         # A block without matches or padding needs no masks: the places of its
         # images and texts do not overlap. Padding overlaps all places.
         places, first, last = matches.places()
@@ -81,8 +86,16 @@ class _Blocks:
             for i, (rows, count) in enumerate(zip(sides, self._counts)):
                 exists = tf.range(tf.shape(rows)[0]) < count
                 rows = tf.where(exists, rows, padding)
-                bounds.append(_split(rows, padding, i))
+                bounds.append(self._split(rows, padding, i))
             self._bounds.append(bounds)
+
+    def _split(self, rows, value, side):
+        """Splits rows into blocks `[num_blocks, size, ...]`, and pads them."""
+        size = self._size[side]
+        padding = -tf.shape(rows)[0] % size
+        paddings = [[0, padding], *[[0, 0]] * (len(rows.shape) - 1)]
+        padded = tf.pad(rows, paddings, constant_values=value)
+        return tf.reshape(padded, [-1, size, *rows.shape[1:]])
 
     def _over(self, visit, state):
         """Applies `visit(block, *state)` to each block (row, column)."""
@@ -105,6 +118,7 @@ class _Blocks:
         `masks` is None, or which pairs match and which exist.
         """
         logits = tf.matmul(*self._of(self._sides, block), transpose_b=True)
+        logits = tf.cast(logits, tf.float32)
         first, last = (self._of(bounds, block) for bounds in self._bounds)
         may_match = (tf.reduce_min(first[0]) <= tf.reduce_max(last[1])) & (
             tf.reduce_max(last[0]) >= tf.reduce_min(first[1])
@@ -121,7 +135,7 @@ class _Blocks:
 
     def _masks(self, block):
         rows, exists = [], []
-        for number, size, count in zip(block, BLOCK, self._counts):
+        for number, size, count in zip(block, self._size, self._counts):
             places = number * size + tf.range(size)
             exists.append(places < count)
             rows.append(tf.minimum(places, count - 1))
@@ -143,7 +157,7 @@ class _Blocks:
         nothing = tf.constant([-INF, -INF, -INF, 0.0, 0.0])[None, :, None]
         start = [
             tf.tile(nothing, [tf.shape(side)[0], 1, size])
-            for side, size in zip(self._sides, BLOCK)
+            for side, size in zip(self._sides, self._size)
         ]
         found = self._over(visit, start)
         return [
@@ -165,24 +179,29 @@ class _Blocks:
                 weight,
                 tf.math.divide_no_nan(weight, each[COUNT]),
             )
-            weights.append(_split(tf.stack(parts, axis=1), 0.0, i))
+            weights.append(self._split(tf.stack(parts, axis=1), 0.0, i))
 
         def visit(block, *slopes):
             of_logits = self._on_block(
                 block, _block_slopes, *self._of(weights, block)
             )
             images, texts = self._of(self._sides, block)
+            of_logits = tf.cast(of_logits, images.dtype)
             # The gradient of the texts is transposed, which is faster.
             added = (
                 tf.matmul(of_logits, texts),
                 tf.matmul(images, of_logits, transpose_a=True),
             )
             return [
-                tf.tensor_scatter_nd_add(old, [[i]], new[None])
+                tf.tensor_scatter_nd_add(
+                    old, [[i]], tf.cast(new, tf.float32)[None]
+                )
                 for old, new, i in zip(slopes, added, block)
             ]
 
-        images, texts = map(tf.zeros_like, self._sides)
+        images, texts = (
+            tf.zeros_like(side, tf.float32) for side in self._sides
+        )
         start = images, tf.transpose(texts, [0, 2, 1])
         images, texts = self._over(visit, start)
         images, texts = (
@@ -193,15 +212,6 @@ class _Blocks:
             )
         )
         return images, texts
-
-
-def _split(rows, value, side):
-    """Splits rows into blocks `[num_blocks, size, ...]`, and pads them."""
-    size = BLOCK[side]
-    padding = -tf.shape(rows)[0] % size
-    paddings = [[0, padding], *[[0, 0]] * (len(rows.shape) - 1)]
-    padded = tf.pad(rows, paddings, constant_values=value)
-    return tf.reshape(padded, [-1, size, *rows.shape[1:]])
 
 
 def _merged(old, new):

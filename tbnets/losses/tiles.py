@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from tbnets.losses import replicas
 from tbnets.losses.hinges import View
+from tbnets.startup import no_accelerator
 
 LARGEST = 8192
 """Maximum number of images and of texts that are compared without tiles."""
-TILE = 2**23
+TILES = {"cpu": 2**23, "accelerator": 2**26}
 """Maximum number of pairs of a tile, if the tile has several anchors."""
 
 
@@ -97,6 +98,7 @@ def _tile_size(anchors, candidates):
     """Returns the number of anchors, and the number in each tile."""
     num_anchors = tf.shape(anchors)[0]
     num_candidates = tf.maximum(tf.shape(candidates)[0], 1)
-    most = tf.maximum(TILE // num_candidates, 1)
+    most = TILES["cpu" if no_accelerator() else "accelerator"]
+    most = tf.maximum(most // num_candidates, 1)
     num_tiles = -(-num_anchors // most)
     return num_anchors, -(-num_anchors // tf.maximum(num_tiles, 1))

@@ -1,5 +1,6 @@
 """Large batches are compared in tiles, with the results of the loops."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -20,8 +21,10 @@ LOSSES = {
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "LARGEST", -1)
-    monkeypatch.setattr(tiles, "TILE", 24)
-    monkeypatch.setattr(softmax_blocks, "BLOCK", (3, 2))
+    small = dict.fromkeys(tiles.TILES, 24)
+    monkeypatch.setattr(tiles, "TILES", small)
+    blocks = dict.fromkeys(softmax_blocks.BLOCKS, (3, 2))
+    monkeypatch.setattr(softmax_blocks, "BLOCKS", blocks)
 
 
 def wanted_of(loss, ids_name):
@@ -99,3 +102,21 @@ def test_padded_batches_compile_once(name, monkeypatch):
         found = run(tf.constant(images), tf.constant(texts), *ids)
         check(found, wanted_of(loss, ids_name))
     assert traces[-1].as_list() == [None, 6]
+
+
+@pytest.mark.parametrize("largest", [8192, -1])
+def test_bfloat16_similarities_are_those_of_rounded_embeddings(
+    largest, monkeypatch
+):
+    monkeypatch.setattr(tiles, "LARGEST", largest)
+    loss = InfoNCELoss(0.3, similarity_dtype="bfloat16")
+    images, texts, _ = batch("ragged")
+    ids = IDS["ragged"][:2]
+    rounded = (
+        tf.cast(tf.cast(rows, tf.bfloat16), tf.float32)
+        for rows in (images, texts)
+    )
+    wanted = InfoNCELoss(0.3)(*rounded, *ids).total
+    found = loss(images, texts, *ids).total
+    assert found.dtype == tf.float32
+    np.testing.assert_allclose(found, wanted, rtol=3e-3)
