@@ -166,10 +166,11 @@ def with_usual(line, resolved):
 
 def told_before(data):
     """Describes missing recipe results. If there are none, checks the data."""
-    things = data.missing()
-    if not things:
+    results = data.missing()
+    if not results:
         data.check()
-    return "\n".join(filter(None, [kinds.describe_plan(things), data.extracts]))
+    parts = kinds.describe_plan(results), data.extracts
+    return "\n".join(filter(None, parts))
 
 
 def fit_or_stop(session, train, options):

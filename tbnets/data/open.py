@@ -170,7 +170,7 @@ class Data:
             `own.load(records)` returns `FeatureRows`.
         of_phrases: whether the texts are phrases instead of captions.
         plan: function that is called as `plan(flag, data)` and returns the
-            result of `things(flag)`; None if the flags name no recipes.
+            result of `recipe_results(flag)`; None if the flags name no recipes.
         photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
@@ -187,7 +187,7 @@ class Data:
         self.of_phrases = of_phrases
         self._plan = plan or (lambda flag, data: {})
         self._photos_of = photos_of
-        self._things = {}
+        self._recipe_results = {}
         self._to_agree = {}
         self.cuts = None
         self._splits = {}
@@ -206,7 +206,7 @@ class Data:
     def forget_splits(self):
         """Discards all opened splits. They are opened again on next use."""
         self._splits.clear()
-        self._things.clear()
+        self._recipe_results.clear()
 
     def has(self, name):
         """Returns whether a split exists and has captions."""
@@ -250,37 +250,39 @@ class Data:
             )
         return split
 
-    def things(self, flag):
-        """Maps each recipe in a flag to its `tasks.recipes.recipe.Thing`."""
-        if flag not in self._things:
-            self._things[flag] = self._plan(flag, self)
-        return self._things[flag]
+    def recipe_results(self, flag):
+        """Maps each recipe in a flag to its `RecipeResult`."""
+        if flag not in self._recipe_results:
+            self._recipe_results[flag] = self._plan(flag, self)
+        return self._recipe_results[flag]
 
     def make(self, flag):
         """Runs the recipes of a flag if their results are missing."""
-        for thing in self.things(flag).values():
-            thing.make_if_missing()
+        for result in self.recipe_results(flag).values():
+            result.make_if_missing()
         for arguments in self._to_agree.pop(flag, ()):
             self.check_made_by(flag, *arguments)
 
     def _is_made(self, flag):
         with contextlib.suppress(MissingFileError):  # Photos may be gone.
-            things = self.things(flag).values()
-            return not any(thing.missing() for thing in things)
+            results = self.recipe_results(flag).values()
+            return not any(result.missing() for result in results)
         return False
 
     def file(self, flag):
         """Returns the file that a flag names or that its recipe makes."""
         self.make(flag)
-        thing = self.things(flag).get(getattr(self.given, flag).strip())
-        return thing.path if thing else self.sources.file(flag)
+        result = self.recipe_results(flag).get(
+            getattr(self.given, flag).strip()
+        )
+        return result.path if result else self.sources.file(flag)
 
     def paths(self, flag, split):
         """Returns the paths of a split's features. The files need not exist."""
-        things, paths = self.things(flag), []
+        results, paths = self.recipe_results(flag), []
         for item in self.given.items(flag):
-            thing = things.get(item)
-            path = thing.path if thing else self.given.resolve(item, split)
+            result = results.get(item)
+            path = result.path if result else self.given.resolve(item, split)
             paths.append(path)
         return tuple(map(os.fspath, paths))
 
@@ -384,9 +386,9 @@ class Data:
         try:
             features, _ = load_features(paths)
         except InputError as error:  # A recipe can remake them.
-            for path in (thing.path for thing in self.things(flag).values()):
-                if str(path) in str(error):
-                    text = f"{error} Or remove {path} to make it again."
+            for result in self.recipe_results(flag).values():
+                if str(result.path) in str(error):
+                    text = f"{error} Or remove {result.path} to make it again."
                     error.args = (text,)
             raise
         train = [self.given.train_split]

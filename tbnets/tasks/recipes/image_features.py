@@ -20,7 +20,7 @@ from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.recipe import (
-    Thing,
+    RecipeResult,
     bytes_in,
     check_space,
     read_recipe,
@@ -74,7 +74,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
     )
 
 
-class OfPhotos(Thing):
+class OfPhotos(RecipeResult):
     """A store that a recipe makes for all photos in the captions.
 
     `probe` contains the arguments that `estimate` passes to `make`.

@@ -19,25 +19,25 @@ from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
-def describe_plan(things):
+def describe_plan(results):
     """Returns a table with the estimated sizes and times of missing results."""
-    if not things:
+    if not results:
         return "all files in the flags exist"
     rows = [_COLUMNS.format("would be computed", "of", "size", "about")]
     total = np.zeros(2)
-    for thing in things:
+    for result in results:
         with (
             tempfile.TemporaryDirectory() as scratch,
             contextlib.redirect_stdout(io.StringIO()),  # Hide progress bars.
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            size, seconds = thing.estimate(pathlib.Path(scratch))
+            size, seconds = result.estimate(pathlib.Path(scratch))
         total += size, seconds
-        name, count = thing.folder.name, f"{thing.count} {thing.unit}s"
+        name, count = result.folder.name, f"{result.count} {result.unit}s"
         cells = name, count, megabytes(size), duration(seconds)
         rows.append(_COLUMNS.format(*cells))
-        rows.append(f"  by {thing.recipe}, in {thing.folder.parent}")
-    free = free_bytes(things[0].folder)
+        rows.append(f"  by {result.recipe}, in {result.folder.parent}")
+    free = free_bytes(results[0].folder)
     rows.append(
         f"in total {megabytes(total[0])} and about {duration(total[1])}; "
         f"{megabytes(free)} are free"
@@ -58,7 +58,7 @@ KINDS = {
     "text_features": FeaturesOfTexts,
     "trees": TreesOfTexts,
 }
-"""Maps a flag that names recipes to the `Thing` that its recipes make."""
+"""Maps a flag to the `RecipeResult` that its recipes make."""
 
 
 def recipes(flag, sources, unused=()):
@@ -69,7 +69,7 @@ def recipes(flag, sources, unused=()):
 
 
 def plan(flag, data, unused=()):
-    """Returns the result of each recipe of a flag, as {recipe: `Thing`}."""
+    """Returns a dictionary from each recipe of a flag to its `RecipeResult`."""
     results = {}
     for item in recipes(flag, data.given, unused):
         recipe = read_recipe(flag, item, KINDS[flag], data.given)
@@ -83,16 +83,16 @@ def missing(data):
 
     All recipes are checked as far as possible before any result is made.
     """
-    things = {
+    results = {
         part.folder: part
         for flag in KINDS
-        for thing in data.things(flag).values()
-        for part in thing.missing()
+        for result in data.recipe_results(flag).values()
+        for part in result.missing()
     }
-    for part in things.values():
+    for part in results.values():
         with part.recipe.named():
             part.check()
-    return list(things.values())
+    return list(results.values())
 
 
 def recipe_values(data):
@@ -103,6 +103,6 @@ def recipe_values(data):
     values = {}
     for flag in KINDS:
         with contextlib.suppress(MissingFileError):
-            things = data.things(flag).items()
-            values[flag] = {item: thing.recorded for item, thing in things}
+            results = data.recipe_results(flag).items()
+            values[flag] = {item: result.recorded for item, result in results}
     return {flag: items for flag, items in values.items() if items}

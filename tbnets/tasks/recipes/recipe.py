@@ -37,13 +37,13 @@ PRESETS = {"cnn": "image", "features": "text"}
 """Maps a flag that may name a Keras Hub preset to the kind of its input."""
 
 
-class Thing:
+class RecipeResult:
     """The result of a recipe for the data of a run.
 
     Args:
         recipe: `Recipe` that makes the result.
         data: the run's `data.open.Data`.
-        parts: `Thing`s that the result is made from.
+        parts: `RecipeResult`s that the result is made from.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.
@@ -165,8 +165,8 @@ class Thing:
 
     def make_if_missing(self):
         """Makes missing parts, then the result, in one process at a time."""
-        for thing in self.missing():
-            thing._make_alone()
+        for result in self.missing():
+            result._make_alone()
 
     def _make_alone(self):
         place = self.folder
@@ -194,13 +194,15 @@ class Thing:
             yield
 
 
-def make_all(things):
+def make_all(results):
     """Makes the results of checked recipes if they all fit on the disk."""
-    if things:
-        sizes = [thing.num_bytes - bytes_in(thing.folder) for thing in things]
-        check_space(things[0].folder, sum(max(size, 0) for size in sizes))
-    for thing in things:
-        thing.make_if_missing()
+    if results:
+        sizes = [
+            result.num_bytes - bytes_in(result.folder) for result in results
+        ]
+        check_space(results[0].folder, sum(max(size, 0) for size in sizes))
+    for result in results:
+        result.make_if_missing()
 
 
 def bytes_in(folder):
@@ -317,7 +319,7 @@ def read_recipe(flag, item, kind, sources):
     Args:
         flag: name of the flag.
         item: value of the flag.
-        kind: subclass of `Thing` that the recipe makes.
+        kind: subclass of `RecipeResult` that the recipe makes.
         sources: the run's `Sources`, which find the recipe's files.
     """
     if kind.preset and hub.is_hub(item):

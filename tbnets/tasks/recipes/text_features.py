@@ -20,7 +20,7 @@ from tbnets.features import caption_features, hub
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
-from tbnets.tasks.recipes.recipe import Thing, check_space
+from tbnets.tasks.recipes.recipe import RecipeResult, check_space
 from tbnets.tasks.settings.flag import (
     PRESET,
     REQUIRED,
@@ -133,7 +133,7 @@ def make_trees(values, texts, path, cache):
         tqdm.tqdm.write(f"          {count} x {reason}")
 
 
-class TreesOfTexts(Thing):
+class TreesOfTexts(RecipeResult):
     """Trees of a run's texts, made by a recipe of `parse_captions`."""
 
     verb, group = "parse_captions", Trees
@@ -325,7 +325,7 @@ def _fit(values, encoder, texts):
         return encoder.fit(training, vectors, show)
 
 
-class FeaturesOfTexts(Thing):
+class FeaturesOfTexts(RecipeResult):
     """Features of a run's texts, made by an `extract_text_features` recipe."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"

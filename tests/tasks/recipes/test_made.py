@@ -91,9 +91,9 @@ def opened(**sources):
 
 
 def planned(flag="image_features", **sources):
-    """Returns the `Thing` that a recipe would make."""
+    """Returns the `RecipeResult` that a recipe would make."""
     data = opened(**sources)
-    [one] = data.things(flag).values()
+    [one] = data.recipe_results(flag).values()
     return one
 
 

@@ -34,7 +34,7 @@ find = functools.lru_cache(command_line.find_flagfile)
 
 @functools.lru_cache
 def kinds():
-    """Returns recipe -> the kinds of `Thing` that configurations ask of it."""
+    """Returns {recipe: kinds of `RecipeResult` that configurations use}."""
     found = {}
     for config in sorted(CONFIGS.glob("*.flags")):
         for flag, item in named(config):
