@@ -18,7 +18,7 @@ from tbnets.tasks.settings.settings import (
     complete,
     unused_flags,
 )
-from tbnets.tasks.trained import OF_NETWORK, open_trained
+from tbnets.tasks.trained import NETWORK_FLAGS, open_trained
 
 
 class Resolved(NamedTuple):
@@ -117,7 +117,7 @@ def _set_names(line):
 def _of_trained(line, trained):
     """Returns the flags of the --from model. `line` must not change them."""
     set_names, values = _set_names(line), trained.values()
-    for name in sorted(set_names & values.keys() & set(OF_NETWORK)):
+    for name in sorted(set_names & values.keys() & set(NETWORK_FLAGS)):
         # The folder of a preset may have moved.
         if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
             raise InputError(

@@ -27,7 +27,7 @@ from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path
 
-OF_NETWORK = (
+NETWORK_FLAGS = (
     *("task", "model", "image_encoder", "fine_tune", "image_size"),
     *("image_transform", "text_encoder", "fine_tune_text"),
     *("word_dim", "rnn_units", "mean_beside"),
