@@ -275,7 +275,7 @@ def interrupts():
 _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 
 
-def spoken(text):
+def adapt_commands(text):
     """Adapts the commands in a text to the kind of installation.
 
     In an installed package, `python tools/query.py` becomes `tbnets query`.
@@ -283,7 +283,7 @@ def spoken(text):
     return _TOOL.sub(r"tbnets \1", text) if _is_installed() else text
 
 
-def typed():
+def command_line():
     """Returns the command line that started this process."""
     program = "tbnets" if _is_installed() else sys.argv[0]
     return shlex.join([program, *sys.argv[1:]])
@@ -322,6 +322,6 @@ def run(work):
     except Exception as error:
         if not is_for_the_user(error):
             raise
-        sys.exit(spoken(f"error: {_message_of(error)}"))
+        sys.exit(adapt_commands(f"error: {_message_of(error)}"))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -116,7 +116,7 @@ def call(verb, words):
         sections = {"Flags": flags}
         if hasattr(module, "help_sections"):
             sections = module.help_sections()
-        text = startup.spoken(format_help(module.__doc__, sections))
+        text = startup.adapt_commands(format_help(module.__doc__, sections))
         print(text, end="")
         return 0
     if "--version" in words:

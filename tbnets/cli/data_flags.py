@@ -132,7 +132,7 @@ class Shared(CaptionFlags):
     def next_line(self, line):
         """Returns `line` or, for a share, the advice to merge all shares."""
         joined = "Next, merge all shares with tools/join_store.py"
-        return startup.spoken(joined) if self.shard else line
+        return startup.adapt_commands(joined) if self.shard else line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

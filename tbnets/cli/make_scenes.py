@@ -128,7 +128,7 @@ def print_summary(summary):
         f"      --captions={folder / DATASET} \\\n"
         f"      --images={folder / 'images'}"
     )
-    print(startup.spoken(text))
+    print(startup.adapt_commands(text))
 
 
 def main(options):

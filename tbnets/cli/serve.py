@@ -224,7 +224,7 @@ def main(options):
             print(f"{name}  {host}:{port}")
     print("\nSend a request from another terminal:\n")
     for line in example_requests(server, host):
-        print(f"  {startup.spoken(line)}")
+        print(f"  {startup.adapt_commands(line)}")
     print("\nCtrl-C ends.", flush=True)
     try:
         loopback.wait()

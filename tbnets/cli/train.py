@@ -181,7 +181,7 @@ def fit_or_stop(session, train, options):
     except KeyboardInterrupt:
         if not session.workers.is_chief:
             raise
-        command = startup.spoken("python tools/train.py --resume")
+        command = startup.adapt_commands("python tools/train.py --resume")
         names = [name for name in DEVICES if name in changed(options)]
         values = {name: getattr(options, name) for name in names}
         values = {"run_dir": session.run_dir, **values}
@@ -250,7 +250,7 @@ def _train(options, line, workers):
     (settings, _), unread = checked_settings(options, line)
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
-        print(startup.spoken(summary.finished(settings, folder)))
+        print(startup.adapt_commands(summary.finished(settings, folder)))
         return
     queries = options.example_query if settings.run.export else []
     session, train = runs.prepare(settings, folder, queries, workers)

@@ -189,7 +189,7 @@ def results(last, best):
         "epochs": last.epoch,
         "train_seconds": round(sum(row["seconds"] for row in last.history), 1),
         "dev": best.dev,
-        "command": startup.typed(),
+        "command": startup.command_line(),
         "versions": {
             **{p.__name__: p.__version__ for p in (tbnets, tf, keras)},
             "python": platform.python_version(),

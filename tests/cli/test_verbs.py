@@ -207,12 +207,13 @@ def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
 def test_texts_name_the_command_of_this_process(monkeypatch):
     text = "Run python tools/train.py --resume, or tools/export.py."
     monkeypatch.setattr("sys.argv", ["tools/train.py", "--images=my photos"])
-    assert startup.spoken(text) == text
-    assert startup.typed() == "tools/train.py '--images=my photos'"
+    assert startup.adapt_commands(text) == text
+    assert startup.command_line() == "tools/train.py '--images=my photos'"
     monkeypatch.setattr("sys.argv", ["/home/me/tbnets", "train", "--resume"])
-    assert startup.typed() == "tbnets train --resume"
+    assert startup.command_line() == "tbnets train --resume"
     assert (
-        startup.spoken(text) == "Run tbnets train --resume, or tbnets export."
+        startup.adapt_commands(text)
+        == "Run tbnets train --resume, or tbnets export."
     )
 
 
