@@ -69,7 +69,7 @@ class PhraseRegionScores(Scores):
     """Similarities between phrases and the candidates in their photos.
 
     Args:
-        asked: the `PhraseQueries` that were compared.
+        queries: the `PhraseQueries` that were compared.
         similarities: list of float32 `[p, k]`, one array per photo with p
             phrases and k candidates. The last candidate is the whole photo.
     """
@@ -77,23 +77,23 @@ class PhraseRegionScores(Scores):
     what = "phrases and regions"
     options = correspondences.CHOOSING
 
-    asked: PhraseQueries
+    queries: PhraseQueries
     similarities: list
 
     def metrics(self, **choosing):
         """Returns the metrics of `evaluate_correspondences`."""
         known = correspondences.CANDIDATE_CHOICES
         choice = correspondences.checked_choice(**choosing, known=known)
-        candidates = self.asked.candidates
-        chosen = np.zeros(len(self.asked.images), np.int64)
-        for photo, rows in enumerate(self.asked.phrases_of_photos):
+        candidates = self.queries.candidates
+        chosen = np.zeros(len(self.queries.images), np.int64)
+        for photo, rows in enumerate(self.queries.phrases_of_photos):
             if len(rows):
                 table = self.similarities[photo]
                 ranked, _ = correspondences.answers(
                     table, candidates(photo), choice
                 )
                 chosen[rows] = ranked.argmax(axis=1)
-        return evaluate_correspondences(chosen, candidates, self.asked.links)
+        return evaluate_correspondences(chosen, candidates, self.queries.links)
 
 
 def phrase_region_scores(session, split, phrases, regions):
@@ -115,19 +115,19 @@ def phrase_region_scores(session, split, phrases, regions):
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
-    asked = _phrase_queries(data.opened, split, phrases, regions)
-    _check_same_network(session.state.fitted, asked.regions.store)
-    texts = _embed_phrases(network, reader, asked.phrases.phrases)
-    photos, owners = data.split(split).images, asked.phrases_of_photos
+    queries = _phrase_queries(data.opened, split, phrases, regions)
+    _check_same_network(session.state.fitted, queries.regions.store)
+    texts = _embed_phrases(network, reader, queries.phrases.phrases)
+    photos, owners = data.split(split).images, queries.phrases_of_photos
     similarities = []
     with progress_bar(len(owners), "regions of phrases", "photo") as bar:
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
-            seen = _embed_candidates(network, photos, asked, rows)
+            seen = _embed_candidates(network, photos, queries, rows)
             pairs = zip(rows, seen)
             similarities += [texts[owners[row]] @ part.T for row, part in pairs]
             bar.update(len(rows))
-    return PhraseRegionScores(asked, similarities)
+    return PhraseRegionScores(queries, similarities)
 
 
 def with_regions(session, regions):
@@ -235,8 +235,8 @@ def _embed_phrases(network, reader, phrases):
     return np.concatenate(list(map(network.embed_text, ids)))[numbers]
 
 
-def _embed_candidates(network, photos, asked, rows):
-    regions, wholes = asked.regions, photos.batch(rows)
+def _embed_candidates(network, photos, queries, rows):
+    regions, wholes = queries.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)
     # Drop the position of regions, which photos do not have.
@@ -244,6 +244,6 @@ def _embed_candidates(network, photos, asked, rows):
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     ends = np.cumsum(regions.counts[rows])
     *parts, wholes = np.split(embeddings, ends)
-    if asked.holds_photos:
+    if queries.holds_photos:
         return parts
     return [np.append(part, [photo], 0) for part, photo in zip(parts, wholes)]
