@@ -69,7 +69,7 @@ class SplitData:
         return FeatureRows(features, features.rows(self.records.image_ids))
 
     @functools.cached_property
-    def said(self):
+    def text_records(self):
         """The captions or phrases of the split, as `CaptionedImages`."""
         if self._data.of_phrases:
             return self.phrases.as_captions()
@@ -83,7 +83,7 @@ class SplitData:
         texts.
         """
         features = self._data.open_features("text_features", self.name)
-        records = self.said
+        records = self.text_records
         if features.has_ids:
             keys = [caption_key(caption) for caption in records.captions]
             if missing := features.missing(keys):
@@ -109,7 +109,7 @@ class SplitData:
 
     def trees(self):
         """Reads the `Tree`s of the captions or phrases. Does not cache them."""
-        return trees_of(self._data.file("trees"), self.said.captions)
+        return trees_of(self._data.file("trees"), self.text_records.captions)
 
     @functools.cached_property
     def regions(self):
@@ -166,8 +166,8 @@ class Data:
     Args:
         sources: the `Sources` of the run.
         own: extractor for a user's folder of photos, or None.
-            `own.kept(records)` leaves out files that are not photos, and
-            `own.load(records)` returns `FeatureRows`.
+            `own.usable_records(records)` leaves out files that are not photos,
+            and `own.load(records)` returns `FeatureRows`.
         of_phrases: whether the texts are phrases instead of captions.
         plan: function that is called as `plan(flag, data)` and returns the
             result of `recipe_results(flag)`; None if the flags name no recipes.
@@ -439,4 +439,4 @@ class Data:
             if error.names:
                 raise
             raise sources.nowhere("captions", path) from error
-        return self.own.kept(records) if self.own else records
+        return self.own.usable_records(records) if self.own else records

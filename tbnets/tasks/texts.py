@@ -129,7 +129,7 @@ class Texts:
             return fitted | new
         if self._of_preset:
             return fitted | {"text_encoder_made_by": self._reads_by}
-        counts, lengths = count_words(self._train.said.captions)
+        counts, lengths = count_words(self._train.text_records.captions)
         options = self.settings.texts
         vocabulary = Vocabulary.of_counts(
             counts, options.min_count, options.max_words or None
@@ -158,11 +158,13 @@ class Texts:
         if self._of_features:
             return split.texts
         if self._of_preset:
-            return tokenize(self._tokenizer_of(fitted), split.said.captions)
+            return tokenize(
+                self._tokenizer_of(fitted), split.text_records.captions
+            )
         vocabulary = Vocabulary(fitted["words"])
         if self._of_trees:
             return TreeRows(tree_arrays(split.trees(), vocabulary))
-        return tokenize(Tokenizer(vocabulary), split.said.captions)
+        return tokenize(Tokenizer(vocabulary), split.text_records.captions)
 
     def reader(self, fitted):
         """Returns the reader that turns raw captions into a network's input.

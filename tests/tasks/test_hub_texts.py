@@ -52,7 +52,7 @@ def test_phrases_are_texts_too(tiny_run, hub_presets, tmp_path, fine_tune):
     )
     session, train = prepared(settings)
     reader = session.task.data.texts.reader(session.state.fitted)
-    phrases = session.task.data.train.said.captions[:3]
+    phrases = session.task.data.train.text_records.captions[:3]
     found = train.texts.batch(np.arange(3))
     made = reader(tf.constant(phrases)).numpy()[:, : found.shape[1]]
     np.testing.assert_allclose(found[:, : made.shape[1]], made, atol=1e-5)

@@ -61,7 +61,7 @@ class OwnPhotos:
             )
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
-    def kept(self, records):
+    def usable_records(self, records):
         """Returns `records` without skipped images.
 
         In a new run, images without a photo file are also left out.
@@ -132,9 +132,9 @@ class OwnPhotos:
     def extract(self, splits):
         """Extracts the features that are not in the cache.
 
-        `splits` are the `CaptionedImages` returned by `kept`. If a file is not
-        a photo, a new run leaves it out and reports it once, and a resumed run
-        raises FileNotFoundError.
+        `splits` are the `CaptionedImages` returned by `usable_records`. If a
+        file is not a photo, a new run leaves it out and reports it once, and a
+        resumed run raises FileNotFoundError.
         """
         names = {}
         for records in splits:
@@ -175,6 +175,6 @@ class OwnPhotos:
         return notes
 
     def load(self, records):
-        """Returns the `FeatureRows` of records returned by `kept`."""
+        """Returns the `FeatureRows` of records returned by `usable_records`."""
         self.extract([records])
         return FeatureRows(*self._photos.load(records.names))
