@@ -62,8 +62,8 @@ def _sums(statistics):
 
 
 def _counts(statistics):
-    """Returns which anchors have a positive and a negative."""
-    return (statistics[COUNT] > 0) & (statistics[RIVAL] > -INF)
+    """Returns which anchors have a positive and a negative, or NaN."""
+    return (statistics[COUNT] > 0) & tf.not_equal(statistics[RIVAL], -INF)
 
 
 class _Blocks:

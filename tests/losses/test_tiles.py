@@ -120,3 +120,11 @@ def test_bfloat16_similarities_are_those_of_rounded_embeddings(
     found = loss(images, texts, *ids).total
     assert found.dtype == tf.float32
     np.testing.assert_allclose(found, wanted, rtol=3e-3)
+
+
+@pytest.mark.parametrize("name", ["sparse", "softmax"])
+def test_nan_reaches_the_loss(name):
+    images, texts, _ = batch("ragged")
+    images[1, 2] = np.nan
+    output = LOSSES[name](images, texts, *IDS["ragged"][:2])
+    assert np.isnan(output.total)
