@@ -79,6 +79,7 @@ def test_a_softmax_loss_follows_its_flags():
     assert parts.build_loss(found).get_config() == {
         "temperature": 0.05,
         "term_weights": weights,
+        "similarity_dtype": "float32",
     }
     unread = ("margin", "negatives", "num_negatives", "distance", "reduction")
     assert {*unread} <= unused_flags(found).keys()
