@@ -160,9 +160,11 @@ class CheckedFile:
         is True, the values of these keys must be strings.
         """
         rows, ends_well = self.lines()
-        *most, last = map(repr, keys)
         kind = "the strings " * strings
-        expected = f"a JSON object with {kind}{', '.join(most)} and {last}"
+        expected = "a JSON object"
+        if keys:
+            *most, last = map(repr, keys)
+            expected += f" with {kind}{', '.join(most)} and {last}"
         kinds = str if strings else object
         for line, text in enumerate(rows, 1):
             if not text.strip():

@@ -87,8 +87,8 @@ class CaptionFlags:
     )
     captions_format: str | None = flag(
         None,
-        "Format of --captions (docs/data_formats.md). Default for a .csv, "
-        ".tsv or .jsonl: table, otherwise karpathy.",
+        "Format of --captions (docs/data_formats.md). Default: the format that "
+        "the file begins like.",
         choices=tuple(READERS),
     )
     splits: list[str] = flag(

@@ -132,7 +132,8 @@ def _of_trained(line, trained):
 
 
 def _usual_values(record, settings: Settings):
-    values = {"captions_format": usual_format(record["captions"])}
+    captions = settings.sources().resolve(record["captions"])
+    values = {"captions_format": usual_format(captions)}
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0
     if settings.reads_photo_folder:

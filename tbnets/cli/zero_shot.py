@@ -9,6 +9,7 @@ import numpy as np
 from tbnets import tasks
 from tbnets.data.batches import FeatureRows
 from tbnets.data.captions import caption_key, usual_format
+from tbnets.data.sources import Sources
 from tbnets.data.store.npy import check_numbers
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
@@ -134,7 +135,9 @@ def _settings(options):
     values = dataclasses.asdict(options)
     record = {name: values[name] for name in ALL.keys() & values.keys()}
     if "captions_format" not in changed(options):
-        record["captions_format"] = usual_format(options.captions)
+        sources = Sources(data_root=options.data_root or "data")
+        captions = sources.resolve(options.captions)
+        record["captions_format"] = usual_format(captions)
     del record["data_root"]
     record = completed(record, "the command line")
     if options.data_root:

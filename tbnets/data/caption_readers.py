@@ -22,26 +22,36 @@ from tbnets.files import CheckedFile, require_file, shown
 
 # Custom tables: CSV, TSV or JSONL of `image,caption[,split]`.
 
+COLUMNS = {
+    "image": (
+        *("image", "image_name", "file_name", "filename", "filepath"),
+        *("image_path", "path", "img", "image_id", "url"),
+    ),
+    "caption": (
+        *("caption", "text", "title", "sentence", "description", "comment"),
+        "alt_text",
+    ),
+    "split": ("split", "set", "subset"),
+}
+"""Maps each column that is read to the names that it may have."""
 _NEEDED = {"image", "caption"}
-_READ = {*_NEEDED, "split"}
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_table(file, _):
-    """Reads a CSV, TSV or JSONL table with columns `image,caption[,split]`.
+    """Reads a CSV, TSV or JSONL table with an image and a caption per row.
 
-    Rows with the same image and split become one record. If there is no split
-    column, all images are in the split "all".
+    The columns may have any name in `COLUMNS`. Rows with the same image and
+    split become one record. If there is no split column, all images are in the
+    split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
-    if extension not in _TABLES:
-        raise InputError(
-            "path",
-            f"end with {' or '.join(_TABLES)}",
-            f"path={file.path}",
-            "Rename the file with the extension of its format.",
-        )
     has_split, records, spelled = None, {}, {}
-    for line, row in _TABLES[extension](file):
+    if extension == ".jsonl":
+        rows = _json_rows(file)
+    else:
+        rows = _delimited_rows(file, _DELIMITERS.get(extension, ","))
+    for line, row in rows:
         image = row.get("image")
         image = image.strip() if isinstance(image, str) else image
         name = file.file_name(image, line)
@@ -78,7 +88,10 @@ def _delimited_rows(file, delimiter):
     rows, ends_well = file.lines()
     delimiter = _delimiter(next(filter(str.strip, rows), ""), delimiter)
     lines = [row + "\n" for row in rows]
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    # Tables with bars do not quote their values.
+    quoting = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
+    options = {"delimiter": delimiter, "quoting": quoting, "strict": True}
+    reader = csv.reader(lines, **options)
     header = None
     for line, row in _numbered(file, reader):
         if not row:
@@ -89,7 +102,7 @@ def _delimited_rows(file, delimiter):
                 expected = "a header with the columns image and caption"
                 file.refuse(expected, row, line, "Name them in the first row.")
                 return
-            if twice := first_twice(name for name in header if name in _READ):
+            if twice := first_twice(name for name in header if name in COLUMNS):
                 advice = "Write one row per caption."
                 file.refuse(f"one column {twice}", row, line, advice)
                 return
@@ -108,12 +121,34 @@ def _delimited_rows(file, delimiter):
 
 
 def _columns(row):
-    return [column.strip().lower() for column in row]
+    """Returns the names in a header, with the keys of `COLUMNS` if known."""
+    names = [column.strip().lower() for column in row]
+    for kind, usual in COLUMNS.items():
+        if known := [name for name in usual if name in names]:
+            names = [kind if name == known[0] else name for name in names]
+    return names
+
+
+def _json_rows(file):
+    for line, row in file.json_rows(()):
+        renamed = dict(zip(_columns(row), row.values()))
+        if _NEEDED <= renamed.keys():
+            yield line, renamed
+        else:
+            expected = "a JSON object with 'image' and 'caption'"
+            file.refuse(expected, row, line)
+
+
+def is_table(start):
+    """Returns whether text begins with the header of a table."""
+    header = start.partition("\n")[0]
+    names = next(csv.reader([header], delimiter=_delimiter(header, ",")), ())
+    return _NEEDED <= {*_columns(names)}
 
 
 def _delimiter(header, usual):
-    # Tables may also use a semicolon or a tab.
-    for mark in (usual, ";", "\t"):
+    # Tables may also use a comma, a semicolon, a tab or a bar.
+    for mark in (usual, ",", ";", "\t", "|"):
         with contextlib.suppress(csv.Error):  # Reported later, with its line.
             names = next(csv.reader([header], delimiter=mark))
             if _NEEDED <= {*_columns(names)}:
@@ -139,13 +174,6 @@ def _numbered(file, reader):
                 error = "a carriage return without a newline"
                 advice = " End each row with a newline, or quote the value."
             file.report(f"expected a row; found: {error}.{advice}", first)
-
-
-_TABLES = {
-    ".csv": lambda file: _delimited_rows(file, ","),
-    ".tsv": lambda file: _delimited_rows(file, "\t"),
-    ".jsonl": lambda file: file.json_rows(("image", "caption")),
-}
 
 
 _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)

@@ -353,9 +353,22 @@ def _read_split(format, path, split, problems):
 
 
 def usual_format(path):
-    """Returns the default caption format for a file name."""
-    is_table = os.fspath(path).lower().endswith(_TABLES)
-    return "table" if is_table else "karpathy"
+    """Returns the format that the beginning of a caption file looks like.
+
+    The path may contain `{split}`. If the format is unclear, or if the file
+    does not exist, returns "table" for the extension of a table, and "karpathy"
+    otherwise.
+    """
+    path = os.fspath(path)
+    for name in split_names.splits_in_path(path)[:1]:
+        path = path.replace(split_names.SPLIT_FIELD, name)
+    start = _first_characters(path)
+    formats = _guess_formats(path, start)
+    if formats == _JSON_FORMATS:
+        formats = _guess_json(start)
+    if len(formats) == 1:
+        return formats[0]
+    return "table" if path.lower().endswith(_TABLES) else "karpathy"
 
 
 def _first_characters(path):
@@ -372,9 +385,22 @@ def _guess_formats(path, start):
         return ("precomputed",) if has_captions else ()
     if re.match(r"[^\t\n]+#\d+ *\t", start):
         return ("flickr",)
+    is_table = path.lower().endswith(_TABLES)
     if start.startswith("{") and not path.lower().endswith(".jsonl"):
         return _JSON_FORMATS
-    return ("table",) if path.lower().endswith(_TABLES) else ()
+    if is_table or caption_readers.is_table(start):
+        return ("table",)
+    return ()
+
+
+def _guess_json(start):
+    if re.search(r'"(sentences|sentids)"\s*:', start):
+        return ("karpathy",)
+    if re.search(r'"(annotations|coco_url|file_name)"\s*:', start):
+        return ("coco",)
+    if re.match(r'\{\s*"[^"]*"\s*:\s*\[\s*"', start):
+        return ("flickr30k_json",)
+    return _JSON_FORMATS
 
 
 def _refuse_other_format(format, file):

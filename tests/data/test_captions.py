@@ -13,6 +13,7 @@ from tbnets.data.captions import (
     list_splits,
     read_captions,
     same_captions,
+    usual_format,
 )
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
@@ -711,3 +712,36 @@ def test_no_caption_is_found_twice():
     rows, is_exact = same_captions(marked, own, [0])
     assert rows.tolist() == [0, 1, -1]
     assert is_exact.tolist() == [True, True, False]
+
+
+FOUND = {
+    "captions.txt": 'image,caption\na.jpg,A dog.\na.jpg,"It runs, fast."\n',
+    "results.csv": "image_name| comment_number| comment\na.jpg| 0| A dog.\n"
+    'a.jpg| 1| It "runs, fast".\n',
+    "pairs.tsv": "filepath\ttitle\na.jpg\tA dog.\na.jpg\tIt runs.\n",
+    "tabs.csv": "filepath\ttitle\na.jpg\tA dog.\na.jpg\tIt runs.\n",
+    "rows.jsonl": '{"file_name": "a.jpg", "text": "A dog."}\n'
+    '{"file_name": "a.jpg", "text": "It runs."}\n',
+    "all.token.txt": "a.jpg#0\tA dog.\na.jpg#1\tIt runs.\n",
+    "captions_val.json": '{"images": [{"id": 1, "file_name": "a.jpg"}], '
+    '"annotations": [{"image_id": 1, "caption": "A dog."}, '
+    '{"image_id": 1, "caption": "It runs."}]}',
+    "names.json": '{"a.jpg": ["A dog.", "It runs.", "photos/a.jpg"]}',
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_format_is_found_in_the_file(tmp_path, name):
+    path = write(tmp_path / name, FOUND[name])
+    images = read_captions(usual_format(path), path, "all")
+    assert images.names == ("a.jpg",)
+    assert images.captions[0] == "A dog."
+    assert images.captions[1].startswith("It ")
+
+
+def test_a_format_without_a_file_follows_from_the_name(tmp_path):
+    assert usual_format(tmp_path / "x.csv") == "table"
+    assert usual_format(tmp_path / "x.json") == "karpathy"
+    write(tmp_path / "captions_train.json", FOUND["names.json"])
+    pattern = tmp_path / "captions_{split}.json"
+    assert usual_format(pattern) == "flickr30k_json"

@@ -176,8 +176,8 @@ class CaptionSettings:
 
     captions_format: str = flag(
         "karpathy",
-        "Format of --captions (docs/data_formats.md). Default for a .csv, "
-        ".tsv or .jsonl: table.",
+        "Format of --captions (docs/data_formats.md). Default: the format that "
+        "the file begins like.",
         choices=tuple(READERS),
     )
     data_root: Place = flag(
