@@ -174,7 +174,7 @@ class Data:
         photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
-        given: the argument `sources`.
+        original_sources: the argument `sources`, without rendered scenes.
         cuts: result of `draw_cuts` if splits were drawn, otherwise None. A
             resumed run restores this value.
     """
@@ -182,7 +182,7 @@ class Data:
     def __init__(
         self, sources, own=None, of_phrases=False, plan=None, photos_of=()
     ):
-        self.given = sources
+        self.original_sources = sources
         self.own = own
         self.of_phrases = of_phrases
         self._plan = plan or (lambda flag, data: {})
@@ -197,7 +197,7 @@ class Data:
     @functools.cached_property
     def sources(self):
         """The `Sources`, including rendered scenes if they are requested."""
-        return self.given.rendered()
+        return self.original_sources.rendered()
 
     def split(self, name):
         """Returns the `SplitData` for a name. The split need not exist."""
@@ -222,7 +222,7 @@ class Data:
         """
         flags = ("train_split", "dev_split")
         names = [self.existing_split(flag) for flag in flags]
-        test = self.given.test_split
+        test = self.original_sources.test_split
         # Only the default test split may be missing.
         if self.has(test):
             names.append(test)
@@ -235,7 +235,7 @@ class Data:
 
         Raises ValueError if the split does not exist or has no captions.
         """
-        split = getattr(self.given, flag)
+        split = getattr(self.original_sources, flag)
         try:
             records = self.split(split).records
         except NoSuchSplit as error:
@@ -272,22 +272,22 @@ class Data:
     def file(self, flag):
         """Returns the file that a flag names or that its recipe makes."""
         self.make(flag)
-        result = self.recipe_results(flag).get(
-            getattr(self.given, flag).strip()
-        )
+        recipe = getattr(self.original_sources, flag).strip()
+        result = self.recipe_results(flag).get(recipe)
         return result.path if result else self.sources.file(flag)
 
     def paths(self, flag, split):
         """Returns the paths of a split's features. The files need not exist."""
         results, paths = self.recipe_results(flag), []
-        for item in self.given.items(flag):
+        sources = self.original_sources
+        for item in sources.items(flag):
             result = results.get(item)
-            path = result.path if result else self.given.resolve(item, split)
+            path = result.path if result else sources.resolve(item, split)
             paths.append(path)
         return tuple(map(os.fspath, paths))
 
     def _paths_there(self, flag, split):
-        sources = self.given
+        sources = self.original_sources
         sources.value(flag)
         try:
             paths = self.paths(flag, split)
@@ -354,7 +354,7 @@ class Data:
         If `photos_of` is not empty, only photos of these splits are listed.
         Raises an error if a photo of the splits in use is missing.
         """
-        flags, sources = self.given, self.sources
+        flags, sources = self.original_sources, self.sources
         splits = (flags.train_split, flags.dev_split, flags.test_split)
         for split in self._photos_of or splits:
             if self.has(split):
@@ -391,7 +391,7 @@ class Data:
                     text = f"{error} Or remove {result.path} to make it again."
                     error.args = (text,)
             raise
-        train = [self.given.train_split]
+        train = [self.original_sources.train_split]
         self.check_made_by(flag, train, features.made_by, features.path)
         dim, first = self._widths.setdefault(flag, (features.dim, split))
         if features.dim != dim:
@@ -409,7 +409,7 @@ class Data:
 
         Draws the splits at random if the captions have none.
         """
-        flags = self.given
+        flags = self.original_sources
         named = (flags.train_split, flags.dev_split, flags.test_split)
         try:
             return self._read_split(split)

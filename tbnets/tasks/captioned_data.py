@@ -209,5 +209,5 @@ class CaptionedData(TaskData):
 
     def photo_reader(self, made_by):
         """Returns the `photo_reader` for the run's weights."""
-        weights = weights_of_run(self.settings, self.opened.given)
+        weights = weights_of_run(self.settings, self.opened.original_sources)
         return photo_reader(made_by, weights)

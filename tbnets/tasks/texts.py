@@ -142,7 +142,7 @@ class Texts:
         options, run = self.settings.texts, self.settings.run
         if not options.word_vectors or run.from_:
             return {}
-        path = self._data.given.file("word_vectors")
+        path = self._data.original_sources.file("word_vectors")
         vectors = read_showing_progress(path, vocabulary.words)
         if options.word_vectors_scale:
             vectors = word_vectors.centred(vectors, options.word_vectors_scale)

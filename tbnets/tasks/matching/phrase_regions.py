@@ -184,7 +184,7 @@ def opened_split(opened, split, **named):
     `named` contains values of the flags `regions` and `phrases`.
     """
     named = {name: _from_here(path) for name, path in named.items()}
-    sources = dataclasses.replace(opened.given, **named)
+    sources = dataclasses.replace(opened.original_sources, **named)
     data = Data(sources, opened.own, plan=kinds.plan, photos_of=(split,))
     data.cuts = opened.cuts
     return data.split(split)

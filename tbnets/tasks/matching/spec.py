@@ -160,7 +160,8 @@ class MatchingData(CaptionedData):
         Recipes for texts depend on `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
-        sources, unused = self.opened.given, unused_flags(self.settings)
+        sources = self.opened.original_sources
+        unused = unused_flags(self.settings)
         flags = "text_features", "trees"
         named = (recipes(flag, sources, unused) for flag in flags)
         if self.own_photos and any(named):
@@ -272,7 +273,7 @@ class MatchingData(CaptionedData):
     def _open_preset(self):
         name = self.settings.image_encoder
         if hub.is_hub(name) and not self._preset:
-            name = hub.placed(name, *self.opened.given.starts)
+            name = hub.placed(name, *self.opened.original_sources.starts)
             size = self.settings.images.image_size or None
             cnn = hub.package().build_hub_cnn(
                 name, random=True, image_size=size

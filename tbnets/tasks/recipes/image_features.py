@@ -415,7 +415,8 @@ class FeaturesOfBoxes(FeaturesOfPhotos):
 
     def __init__(self, recipe, data):
         values = recipe.values
-        inner = read_recipe("regions", values.regions, Boxes, data.given)
+        sources = data.original_sources
+        inner = read_recipe("regions", values.regions, Boxes, sources)
         check_image_features(values)
         with inner.named():
             boxes = Boxes(inner, data)

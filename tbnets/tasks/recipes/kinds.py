@@ -71,8 +71,8 @@ def recipes(flag, sources, unused=()):
 def plan(flag, data, unused=()):
     """Returns a dictionary from each recipe of a flag to its `RecipeResult`."""
     results = {}
-    for item in recipes(flag, data.given, unused):
-        recipe = read_recipe(flag, item, KINDS[flag], data.given)
+    for item in recipes(flag, data.original_sources, unused):
+        recipe = read_recipe(flag, item, KINDS[flag], data.original_sources)
         with recipe.named():
             results[item] = KINDS[flag](recipe, data)
     return results

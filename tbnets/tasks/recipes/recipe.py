@@ -60,7 +60,7 @@ class RecipeResult:
 
     def __init__(self, recipe, data, parts=()):
         self.recipe = recipe
-        self.roots = data.given.made_roots
+        self.roots = data.original_sources.made_roots
         self.parts = tuple(parts)
 
     def inputs(self):

@@ -44,7 +44,7 @@ from tbnets.text.word_vectors import (
 def _split_names(data):
     sources = data.sources
     if sources.split_lists:
-        flags = data.given
+        flags = data.original_sources
         names = flags.train_split, flags.dev_split, flags.test_split
         return [name for name in names if data.has(name)]
     return list_splits(sources.captions_format, sources.file("captions"))
@@ -56,7 +56,8 @@ def texts_by_split(data, names=()):
     The first split is the training split, on which features are fitted. If the
     captions file defines no splits, they are drawn at random.
     """
-    names, first = tuple(names or _split_names(data)), data.given.train_split
+    names = tuple(names or _split_names(data))
+    first = data.original_sources.train_split
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:
         names = DRAWN
     names = dict.fromkeys([first, *names])

@@ -157,7 +157,7 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     check_served(folder, opened, text_reader(opened))
     settings = captioned_data.start_at_photo(session.settings, "imagenet")
     weights = captioned_data.weights_of_run(
-        settings, session.task.data.opened.given
+        settings, session.task.data.opened.original_sources
     )
     with refused("weights"):
         captioned_data.photo_reader(

@@ -108,7 +108,7 @@ def test_photos_of_other_splits_may_be_absent(folder):
 
 
 def test_things_may_be_made_of_the_photos_of_one_split(folder):
-    data = Data(opened().given, plan=plan, photos_of=("dev",))
+    data = Data(opened().original_sources, plan=plan, photos_of=("dev",))
     [one] = data.recipe_results("image_features").values()
     assert [key for key, _ in one.photos] == ["b.png"]
     assert one.count == 1 and one.digest != planned().digest
