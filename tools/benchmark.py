@@ -75,7 +75,11 @@ class Options:
     )
     num_photos: Count = flag(3072, "Photos in a timed extraction.")
     num_captions: Count = flag(1000, "Captions: fisher_vectors, tree_lstm.")
-    part: list[str] = flag([], "Tables to print: peers; default all.")
+    part: list[str] = flag(
+        [],
+        "Tables to print: peers (default all). Losses among top_k, all and "
+        "infonce: loss (default top_k,infonce).",
+    )
     pythons: list[str] = flag(
         [],
         "Other Python interpreters, for packages that this one lacks: peers.",

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from benchmarks import arrays as data
 from benchmarks import tree_lstm
-from benchmarks.products import graph, learning, learning_squares
+from benchmarks.products import gradient, graph, learning, learning_squares
 from benchmarks.train_step import make_batch, step_products
 from tbnets.layers.branch import Branch
 from tbnets.layers.tree_lstm import TreeLSTM
@@ -21,7 +21,7 @@ from tbnets.text.packed_trees import pack_trees
 from tbnets.training.optimizers import FusedAdam
 
 BOTH = {"image_to_text": 1.0, "text_to_image": 1.0}
-HARDEST = TripletLoss(**PRESETS["vse++"], gradient="sparse")
+HARDEST = TripletLoss(**PRESETS["vse++"], gradient=gradient())
 
 
 def matmuls(arrays):
@@ -63,7 +63,7 @@ top_k = _learning(
         margin=data.MARGIN,
         num_negatives=data.NUM_NEGATIVES,
         term_weights=BOTH,
-        gradient="sparse",
+        gradient=gradient(),
     )
 )
 hardest = _learning(HARDEST)
@@ -91,7 +91,7 @@ def batch_hard(arrays):
         margin=data.MARGIN,
         negatives="hardest",
         reduction="mean",
-        gradient="sparse",
+        gradient=gradient(),
     )
     return _learning_one_view(lambda ids, rows: loss(rows, ids).total, arrays)
 

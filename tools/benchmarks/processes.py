@@ -18,11 +18,11 @@ import time
 
 import numpy as np
 
-from benchmarks.timing import mebibytes
+from benchmarks import timing
 from tbnets import startup
 
 LIMIT_GIB = 10
-"""Memory limit of a process; only one process works at a time."""
+"""Memory limit of a process without a GPU; only one process works at a time."""
 ENOUGH = 10
 """Seconds after which a row is no longer repeated."""
 SHORT = 1.0
@@ -64,6 +64,7 @@ class Process:
                 **os.environ,
                 **dict.fromkeys(THREADS, str(startup.usable_cores())),
                 "TF_CPP_MIN_LOG_LEVEL": "3",
+                "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # Processes share it.
                 "PYTHONPATH": os.pathsep.join(paths),
             },
             stdin=subprocess.PIPE,
@@ -146,7 +147,9 @@ def serve(builder, arrays):
     os.dup2(2, 1)  # Separates other output from the answers.
     startup.keep_freed_memory()
     startup.prepare_tensorflow()
-    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
+    # CUDA reserves more addresses than the limit allows.
+    if not pathlib.Path("/dev/nvidiactl").exists():
+        resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
 
     def answer(**record):
         answers.write(json.dumps(record) + "\n")
@@ -181,11 +184,8 @@ def _first(builder, arrays):
     with np.load(arrays) as file:
         inputs = {name: file[name] for name in file.files}
     step = getattr(importlib.import_module(module), function)(inputs)
-    before = mebibytes("VmRSS")
-    with contextlib.suppress(OSError):  # Resets the peak after the imports.
-        pathlib.Path("/proc/self/clear_refs").write_text("5")
     start = time.perf_counter()
-    value = step()
+    value, mebibytes = timing.with_peak(step)
     seconds = time.perf_counter() - start
     versions = {
         name: importlib.metadata.version(name)
@@ -197,7 +197,7 @@ def _first(builder, arrays):
     is_number = value is not None and np.ndim(value) == 0
     return step, {
         "value": float(value) if is_number else None,
-        "mebibytes": mebibytes("VmHWM") - before,
+        "mebibytes": mebibytes,
         "seconds": seconds,
         "versions": versions,
     }

@@ -5,6 +5,8 @@ Forward values stand in for gradients, because only the sizes affect the time.
 
 import tensorflow as tf
 
+from tbnets.startup import no_accelerator
+
 
 def graph(function, *inputs):
     """Returns a compiled call of a function, which returns its first result."""
@@ -27,10 +29,12 @@ def waiting(function, *inputs):
     return call
 
 
-def weights(dims, seed):
+def weights(dims, seed, dtype=tf.float32):
     """Returns random weight matrices for layers of the sizes `dims`."""
-    shapes = enumerate(zip(dims, dims[1:]))
-    return [tf.random.stateless_normal(x, (seed, i)) for i, x in shapes]
+    return [
+        tf.random.stateless_normal(shape, (seed, i), dtype=dtype)
+        for i, shape in enumerate(zip(dims, dims[1:]))
+    ]
 
 
 def forward(rows, kernels):
@@ -63,16 +67,34 @@ def similarities(images, texts, *ids):
     )
 
 
-def dense_loss(images, texts, *ids):
-    """Returns the embeddings' gradients, given `similarities` as upstream."""
-    with tf.GradientTape() as tape:
-        tape.watch([images, texts])
-        matrices = similarities(images, texts)
-    return tape.gradient(
-        matrices,
-        [images, texts],
-        output_gradients=[tf.stop_gradient(matrix) for matrix in matrices],
-    )
+def cross(images, texts, *ids):
+    """Returns the inner products of images with texts, as a list."""
+    return [tf.matmul(images, texts, transpose_b=True)]
+
+
+def with_gradients(forward):
+    """Returns a function that computes inner products and their gradients.
+
+    The matrices that `forward(images, texts)` returns stand in for their
+    gradients.
+    """
+
+    def step(images, texts, *ids):
+        with tf.GradientTape() as tape:
+            tape.watch([images, texts])
+            matrices = forward(images, texts)
+        return tape.gradient(
+            matrices,
+            [images, texts],
+            output_gradients=[tf.stop_gradient(matrix) for matrix in matrices],
+        )
+
+    return step
+
+
+def gradient():
+    """Returns the `gradient` of `TripletLoss` that training uses here."""
+    return "sparse" if no_accelerator() else "dense"
 
 
 def learning(loss):

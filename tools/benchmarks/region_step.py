@@ -38,7 +38,8 @@ def _print_table(num_images, units, repeats):
     network.build(
         {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
     )
-    loss = TripletLoss(**PRESETS["wang2018_phrases"], gradient="sparse")
+    preset = PRESETS["wang2018_phrases"]
+    loss = TripletLoss(**preset, gradient=products.gradient())
     network.compile(FusedAdam(1e-6), loss, mining=CandidateMining())
     picked = _num_picked(network, batch)
     images, regions = batch["images"], batch["candidates"]

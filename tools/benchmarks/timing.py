@@ -1,7 +1,9 @@
 """Times functions alternately, prints the times, and reads memory sizes."""
 
+import contextlib
 import multiprocessing
 import pathlib
+import sys
 import time
 
 import numpy as np
@@ -48,6 +50,31 @@ def in_another_process(function, *arguments):
     context = multiprocessing.get_context("spawn")
     with context.Pool(1, startup.prepare_tensorflow) as pool:
         return pool.apply(function, arguments)
+
+
+def with_peak(function):
+    """Calls a function; returns its result and the memory in MiB it needed.
+
+    If the machine has a GPU, this is memory of the first GPU.
+    """
+    tf, torch = (sys.modules.get(name) for name in ("tensorflow", "torch"))
+    if torch and torch.cuda.is_available():
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        result = function()
+        return result, (torch.cuda.max_memory_allocated() - before) / 2**20
+    if tf and tf.config.list_physical_devices("GPU"):
+        config = tf.config.experimental
+        config.reset_memory_stats("GPU:0")
+        before = config.get_memory_info("GPU:0")["current"]
+        result = function()
+        peak = config.get_memory_info("GPU:0")["peak"]
+        return result, (peak - before) / 2**20
+    before = mebibytes("VmRSS")
+    with contextlib.suppress(OSError):  # Resets VmHWM.
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+    result = function()
+    return result, mebibytes("VmHWM") - before
 
 
 def mebibytes(name, process="self"):

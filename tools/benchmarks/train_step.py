@@ -19,8 +19,10 @@ def run(options):
     count, units = options.first_size(500), step_units(options)
     widths = arrays.IMAGE_DIM, arrays.TEXT_DIM
     batch = make_batch(arrays.features(count, 2, *widths))
-    floor = "matmuls alone, float32"
-    runs = {floor: step_products(batch, units)}
+    runs = {
+        "matmuls alone, float32": step_products(batch, units),
+        "matmuls alone, bfloat16": step_products(batch, units, tf.bfloat16),
+    }
     before = keras.mixed_precision.global_policy()
     for policy in ("float32", "mixed_bfloat16"):
         keras.mixed_precision.set_global_policy(policy)
@@ -53,22 +55,27 @@ def make_network(widths, units):
     branches = [Branch(units, seed=seed) for seed in (100, 200)]
     network = EmbeddingNetwork(*branches)
     network.build({"images": (None, widths[0]), "captions": (None, widths[1])})
-    network.compile(FusedAdam(1e-4), TripletLoss(gradient="sparse"))
+    network.compile(FusedAdam(1e-4), TripletLoss(gradient=products.gradient()))
     network.optimizer.build(network.trainable_variables)
     return network
 
 
-def step_products(batch, units):
-    """Returns a function that computes the products of a step."""
-    inputs = batch["images"], batch["captions"]
+def step_products(batch, units, dtype=tf.float32):
+    """Returns a function that computes the products of a step.
+
+    The layers compute in `dtype`, and the similarities in float32.
+    """
+    inputs = [tf.cast(batch[name], dtype) for name in ("images", "captions")]
     kernels = [
-        products.weights([rows.shape[1], *units], seed)
+        products.weights([rows.shape[1], *units], seed, dtype)
         for seed, rows in enumerate(inputs)
     ]
+    dense_loss = products.with_gradients(products.similarities)
 
     def step(*inputs):
         values = [products.forward(*pair) for pair in zip(inputs, kernels)]
         gradients = [products.backward(*pair) for pair in zip(values, kernels)]
-        return gradients, products.dense_loss(*(rows[-1] for rows in values))
+        outputs = [tf.cast(rows[-1], tf.float32) for rows in values]
+        return gradients, dense_loss(*outputs)
 
     return products.graph(step, *inputs)
