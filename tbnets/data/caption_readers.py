@@ -25,11 +25,11 @@ from tbnets.files import CheckedFile, require_file, shown
 COLUMNS = {
     "image": (
         *("image", "image_name", "file_name", "filename", "filepath"),
-        *("image_path", "path", "img", "image_id", "url"),
+        *("file_path", "image_path", "path", "img", "image_id", "url"),
     ),
     "caption": (
         *("caption", "text", "title", "sentence", "description", "comment"),
-        "alt_text",
+        *("alt_text", "captions"),
     ),
     "split": ("split", "set", "subset"),
 }
@@ -39,23 +39,25 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_table(file, _):
-    """Reads a CSV, TSV or JSONL table with an image and a caption per row.
+    """Reads a table with an image and a caption, or several, per row.
 
-    The columns may have any name in `COLUMNS`. Rows with the same image and
-    split become one record. If there is no split column, all images are in the
-    split "all".
+    The table is CSV, TSV, JSONL or a JSON list of objects. The columns may have
+    any name in `COLUMNS`. Rows with the same image and split become one record.
+    If there is no split column, all images are in the split "all".
     """
     extension = os.path.splitext(file.path)[1].lower()
     has_split, records, spelled = None, {}, {}
-    if extension == ".jsonl":
-        rows = _json_rows(file)
+    if extension in (".json", ".jsonl"):
+        rows = _json_rows(file, extension)
     else:
         rows = _delimited_rows(file, _DELIMITERS.get(extension, ","))
     for line, row in rows:
         image = row.get("image")
         image = image.strip() if isinstance(image, str) else image
         name = file.file_name(image, line)
-        caption = file.caption(row.get("caption"), line)
+        texts = row["caption"]
+        texts = texts if isinstance(texts, list) else [texts]
+        captions = _captions(file, [(line, text) for text in texts])
         if has_split is None:
             has_split = "split" in row
         part = row.get("split", "" if has_split else WHOLE_FILE)
@@ -64,12 +66,10 @@ def read_table(file, _):
             file.refuse("'split' in all rows or in no row", part, line, advice)
         elif not isinstance(part, str) or not part.strip():
             file.refuse("the name of a split", part, line)
-        elif None not in (name, caption) and _is_spelled(
-            file, line, name, spelled
-        ):
+        elif name and captions and _is_spelled(file, line, name, spelled):
             key = (name, part.strip())
             record = ImageRecord(name, [], part.strip(), name)
-            records.setdefault(key, record).captions.append(caption)
+            records.setdefault(key, record).captions.extend(captions)
     if has_split is None:
         file.report("expected rows of image,caption; found none.")
     return list(records.values())
@@ -129,14 +129,19 @@ def _columns(row):
     return names
 
 
-def _json_rows(file):
-    for line, row in file.json_rows(()):
-        renamed = dict(zip(_columns(row), row.values()))
+def _json_rows(file, extension):
+    rows = file.json_rows(())
+    if extension == ".json":
+        rows = ((f"[{i}]", row) for i, row in enumerate(file.json() or ()))
+    for place, row in rows:
+        renamed = {}
+        if isinstance(row, dict):
+            renamed = dict(zip(_columns(row), row.values()))
         if _NEEDED <= renamed.keys():
-            yield line, renamed
+            yield place, renamed
         else:
             expected = "a JSON object with 'image' and 'caption'"
-            file.refuse(expected, row, line)
+            file.refuse(expected, row, place)
 
 
 def is_table(start):
@@ -269,21 +274,36 @@ def _coco_id(file, entry, name, place):
 
 
 def read_flickr30k_json(file, _):
-    """Reads JSON `{name: [caption, ..., image path]}` with a single split."""
+    """Reads JSON `{name: [caption, ..., image path]}` with a single split.
+
+    If the first list does not end with the path of its image, all items are
+    captions, and a single caption may be a string.
+    """
     content, records = file.json(), []
     if content is not None and not isinstance(content, dict):
         file.refuse("an object of images", content)
         return []
-    for name, entries in (content or {}).items():
+    content = content or {}
+    has_paths = any(_ends_with(*each) for each in [*content.items()][:1])
+    for name, entries in content.items():
         place = f"[{shown(name)}]"
-        is_list = isinstance(entries, list) and len(entries) > 0
-        if not is_list or not str(entries[-1]).endswith(name):
+        if isinstance(entries, str) and not has_paths:
+            entries = [entries]
+        if has_paths and not _ends_with(name, entries):
             expected = "a list of captions that ends with the path of the image"
             file.refuse(expected, entries, place)
+        elif not isinstance(entries, list) or not entries:
+            file.refuse("a caption or a list of captions", entries, place)
         elif file.file_name(name, place):
-            captions = _captions(file, [(place, text) for text in entries[:-1]])
+            texts = entries[:-1] if has_paths else entries
+            captions = _captions(file, [(place, text) for text in texts])
             records.append(ImageRecord(name, captions, WHOLE_FILE, name))
     return records
+
+
+def _ends_with(name, entries):
+    is_list = isinstance(entries, list) and len(entries) > 0
+    return is_list and str(entries[-1]).endswith(name)
 
 
 def flickr_splits(path):

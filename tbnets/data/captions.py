@@ -388,6 +388,8 @@ def _guess_formats(path, start):
     is_table = path.lower().endswith(_TABLES)
     if start.startswith("{") and not path.lower().endswith(".jsonl"):
         return _JSON_FORMATS
+    if re.match(r"\[\s*\{", start) and path.lower().endswith(".json"):
+        return ("table",)
     if is_table or caption_readers.is_table(start):
         return ("table",)
     return ()
@@ -398,7 +400,7 @@ def _guess_json(start):
         return ("karpathy",)
     if re.search(r'"(annotations|coco_url|file_name)"\s*:', start):
         return ("coco",)
-    if re.match(r'\{\s*"[^"]*"\s*:\s*\[\s*"', start):
+    if re.match(r'\{\s*"[^"]*"\s*:\s*\[?\s*"', start):
         return ("flickr30k_json",)
     return _JSON_FORMATS
 

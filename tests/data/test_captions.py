@@ -726,6 +726,10 @@ FOUND = {
     "captions_val.json": '{"images": [{"id": 1, "file_name": "a.jpg"}], '
     '"annotations": [{"image_id": 1, "caption": "A dog."}, '
     '{"image_id": 1, "caption": "It runs."}]}',
+    "list.json": '[{"image": "a.jpg", "caption": ["A dog.", "It runs."]}]',
+    "records.json": '[{"file_path": "a.jpg", "captions": ["A dog."]}, '
+    '{"file_path": "a.jpg", "captions": ["It runs."]}]',
+    "mapping.json": '{"a.jpg": ["A dog.", "It runs."]}',
     "names.json": '{"a.jpg": ["A dog.", "It runs.", "photos/a.jpg"]}',
 }
 
