@@ -421,8 +421,7 @@ def _refuse_other_format(format, file):
     file.report(
         f"{expected} {shown(start.partition(chr(10))[0])}. The file starts "
         f"neither like JSON ({', '.join(_JSON_FORMATS)}) nor like flickr "
-        "(<image>#<number><TAB><caption>), and its name has no extension of a "
-        f"table ({', '.join(_TABLES)}). If it is a table, rename it and set "
-        "`format` to table."
+        "(<image>#<number><TAB><caption>) nor with the header of a table "
+        "(image,caption). If it is a table, add the header."
     )
     return True

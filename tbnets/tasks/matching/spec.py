@@ -238,6 +238,10 @@ class MatchingData(CaptionedData):
     def notes(self, fitted):
         """Returns facts about splits, words and the folder of features."""
         notes = super().notes(fitted)
+        sources = self.settings.sources()
+        if not sources.scenes:
+            form = f"read as {sources.captions_format}"
+            notes["captions"] = f"{sources.captions}, {form}"
         if self.own_photos:
             notes |= self.own_photos.notes()
         if np.count_nonzero(self.train.records.captions_per_image) < 2:
