@@ -43,9 +43,9 @@ REASONS = {
     "cut.webp": "is not a complete WebP file",
     "empty.jpg": "is empty",
     "text.jpg": "is of another kind",
-    "link.jpg": "is not there",
+    "link.jpg": "does not exist",
 }
-"""Name of each file that is no photo -> how the reason begins."""
+"""Name of each file that is not a photo -> how the reason begins."""
 PHOTOS = sorted(CONTENTS.keys() - REASONS.keys())
 FOLDER = "folder.jpg"
 """A folder that is called as a photo is."""
@@ -72,7 +72,7 @@ def reasons(lines, folder):
 
 
 def assert_all_left_out(found):
-    """Asserts that every file that is no photo has its reason."""
+    """Asserts that every file that is not a photo has its reason."""
     assert found.keys() == REASONS.keys()
     for name, reason in REASONS.items():
         assert found[name].startswith(reason), (name, found[name])

@@ -400,7 +400,7 @@ def proposal_roles(truth, proposals, positives, bounds):
 
 
 def roles_of_equal_texts(roles, photos, texts):
-    """Roles where equal texts of one photo can not be told apart.
+    """Roles where equal texts of one photo cannot be told apart.
 
     Negative is what is negative for all phrases of the photo that read the
     same; else what was negative is 0, neither.

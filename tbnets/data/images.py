@@ -190,12 +190,12 @@ def _read_bytes(path):
     try:
         if not os.path.isfile(path):
             there = os.path.exists(path)
-            reason = "is no file" if there else "is not there"
+            reason = "is not a file" if there else "does not exist"
             raise BrokenImageError(path, reason)
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        reason = f"can not be read: {error.strerror}"
+        reason = f"cannot be read: {error.strerror}"
         raise BrokenImageError(path, reason) from error
 
 

@@ -47,7 +47,7 @@ def photo_sums(folder, names, index):
         path = folder / name
         try:
             if not path.is_file():
-                return "is no file" if path.exists() else "is not there"
+                return "is not a file" if path.exists() else "does not exist"
             state = path.stat()
             stamp = [state.st_size, state.st_mtime_ns]
             cached_entry = cached.get(name)
@@ -55,7 +55,7 @@ def photo_sums(folder, names, index):
                 return cached_entry
             return [*stamp, file_sha256(path)]
         except OSError as error:
-            return f"can not be read: {error.strerror}"
+            return f"cannot be read: {error.strerror}"
 
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         entries = list(pool.map(entry, names))

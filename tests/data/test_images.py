@@ -108,9 +108,9 @@ def test_files_are_judged_alike_on_the_host_and_in_the_graph(folder):
         if path.is_file():
             assert fault_of(path) == found[name]
             assert fault_of(read_content(path)) == found[name]
-    assert found.pop(photo_files.FOLDER) == "is no file"
+    assert found.pop(photo_files.FOLDER) == "is not a file"
     # In their order, and no further than they are asked for.
-    assert list(faults(paths * 2)) == 2 * [*found.values(), "is no file"]
+    assert list(faults(paths * 2)) == 2 * [*found.values(), "is not a file"]
     assert next(faults([folder / "empty.jpg"] * 50)) == "is empty"
     photos = [name for name, reason in found.items() if reason is None]
     assert sorted(photos) == photo_files.PHOTOS

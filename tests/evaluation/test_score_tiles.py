@@ -65,7 +65,7 @@ def test_distances_rank_as_inner_products_do():
 
 
 def test_a_collapsed_model_scores_nothing():
-    """Distances that float32 can not tell from 0 are 0, and tie."""
+    """Distances that float32 cannot tell from 0 are 0, and tie."""
     angles = np.linspace(0, 8e-4, 300)
     rows = np.stack([np.cos(angles), np.sin(angles)], 1).astype("float32")
     scores = score_tiles.embedding_scores(rows[:60], rows[60:])

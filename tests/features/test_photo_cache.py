@@ -121,7 +121,7 @@ def test_broken_photos_are_told_and_tried_when_they_are_others(
     names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
     cache = Counted(folder, features)
     problems, _ = cache.update(names)
-    assert problems.pop(photo_files.FOLDER) == "is no file"
+    assert problems.pop(photo_files.FOLDER) == "is not a file"
     photo_files.assert_all_left_out(problems)
     cache.assert_right(photo_files.PHOTOS)
     problems, extracted = Counted(folder, features).update(names)
@@ -139,7 +139,7 @@ def test_a_failure_that_was_none_of_the_photos_is_tried_again(folder, features):
     writer = photo_cache.FeatureWriter(
         cache.cache.store, features.description(), features.dim
     )
-    writer.add_shard([], None, failed={key: "can not be read: disk"})
+    writer.add_shard([], None, failed={key: "cannot be read: disk"})
     problems, extracted = cache.update(NAMES)
     assert problems == {} and sorted(extracted) == sorted(NAMES[1:])
     cache.assert_right(NAMES)

@@ -166,7 +166,7 @@ def test_broken_photos_are_told_each_time_but_read_once(
     assert told[0] == told[1]
     left_out = photo_files.reasons(told[0].splitlines(), photos)
     assert [*left_out] == ["empty.jpg", "gone.jpg"]
-    # What is not there may come; nothing is remembered of it.
+    # A missing photo may be added later, so its absence is not cached.
     assert read == [*COLOURS, "empty.jpg", "gone.jpg", "gone.jpg"]
     draw(photos / "empty.jpg", (9, 9, 9))
     found, count = embed(model, photos)

@@ -41,7 +41,7 @@ def folder(tmp_path_factory, module_eagerly):
 class Colours(tf.Module):
     """Embeds photos by their mean colour, as long as there are any.
 
-    Convolutions of some CPUs can not take an empty batch.
+    Convolutions of some CPUs cannot take an empty batch.
     """
 
     def embed_images(self, images, training=False):

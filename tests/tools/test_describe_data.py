@@ -60,7 +60,7 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
         "in 'test': 'a.jpg",
     ):
         assert words in told
-    assert told.count("found that it is not there") == 3  # a.jpg twice, b.jpg
+    assert told.count("found that it does not exist") == 3  # a.jpg twice, b.jpg
     assert told.count("found inf") == 1  # Two splits share the file.
     assert f"{len(problems)} problems." in result.stdout
     assert all(one["message"] in result.stdout for one in problems)

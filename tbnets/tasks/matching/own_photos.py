@@ -18,7 +18,7 @@ from tbnets.progress import say
 from tbnets.tasks.captioned_data import weights_of_run
 from tbnets.tasks.settings.settings import Settings
 
-ABSENT = "is not there"
+ABSENT = "does not exist"
 
 
 class OwnPhotos:
@@ -26,7 +26,7 @@ class OwnPhotos:
 
     Attributes:
         left_out: maps the id of each skipped image to the reason, such as
-            "is not there".
+            "does not exist".
         has_begun: whether `left_out` is final.
     """
 

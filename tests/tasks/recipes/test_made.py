@@ -190,7 +190,7 @@ def test_weights_count_by_their_content(folder, monkeypatch):
         (folder / "tiny.flags").write_text(flags.format(name))
         digests.append(planned().digest)
     assert digests[0] == digests[1] != digests[2]
-    found = [(None, "can not be read: x")]
+    found = [(None, "cannot be read: x")]
     monkeypatch.setattr(recipe, "photo_sums", lambda *_: found)
     with refused("--cnn_weights"):
         planned().digest  # noqa: B018  (it refuses)

@@ -37,7 +37,7 @@ def test_a_configuration_is_found_by_name(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     path = command_line.find_flagfile(name)
     assert path == command_line.configs_folder() / "quickstart.flags"
-    # What is there wins, and a folder is no file of flags.
+    # An existing file takes precedence, but a folder is not a flag file.
     (tmp_path / "configs").mkdir()
     (tmp_path / "quickstart").mkdir()
     assert command_line.find_flagfile(name) == path
