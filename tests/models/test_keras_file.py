@@ -20,7 +20,12 @@ def compiled():
     rate = keras.optimizers.schedules.ExponentialDecay(0.02, 1, 0.9)
     network.compile(
         tbnets.FusedAdam(rate),
-        tbnets.TripletLoss(0.5, negatives="hardest", reduction="sum"),
+        tbnets.TripletLoss(
+            0.5,
+            term_weights={"image_to_text": 1.0, "text_to_text": 0.1},
+            negatives="hardest",
+            reduction="sum",
+        ),
         gradient_clip_norm=0.5,
         structure_steps=3,
     )

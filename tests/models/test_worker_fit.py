@@ -21,7 +21,8 @@ def make_network():
         network = tbnets.EmbeddingNetwork(*branches)
         network.build({"images": (None, 6), "captions": (None, 6)})
         sgd = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5)
-        network.compile(sgd, tbnets.TripletLoss())
+        loss = tbnets.InfoNCELoss(0.2, {"text_to_image": 1.0})
+        network.compile(sgd, loss)
     return network
 
 

@@ -103,12 +103,13 @@ def test_tf32_is_on_only_in_runs_with_the_flag(
     folder, tmp_path, uses_tf32, is_on
 ):
     changes = {"tensor_float_32": True} if is_on else {}
-    settings = tiny.settings(folder, tmp_path / "run", epochs=1, **changes)
+    changes |= ONE_STEP
+    settings = tiny.settings(folder, tmp_path / "run", **changes)
     startup.allow_tensor_float_32(not is_on)
     train(settings)
     assert uses_tf32() == is_on
     for open_again in (
-        lambda: train(settings.replace(epochs=2), resume=True),
+        lambda: prepared(settings.replace(epochs=2), resume=True),
         lambda: runs.open_run(tmp_path / "run"),
     ):
         startup.allow_tensor_float_32(not is_on)
