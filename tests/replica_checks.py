@@ -222,6 +222,19 @@ def softmax():
 
 
 @check()
+def chunks():
+    def make():
+        encoder = Branch((8, 5), "none", dropout=0.0)
+        network = EmbeddingNetwork(*branches(), encoder)
+        network.build({"images": (None, 6), **VECTORS})
+        loss = InfoNCELoss(0.2, BETWEEN)
+        network.compile(FusedSGD(0.1, 0.9), loss, encode_chunk=3)
+        return network
+
+    compare(make, made_batch())
+
+
+@check()
 def statistics_of_a_batch():
     def make():
         options = {"weight_decay": 0.1, "use_ema": True, "epsilon": 1e-3}

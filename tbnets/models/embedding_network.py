@@ -73,8 +73,8 @@ class EmbeddingNetwork(TwoBranchModel):
                 None. Wang 2016 omits them in fine-tuning with hard negatives.
             mining: object that computes the loss of batches that contain more
                 than images and captions, such as a `CandidateMining`, or None.
-            **kwargs: arguments of `keras.Model.compile`, for example
-                `jit_compile`.
+            **kwargs: `encode_chunk`, as in `TwoBranchModel.compile`, and
+                arguments of `keras.Model.compile`, for example `jit_compile`.
         """
         advice = "Pass for example tbnets.TripletLoss(margin=0.2)."
         check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)

@@ -113,7 +113,8 @@ class HMLSTM(EmbeddingNetwork):
                 multiplied by the pairs' weights. Paper: 1.
             region_mean_weight: weight of the loss between sentences and the
                 mean of a photo's regions. Paper: 0.
-            **kwargs: arguments of `EmbeddingNetwork.compile`.
+            **kwargs: arguments of `EmbeddingNetwork.compile`. `encode_chunk`
+                does not apply to the trees.
         """
         super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
         self.phrase_weight = checked_number("phrase_weight", phrase_weight, 0)
@@ -149,6 +150,9 @@ class HMLSTM(EmbeddingNetwork):
                 "Change the size of its last layer.",
             )
 
+    def _encoders(self):
+        return [self.image_encoder, self.region_encoder]
+
     @property
     def region_dim(self) -> int:
         """Number of features of a region."""
@@ -163,7 +167,11 @@ class HMLSTM(EmbeddingNetwork):
             return self.embed_images(regions, training=training)
         regions = self._checked("regions", regions, self.region_encoder)
         return embed_side(
-            regions, self.region_encoder, self.region_branch, training
+            regions,
+            self.region_encoder,
+            self.region_branch,
+            training,
+            self.encode_chunk,
         )
 
     def embed_nodes(

@@ -95,8 +95,8 @@ class SimilarityNetwork(TwoBranchModel):
                 caption in the batch, or with the caption's candidates if
                 `mining` is given.
             mining: as in `EmbeddingNetwork.compile`.
-            **kwargs: arguments of `keras.Model.compile`, for example
-                `jit_compile`.
+            **kwargs: `encode_chunk`, as in `TwoBranchModel.compile`, and
+                arguments of `keras.Model.compile`, for example `jit_compile`.
         """
         check_choice("pair_loss", pair_loss, PAIR_LOSSES)
         super().compile(optimizer, gradient_clip_norm, **kwargs)

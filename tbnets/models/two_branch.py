@@ -12,6 +12,7 @@ from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.data.batches import Batches
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.branch import SeededDropout
+from tbnets.layers.chunks import check_encoder, encode_in_chunks
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
@@ -112,9 +113,14 @@ def build_side(shape, encoder, branch):
     return _output_dim(branch)
 
 
-def embed_side(inputs, encoder, branch, training):
-    """Applies the encoder, if there is one, and the branch to inputs."""
-    if encoder is not None:
+def embed_side(inputs, encoder, branch, training, chunk=None):
+    """Applies the encoder, if there is one, and the branch to inputs.
+
+    In training, the encoder gets at most `chunk` rows at a time, if not None.
+    """
+    if encoder is not None and training and chunk:
+        inputs = encode_in_chunks(encoder, inputs, chunk)
+    elif encoder is not None:
         inputs = encoder(inputs, training=training)
     return branch(inputs, training=training)
 
@@ -168,6 +174,7 @@ class TwoBranchModel(CheckedModel):
     build_inputs = INPUTS
     input_shapes = None
     largest_batch = None
+    encode_chunk = None
 
     def __init__(
         self,
@@ -217,14 +224,22 @@ class TwoBranchModel(CheckedModel):
         """Returns float32 unit vectors `[n, embedding_dim]` for the images."""
         images = self._checked("images", images, self.image_encoder)
         return embed_side(
-            images, self.image_encoder, self.image_branch, training
+            images,
+            self.image_encoder,
+            self.image_branch,
+            training,
+            self.encode_chunk,
         )
 
     def embed_text(self, captions: Array, training: bool = False) -> tf.Tensor:
         """Returns float32 unit vectors `[m, embedding_dim]` for the texts."""
         captions = self._checked("captions", captions, self.text_encoder)
         return embed_side(
-            captions, self.text_encoder, self.text_branch, training
+            captions,
+            self.text_encoder,
+            self.text_branch,
+            training,
+            self.encode_chunk,
         )
 
     @tf.autograph.experimental.do_not_convert
@@ -255,6 +270,7 @@ class TwoBranchModel(CheckedModel):
         self,
         optimizer: str | keras.optimizers.Optimizer,
         gradient_clip_norm: float | None = None,
+        encode_chunk: int | None = None,
         **kwargs: Any,
     ) -> None:
         """Prepares the model for `fit`.
@@ -263,6 +279,9 @@ class TwoBranchModel(CheckedModel):
             optimizer: a Keras optimizer or its name.
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
+            encode_chunk: maximum number of images or of captions that an
+                encoder processes at a time in training; None for all. A step
+                with chunks needs less memory and encodes each row twice.
             **kwargs: arguments of `keras.Model.compile`, except losses and
                 metrics.
         """
@@ -270,10 +289,29 @@ class TwoBranchModel(CheckedModel):
             checked_number(
                 "gradient_clip_norm", gradient_clip_norm, 0, above=True
             )
+        if encode_chunk is not None:
+            self._check_chunk(encode_chunk, kwargs.get("jit_compile"))
         fit_arguments.refuse_unheeded(kwargs)
         kwargs.setdefault("jit_compile", False)
         super().compile(optimizer=optimizer, **kwargs)
         self.gradient_clip_norm = gradient_clip_norm
+        self.encode_chunk = encode_chunk
+
+    def _check_chunk(self, encode_chunk, jit_compile):
+        checked_number("encode_chunk", encode_chunk, 1, whole=True)
+        if jit_compile:
+            raise InputError(
+                "jit_compile",
+                "be False with `encode_chunk`",
+                f"jit_compile={jit_compile}, encode_chunk={encode_chunk}",
+                "Leave one of them out.",
+            )
+        for encoder in self._encoders():
+            if encoder is not None:
+                check_encoder(encoder, "encode_chunk", encode_chunk)
+
+    def _encoders(self):
+        return [self.image_encoder, self.text_encoder]
 
     def get_compile_config(self) -> dict[str, Any]:
         """Returns the arguments of `compile`, or {} for an uncompiled model."""

@@ -305,6 +305,7 @@ def compile_embedding_network(
         structure_end=fine_tuned and fine_tuned * steps_per_epoch,
         mining=mining,
         jit_compile=settings.training.jit_compile,
+        encode_chunk=settings.training.encode_chunk or None,
         **options,
     )
 
@@ -321,6 +322,7 @@ def compile_similarity_network(
         pair_loss=settings.pairs.pair_loss,
         mining=mining,
         jit_compile=settings.training.jit_compile,
+        encode_chunk=settings.training.encode_chunk or None,
     )
 
 

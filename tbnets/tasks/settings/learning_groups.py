@@ -268,6 +268,12 @@ class TrainingSettings:
         "exact.",
     )
     jit_compile: bool = flag(False, "Compile with XLA; for accelerators.")
+    encode_chunk: Whole = flag(
+        0,
+        "Maximum number of images, or of captions, that an encoder processes "
+        "at a time in training, for batches that do not fit into memory "
+        "(docs/fine_tuning.md); 0: all.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

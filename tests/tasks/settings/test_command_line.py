@@ -300,6 +300,7 @@ OUT_OF_RANGE = {
     "-3": ("image_size",),
     "-1": (
         *("max_words", "seed", "patience", "learning_rate", "weight_decay"),
+        "encode_chunk",
         *("clip_norm", "margin", "text_to_text_weight", "word_dropout"),
     ),
     "0": (

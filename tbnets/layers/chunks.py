@@ -1,0 +1,159 @@
+"""Encodes the rows of a batch in chunks, so that activations need less memory.
+
+Only the features of the whole batch are kept. The gradient encodes each chunk
+again. Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size
+under Memory Limited Setup". Departures: only encoders run in chunks; branches,
+which may normalise over the batch, process all features at once.
+"""
+
+from collections.abc import Mapping
+
+import keras
+import tensorflow as tf
+
+from tbnets.errors import InputError
+
+
+def encode_in_chunks(encoder, inputs, chunk):
+    """Applies an encoder in training mode to a few rows at a time.
+
+    The values and the gradient are those of `encoder(inputs, training=True)`,
+    except that each chunk draws its own dropout masks. XLA does not compile
+    the loop, because the last chunk may be smaller.
+
+    Args:
+        encoder: built layer that maps `[n, ...]` to `[n, output_dim]`, row by
+            row.
+        inputs: `[n, ...]`. The gradient does not reach the inputs.
+        chunk: maximum number of rows per chunk.
+    """
+    num_rows = tf.shape(inputs)[0]
+    num_chunks = tf.maximum(1, -(-num_rows // chunk))
+    dtype = encoder.compute_dtype
+
+    def rows_of(tensor, i):
+        return tensor[i * chunk : (i + 1) * chunk]
+
+    @tf.custom_gradient
+    def encode(rows):
+        counters = _read(encoder)
+
+        def add_features(i, features):
+            outputs = encoder(rows_of(rows, i), training=True)
+            return i + 1, features.write(i, tf.cast(outputs, dtype))
+
+        features = tf.TensorArray(
+            dtype, num_chunks, infer_shape=False, element_shape=[None, size]
+        )
+        _, features = _loop(num_chunks, add_features, features)
+
+        def gradient(slopes, variables=()):
+            trained = _trained(encoder, variables)
+
+            def add_gradients(i, *sums):
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    for variable in trained:
+                        tape.watch(variable)
+                    outputs = encoder(rows_of(rows, i), training=True)
+                    outputs = tf.cast(outputs, dtype)
+                added = tape.gradient(
+                    outputs,
+                    trained,
+                    output_gradients=rows_of(slopes, i),
+                    unconnected_gradients="zero",
+                )
+                return i + 1, *map(_plus, sums, added)
+
+            if not trained:
+                return None, [None] * len(variables)
+            last_counters = _read(encoder)
+            _write(encoder, counters)
+            zeros = [tf.zeros(v.shape, v.dtype) for v in trained]
+            _, *sums = _loop(num_chunks, add_gradients, *zeros)
+            _write(encoder, last_counters)
+            sums = dict(zip(map(_key, trained), sums))
+            return None, [sums.get(_key(v)) for v in variables]
+
+        return features.concat(), gradient
+
+    size = encoder.output_dim
+    return tf.ensure_shape(encode(inputs), [inputs.shape[0], size])
+
+
+def _loop(count, body, *values):
+    """Calls `body(i, *values)` for i < count, one chunk after the other."""
+    return tf.while_loop(
+        lambda i, *_: i < count, body, (0, *values), parallel_iterations=1
+    )
+
+
+def _plus(total, gradient):
+    return total + tf.convert_to_tensor(gradient)  # Makes slices dense.
+
+
+def _key(variable):
+    return id(variable.handle)  # Equal for a Keras 3 variable and its value.
+
+
+def _trained(encoder, variables):
+    """Returns the variables that are trainable weights of the encoder."""
+    keys = {_key(v) for v in encoder.trainable_variables}
+    return [v for v in variables if _key(v) in keys]
+
+
+def _counters(encoder):
+    """Returns the integer states from which layers draw random numbers."""
+    states = encoder.non_trainable_variables
+    return [v for v in states if tf.as_dtype(v.dtype).is_integer]
+
+
+def _read(encoder):
+    return [tf.convert_to_tensor(v) for v in _counters(encoder)]
+
+
+def _write(encoder, values):
+    for counter, value in zip(_counters(encoder), values):
+        counter.assign(value)
+
+
+def check_encoder(encoder, argument, chunk):
+    """Raises an error if an encoder's training depends on the whole batch."""
+    random = "rate", "dropout", "recurrent_dropout"
+    is_seeded = not keras.__version__.startswith("2.")
+    for layer in _inner_layers(encoder):
+        received = f"{argument}={chunk}, {type(encoder).__name__}"
+        if isinstance(layer, keras.layers.BatchNormalization):
+            if layer.trainable:
+                raise InputError(
+                    argument,
+                    "be left out if an encoder has trainable batch "
+                    "normalisation, whose statistics need the whole batch",
+                    f"{received} with the layer {layer.name}",
+                    "Use an encoder without these layers, such as SqueezeNet, "
+                    "or set `layer.trainable = False`.",
+                )
+        elif not is_seeded and type(layer).__module__.startswith("keras."):
+            if any(getattr(layer, name, 0) for name in random):
+                raise InputError(
+                    argument,
+                    "be left out with Keras 2 if an encoder has Keras "
+                    "dropout, whose masks cannot be drawn twice",
+                    f"{received} with the layer {layer.name}",
+                    "Use tbnets.SeededDropout.",
+                )
+
+
+def _inner_layers(layer):
+    """Returns a layer and all layers in its attributes, also in lists."""
+    found, values = {}, [layer]
+    while values:
+        value = values.pop()
+        if isinstance(value, keras.layers.Layer):
+            if id(value) not in found:
+                found[id(value)] = value
+                values += vars(value).values()
+        elif isinstance(value, Mapping):
+            values += value.values()
+        elif isinstance(value, (list, tuple)):
+            values += value
+    return list(found.values())
