@@ -108,6 +108,9 @@ def _delimited_rows(file, delimiter):
                 return
         elif len(row) == len(header):
             yield line, dict(zip(header, row))
+        elif delimiter == "|" and (whole := _with_bar(row, len(header))):
+            file.suspect("a bar was missing after the comment number.", line)
+            yield line, dict(zip(header, whole))
         else:
             expected = f"{len(header)} columns ({', '.join(header)})"
             advice = f"Quote captions that contain {shown(delimiter)}."
@@ -127,6 +130,14 @@ def _columns(row):
         if known := [name for name in usual if name in names]:
             names = [kind if name == known[0] else name for name in names]
     return names
+
+
+def _with_bar(row, count):
+    # A row of Kaggle's results.csv of Flickr30k lacks the bar before a caption.
+    match = re.fullmatch(r"\s*(\d+)\s+(.+)", row[-1])
+    return (
+        [*row[:-1], *match.groups()] if match and len(row) + 1 == count else []
+    )
 
 
 def _json_rows(file, extension):

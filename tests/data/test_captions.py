@@ -749,3 +749,12 @@ def test_a_format_without_a_file_follows_from_the_name(tmp_path):
     write(tmp_path / "captions_train.json", FOUND["names.json"])
     pattern = tmp_path / "captions_{split}.json"
     assert usual_format(pattern) == "flickr30k_json"
+
+
+def test_a_missing_bar_is_repaired(tmp_path):
+    path = write(
+        tmp_path / "results.csv", FOUND["results.csv"] + "b.jpg| 4   A cat .\n"
+    )
+    with pytest.warns(UserWarning, match="results.csv:4: a bar was missing"):
+        images = read_captions("table", path, "all")
+    assert images.captions[-1] == "A cat ."
