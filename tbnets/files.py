@@ -92,7 +92,7 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, expected, received, place=None, advice=""):
-        """Reports that `received` does not match the description `expected`."""
+        """Reports that `received` is not what `expected` describes."""
         text = f"expected {expected}; found {shown(received)}. {advice}"
         self.report(text.rstrip(), place)
 

@@ -284,7 +284,7 @@ def adapt_commands(text):
 
 
 def command_line():
-    """Returns the command line that started this process."""
+    """Returns this process's command line, quoted for a shell."""
     program = "tbnets" if _is_installed() else sys.argv[0]
     return shlex.join([program, *sys.argv[1:]])
 

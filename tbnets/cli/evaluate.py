@@ -228,7 +228,7 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
 
 
 def ways_of(name):
-    """Describes which `WAYS` use a flag. Returns "" if all of them use it."""
+    """Returns the kinds of evaluation that use a flag, or "" for all kinds."""
     ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
     return " or ".join(ways)
 

@@ -6,8 +6,8 @@ For example, index a folder of photos:
   python tools/query.py --index=photos.index "a dog in the snow"
 
 Run the command again after photos have changed: it embeds only new and changed
-photos, and removes deleted photos. Meanwhile, searches use the old index. The
-embeddings are cached in photos.tbnets, as with tools/query.py.
+photos, and removes deleted photos. While it runs, searches use the old index.
+The embeddings are cached in photos.tbnets, as with tools/query.py.
 
 Index features, for a network that was trained on them:
 

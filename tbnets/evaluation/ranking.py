@@ -209,10 +209,11 @@ TEMPERATURE = 0.4
 
 
 def level(scores, num_images, num_texts, temperature=TEMPERATURE):
-    """Subtracts levels, which a bank of queries defines, from a split's scores.
+    """Subtracts from each score the level of its candidate.
 
-    The bank's texts define the levels of images, and the bank's images define
-    the levels of texts.
+    The level of a candidate measures how well it matches queries in general: it
+    is a soft mean of the candidate's scores with a bank of queries. The bank's
+    texts give the levels of images, and its images give the levels of texts.
 
     Args:
         scores: `PairScores` of a split's images and texts, each followed by the
@@ -244,7 +245,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
 
 
 def _levels(tile, candidates, queries, unit):
-    """Returns `unit * log(mean(exp(scores / unit)))` for each candidate."""
+    """Returns each candidate's level `unit * log(mean(exp(scores / unit)))`."""
     levels = np.full(len(candidates), -np.inf)
     blocks = row_blocks(len(candidates), len(queries))
     bar = progress_bar(len(blocks), "scoring the bank", "tile", iterable=blocks)

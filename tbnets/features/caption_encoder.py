@@ -56,7 +56,7 @@ class CaptionEncoder:
 
     @property
     def dim(self) -> int:
-        """The size of a caption's vector."""
+        """The dimension of a caption's vector."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -208,7 +208,7 @@ class MeanFeatures(CaptionEncoder):
 
     @property
     def dim(self) -> int:
-        """The size of a word vector."""
+        """The dimension of a word vector."""
         return self.vectors_.shape[1]
 
     def fit(

@@ -332,12 +332,12 @@ class FisherFeatures(CaptionEncoder):
 
     @property
     def full_dim(self) -> int:
-        """The size of a vector before PCA."""
+        """The dimension of the vectors before PCA."""
         return 2 * self.num_components * self.vectors_.shape[1]
 
     @property
     def dim(self) -> int:
-        """The size of a vector."""
+        """The dimension of the vectors."""
         return len(self.pca_axes_) or self.full_dim
 
     @functools.cached_property

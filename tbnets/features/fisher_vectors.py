@@ -75,7 +75,7 @@ class TfidfVectors(_EncoderLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns a tf-idf vector of norm 1 or 0 for each row of ids."""
+        """Returns the tf-idf vector of each row of ids, with norm 1 or 0."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
         columns = tf.cast(columns, tf.int32)
@@ -184,7 +184,7 @@ class FisherVectors(_EncoderLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns a Fisher vector of norm 1 or 0 for each row of ids."""
+        """Returns the Fisher vector of each row of ids, with norm 1 or 0."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
 

@@ -71,7 +71,7 @@ class SmallConvNet(ConfiguredLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
-        """Returns the flattened last map."""
+        """Returns the last feature map, flattened."""
 
         def encode(pixels):
             outputs = pixels / 127.5 - 1.0

@@ -426,7 +426,7 @@ class TreeLSTM(ConfiguredLayer):
         self.built = True
 
     def call(self, inputs: Array, trees: PackedTrees) -> tf.Tensor:
-        """Returns each node's h."""
+        """Returns each node's hidden state."""
 
         def cast(values):
             return tf.cast(values, self.compute_dtype)

@@ -59,7 +59,7 @@ class PairSlopes:
         return gradients[::-1] if turned else gradients
 
     def of_sides(self, state):
-        """Returns the accumulated state, which already holds the gradients."""
+        """Returns `state`, which already contains one gradient per side."""
         return state
 
 
@@ -70,7 +70,7 @@ class MatrixSlopes:
         self._sides = sides
 
     def of_pairs(self, pairs, values, turned=False):
-        """Returns a list with the dense gradient matrix of the pairs."""
+        """Returns the pairs' dense gradient matrix, in a list of one."""
         pairs = pairs[:, ::-1] if turned else pairs
         sizes = [tf.shape(self._sides[i])[0] for i in (0, -1)]
         num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
@@ -82,7 +82,7 @@ class MatrixSlopes:
         return [tf.reshape(sums, [num_rows, num_columns])]
 
     def of_sides(self, state):
-        """Returns each side's gradient from the accumulated matrix."""
+        """Returns one gradient per side, computed from the summed matrix."""
         [slopes] = state
         rows, columns = self._sides[0], self._sides[-1]
         if len(self._sides) == 1:

@@ -148,9 +148,10 @@ class Matches:
         return mask, not_negative
 
     def _any_copy(self, compare):
-        """Returns whether `compare` is True for any copy of a caption.
+        """Returns whether any copy of a caption satisfies `compare`.
 
-        `compare(owners)` compares images with the owners of all captions.
+        `compare(owners)` compares images with the image ids `owners`, which
+        contain one id per caption.
         """
         if self._copies is None:
             return compare(self.caption_ids)

@@ -127,9 +127,10 @@ def with_background(mean, images, between, background, share):
 
 
 def with_indicator(factor, share):
-    """Adds the pair indicator to the Cholesky factor of the texts.
+    """Adds a column for the pair indicator to the texts' Cholesky factor.
 
-    The indicator correlates with no word and needs no regularization.
+    The indicator is 1 for a matching pair and otherwise 0. It is uncorrelated
+    with the words and needs no regularization. `share` is its mean.
     """
     factor = np.pad(np.sqrt(share) * factor, (0, 1))
     factor[-1, -1] = np.sqrt(share * (1 - share))

@@ -432,7 +432,7 @@ class TwoBranchModel(CheckedModel):
         return self._track(self.batch_loss(batch))
 
     def _build_for(self, batch):
-        """Builds the network before the first batch; Keras 2 does not."""
+        """Builds the network before the first batch, as Keras 3 does."""
         if not self.built:
             batch = checked_dict("batch", batch, self.build_inputs)
             self.build({name: batch[name].shape for name in self.build_inputs})

@@ -85,7 +85,7 @@ def put_together(source, path):
 
 
 def answers_of(model):
-    """Returns the embeddings to record in `answers.json`."""
+    """Returns the embeddings that `answers.json` records."""
     embeddings = {
         "photos": model.embed_images([_mosaic(*size) for size in _SIZES]),
         "texts": model.embed_text(_CAPTIONS),

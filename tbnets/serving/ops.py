@@ -235,7 +235,7 @@ MOST_GRAPH_BYTES = 1 << 29
 
 
 def is_allowed(op):
-    """Returns whether an op only computes."""
+    """Returns whether a graph may contain an op."""
     return op in TF_TEXT_SERVING_OPS | KEEPING_OPS | COMPUTING_OPS
 
 

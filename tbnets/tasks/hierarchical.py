@@ -306,7 +306,7 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns how many words precede each space-separated piece."""
+    """Returns, for each space-separated piece, the number of earlier words."""
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
     counts = np.zeros(0, np.int64)

@@ -160,7 +160,7 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """The size of a vector."""
+        """The dimension of the vectors."""
         return self.vectors.shape[1]
 
     def rows(self, words: Iterable[str]) -> np.ndarray:

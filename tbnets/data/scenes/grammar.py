@@ -50,7 +50,7 @@ class SceneCaption:
 
     @property
     def remark(self):
-        """The rule and the objects of each claim, for comparing captions."""
+        """The rule and the objects of its claims, for comparing captions."""
         return self.rule, [claim["objects"] for claim in self.claims]
 
 

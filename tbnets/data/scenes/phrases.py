@@ -131,7 +131,7 @@ NEAR = 0.25
 
 
 class NothingToSay(LookupError):
-    """A rule has no true phrase for a scene."""
+    """A rule finds no true phrase for a scene."""
 
 
 class Group(NamedTuple):

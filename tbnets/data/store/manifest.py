@@ -101,7 +101,7 @@ class Manifest:
 
     @property
     def parts(self):
-        """The names of the required and of the optional arrays of a shard."""
+        """Two tuples, the names of a shard's required and optional arrays."""
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):

@@ -109,7 +109,7 @@ class Photos:
         return len(self._known())
 
     def _known(self):
-        """Returns a dict that maps the key of each photo read to its entry."""
+        """Returns {key: entry} for the photos that were read."""
         known = dict(self._index.entries)  # A thread may add entries.
         return {k: known[n] for k, n in self._names.items() if n in known}
 

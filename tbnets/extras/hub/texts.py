@@ -85,7 +85,7 @@ class HubFeatures(CaptionEncoder):
 
     @property
     def dim(self) -> int:
-        """The size of a caption's vector."""
+        """The dimension of a caption's vector."""
         return self.preset["dim"]
 
     def tokenizer(self, max_tokens: int | None = None):

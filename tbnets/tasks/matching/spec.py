@@ -229,7 +229,7 @@ class MatchingData(CaptionedData):
         self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
-        """Uses a model's words and, for own photos, its feature extraction."""
+        """Takes a model's vocabulary and, for `OwnPhotos`, its extraction."""
         super().begin_with(trained, splits)
         if self.own_photos:
             made_by = trained.fitted.get("image_features_made_by", {})

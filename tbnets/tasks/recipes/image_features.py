@@ -378,7 +378,7 @@ class FeaturesOfPhotos(OfPhotos):
 
     @property
     def values(self):
-        """The `ImageFeatures`, with the folder of the boxes as `regions`."""
+        """The recipe's `ImageFeatures`; `regions` is the folder of boxes."""
         boxes = "".join(str(part.folder) for part in self.parts)
         return dataclasses.replace(self.recipe.values, regions=boxes)
 
