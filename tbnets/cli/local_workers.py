@@ -128,7 +128,6 @@ def _pass_on(name, lines):
 
 
 def _are_running(workers):
-    """Returns whether any worker is running. Raises an error if one failed."""
     codes = {name: worker.process.poll() for name, worker in workers.items()}
     for name, code in codes.items():
         if not code:  # Running, or finished.

@@ -115,7 +115,6 @@ def _set_names(line):
 
 
 def _of_trained(line, trained):
-    """Returns the flags of the --from model. `line` must not change them."""
     set_names, values = _set_names(line), trained.values()
     for name in sorted(set_names & values.keys() & set(NETWORK_FLAGS)):
         # The folder of a preset may have moved.

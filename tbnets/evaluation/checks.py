@@ -163,7 +163,6 @@ def finite_side(name, values, groups):
 
 
 def _warn_of_bfloat16(name, dtype):
-    """Warns that the 8 significant bits of bfloat16 cause ties."""
     if dtype.name == "bfloat16":
         warnings.warn(
             f"`{name}` should be float32. Received: bfloat16, whose rounding "

@@ -23,8 +23,7 @@ TEMPERATURE = 0.1
 class Choice(NamedTuple):
     """The rule that chooses a phrase's box from a photo's candidates.
 
-    - `most_similar`: candidates are ranked by their similarity s, as in the
-      papers;
+    - `most_similar`: candidates are ranked by their similarity s;
     - `expected_overlap`: candidates c are ranked by their expected overlap with
       the object, assuming that the object is candidate j with probability
       softmax(s / temperature)_j. The chosen candidate is::
@@ -41,9 +40,8 @@ class Choice(NamedTuple):
 
     Attributes:
         name: a name in `CHOICES`.
-        temperature: positive, on the scale of the similarities (for combined
-            models, of the negative distances; see
-            `LocalizationScores.combine`).
+        temperature: positive, in units of the similarities (for combined
+            models, of the negative distances).
         area_exponent: at least 0; 0 ignores areas.
 
     Source: expected overlap is a minimum Bayes risk decision (Kumar and Byrne

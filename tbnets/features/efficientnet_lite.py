@@ -113,7 +113,6 @@ def _block(inputs, name, kernel, stride, expansion, channels):
 
 
 def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
-    """Applies a convolution without bias, then `_normalise`."""
     padding = "same" if side > 1 else "valid"
     outputs = keras.layers.Conv2D(
         channels, side, stride, padding, use_bias=False, name=f"{name}_conv"

@@ -203,7 +203,6 @@ def extract_regions(
 
 
 def _regions(extractor, pixels, proposals, key, dtype):
-    """Returns a photo's features, boxes, scores and size."""
     size, [row] = pixels.shape[1::-1], proposals.rows([key])
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:

@@ -211,7 +211,6 @@ def sobel_edges(pixels):
 
 
 def _edge_boxes(pixels, proposer):
-    """Returns the boxes and scores of EdgeBoxes, in float64."""
     # OpenCV's boxes are one pixel larger than their contours. Removing this
     # pixel finds 92 instead of 85 % of the objects in the training scenes at an
     # overlap of 0.7.

@@ -73,7 +73,6 @@ class RankingLoss:
         return cls(**config)
 
     def _check_terms(self):
-        """Checks the weights, and sets missing weights to 0."""
         if not isinstance(self.term_weights, Mapping):
             raise InputError(
                 "term_weights",

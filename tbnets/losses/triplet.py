@@ -93,7 +93,6 @@ class TripletLoss(RankingLoss):
         self._check_terms()
 
     def _checked_num_negatives(self):
-        """Returns `num_negatives`: an int for "top_k", otherwise None."""
         number = self.num_negatives
         if self.negatives == "top_k":
             number = _DEFAULTS["num_negatives"] if number is None else number

@@ -70,10 +70,8 @@ class HMLSTM(EmbeddingNetwork):
         network.compile("adam", tbnets.TripletLoss(**tbnets.PRESETS["niu2017"]))
 
     Source: Niu et al. 2017, Sec. 3.2, Fig. 4. Departures: regions may have
-    different features from photos, and then have their own branch. The mean of
-    a photo's regions may also be ranked (`region_mean_weight`), because no
-    other loss trains the branch of the regions before correspondences are
-    found.
+    their own branch. Before correspondences are found, only the loss on the
+    mean of a photo's regions (`region_mean_weight`) trains this branch.
     """
 
     build_inputs = (*INPUTS, "regions")

@@ -166,7 +166,6 @@ class SimilarityNetwork(TwoBranchModel):
         return loss(self, batch, training)
 
     def _embed_whole(self, batch, training):
-        """Returns the embeddings and ids of the replicas' whole batch."""
         return gather(*self.embed(batch, training), *ids_of(batch))
 
     def _logistic_loss(self, batch, training):

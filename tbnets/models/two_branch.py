@@ -155,10 +155,9 @@ class TwoBranchModel(CheckedModel):
 
     Attributes:
         learned_similarity: whether the model learns `similarities`; otherwise
-            they are inner products. A model that learns them also defines
+            they are inner products. If True, the model also defines
             `judge(image_rows, text_rows)`, which returns the similarities `[p]`
-            of pairs of rows, and `floats_per_pair`, for evaluation, export and
-            search.
+            of pairs of rows, and `floats_per_pair`.
         build_inputs: names of the inputs whose shapes `build` requires.
         largest_batch: maximum numbers of images and captions in a batch, or
             None if unknown. The loss of a large batch is computed in tiles.

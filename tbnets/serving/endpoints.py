@@ -28,20 +28,20 @@ def two_branch_endpoints(
 ):
     """Returns the endpoints of a model that embeds images and texts.
 
-    Signatures, as inputs -> outputs, for `n` images and `m` captions (`n` and
-    `m` may be 0):
+    Signatures, as inputs -> outputs, for `n` images and `m` captions (0 or
+    more):
 
     - `embed_text`, the default: `captions` string `[m]`, `text_features`
       float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
       float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      photos, it also returns `status`, string `[n]`: "" for a valid photo, or
-      the fault of a broken photo, whose embedding is 0.
-    - `embed_image_strict`, for photos: like `embed_image`, but without
-      `status`. A broken photo makes the call fail.
+      photos, it also returns `status`, string `[n]`: "" or the fault of a
+      broken photo, whose embedding is 0.
+    - `embed_image_strict`, for photos: returns only the embeddings. A broken
+      photo makes the call fail, as in `score`.
     - `score`: images and texts -> `similarities` `[n, m]`, cosines or the
-      logits of a learned similarity. A broken photo makes the call fail.
+      logits of a learned similarity.
     - `compare`, for a learned similarity: `image_embeddings` float32 `[n,
       embedding_dim]` and `text_embeddings` `[m, embedding_dim]` ->
       `similarities` `[n, m]`.

@@ -148,7 +148,6 @@ def _search_held(model, queries, top):
 
 
 def _gallery(model, images, cache):
-    """Returns the names and the embeddings of the images."""
     if isinstance(images, SearchIndex):
         images.check_embedded_by(about(model))
         return images.ids, images

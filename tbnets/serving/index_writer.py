@@ -241,7 +241,6 @@ class IndexWriter:
                 self.path.rmdir()
 
     def _old(self):
-        """Yields the kept rows of each old shard."""
         first = 0
         for shard, file in zip(
             self._store.manifest.shards, self._store.row_files

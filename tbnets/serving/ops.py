@@ -275,7 +275,6 @@ def _ops_called(graph):
 
 
 def _ops_of(nodes, functions):
-    """Returns the ops of nodes and of the functions that they call."""
     library = {f.signature.name: f.node_def for f in functions}
     ops, seen, pending = set(), set(), [nodes]
     while pending:

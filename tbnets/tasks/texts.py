@@ -198,7 +198,6 @@ class Texts:
         return {"tokenizer_sha256": self._tokenizer.sha256()}
 
     def _tokenizer_of(self, fitted):
-        """Returns the tokenizer. Raises ValueError if it has changed."""
         if fitted["text_encoder_made_by"] != self._reads_by:
             raise InputError(
                 "--text_encoder",

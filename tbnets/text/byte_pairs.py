@@ -95,7 +95,6 @@ class BytePairs(tf.Module):
         return ids[:, :most]
 
     def _words(self, captions):
-        """Splits captions into words; returns ragged strings."""
         text = tf.strings.unicode_transcode(captions, "UTF-8", "UTF-8")
         text = tf_text.normalize_utf8(tf.strings.lower(text), "NFC")
         text = tf.strings.regex_replace(text, _SPACES, " ")

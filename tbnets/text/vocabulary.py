@@ -119,7 +119,6 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
 
 
 def _as_strings(captions):
-    """Returns a string tensor; raises an error if its rank is not 1."""
     expected = "captions", "be strings [num_captions]"
     try:
         text = tf.convert_to_tensor(captions, tf.string)

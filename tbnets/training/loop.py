@@ -226,7 +226,6 @@ def _save_epoch(session, row):
 
 
 def _line_before(session):
-    """Returns a line with the dev metrics of the initial model."""
     task = session.task
     metrics = task.scores(session.network, session.dev).metrics()
     return (

@@ -198,7 +198,6 @@ class RetrievalMetrics(keras.callbacks.Callback):
                 logs[f"val_{name}"] = value
 
     def _embeddings(self):
-        """Returns image and text embeddings, and `caption_to_image`."""
         if isinstance(self.data, Examples):
             embedders = self._embedder.images, self._embedder.texts
             owners = self.data.records.caption_to_image

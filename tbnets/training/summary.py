@@ -144,7 +144,6 @@ def describe_run(session, train):
 
 
 def _gpu(settings):
-    """Describes the GPU and how it computes float32 products."""
     text = startup.describe_device()
     if settings.training and not settings.training.tensor_float_32:
         text += "; --tensor_float_32 makes products faster but less exact"

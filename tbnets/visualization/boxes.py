@@ -237,7 +237,6 @@ def _label(box, most_width):
 
 
 def _shortened(text, font, width):
-    """Shortens a text that exceeds a width, and appends dots."""
     if len(text) <= MOST_LETTERS and font.getlength(text) <= width:
         return text
     text = text[:MOST_LETTERS]

@@ -349,7 +349,6 @@ class Client(Served):
         return self._patiently(self._channel.states)
 
     def _patiently(self, question, *arguments):
-        """Retries a request until it succeeds, is rejected or times out."""
         until = time.monotonic() + self.timeout
         for attempt in range(self.retries + 1):
             seconds = until - time.monotonic()

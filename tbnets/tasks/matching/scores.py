@@ -229,7 +229,6 @@ class RetrievalScores(Scores):
 
     @property
     def _as_pairs(self):
-        """The scores of all pairs, as `PairScores`."""
         return self.pairs or self.compare(*self.sides.values())
 
     def with_bank(self, bank, temperature):
