@@ -4,12 +4,14 @@ Flags are parsed and checked, nothing is trained or written. Beside each
 misuse stands the argument that its error names, or words of its message.
 """
 
+import functools
 import re
 import shutil
 
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 from tbnets import cli
 from tbnets.errors import UserError
@@ -296,6 +298,15 @@ def write_runs(root):
         (root / "broken" / "checkpoints" / f"{name}.npz").write_bytes(b"PK")
     shutil.copytree(root / "run" / "saved_model" / "1", root / "half")
     (root / "half" / "saved_model.pb").write_bytes(b"\x08\x01\x12")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models_loaded_once():
+    """Loads the SavedModel of each folder once for all misuses."""
+    load = functools.cache(tf.saved_model.load)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.saved_model, "load", load)
+        yield
 
 
 @pytest.fixture(scope="module")
