@@ -34,6 +34,8 @@ REPLACED = {
     (SERVER, "localhost:8500"): lambda request: (
         f"localhost:{request.getfixturevalue('grpc_port')}"
     ),
+    # Further epochs in the fresh process would repeat the first one.
+    (LIBRARY, "batch_size=12, epochs=5"): "batch_size=12",
     # Random weights and a small photo give features of equal size, without
     # the download of VGG.
     (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
