@@ -224,8 +224,8 @@ def softmax():
 @check()
 def chunks():
     def make():
-        encoder = Branch((8, 5), "none", dropout=0.0)
-        network = EmbeddingNetwork(*branches(), encoder)
+        layers = *branches(), Branch((8, 5), "none", dropout=0.0)
+        network = EmbeddingNetwork(*layers)
         network.build({"images": (None, 6), **VECTORS})
         loss = InfoNCELoss(0.2, BETWEEN)
         network.compile(FusedSGD(0.1, 0.9), loss, encode_chunk=3)

@@ -1,8 +1,10 @@
 """Encodes the rows of a batch in chunks, so that activations need less memory.
 
-Only the features of the whole batch are kept. The gradient encodes each chunk
-again. Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size
-under Memory Limited Setup". Departures: only encoders run in chunks; branches,
+Only the features of the whole batch are kept. The gradient computation encodes
+each chunk again.
+
+Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under
+Memory Limited Setup". Departures: only encoders run in chunks; branches,
 which may normalise over the batch, process all features at once.
 """
 
@@ -12,14 +14,15 @@ import keras
 import tensorflow as tf
 
 from tbnets.errors import InputError
+from tbnets.losses import replicas
 
 
 def encode_in_chunks(encoder, inputs, chunk):
     """Applies an encoder in training mode to a few rows at a time.
 
-    The values and the gradient are those of `encoder(inputs, training=True)`,
-    except that each chunk draws its own dropout masks. XLA does not compile
-    the loop, because the last chunk may be smaller.
+    The features and the gradient equal those of a whole batch, except that
+    each chunk draws its own dropout masks. XLA cannot compile the loop, because
+    the last chunk may be smaller.
 
     Args:
         encoder: built layer that maps `[n, ...]` to `[n, output_dim]`, row by
@@ -28,7 +31,8 @@ def encode_in_chunks(encoder, inputs, chunk):
         chunk: maximum number of rows per chunk.
     """
     num_rows = tf.shape(inputs)[0]
-    num_chunks = tf.maximum(1, -(-num_rows // chunk))
+    # Every replica draws an equal number of masks, so that counters agree.
+    num_chunks = replicas.maximum(tf.maximum(1, -(-num_rows // chunk)))
     dtype = encoder.compute_dtype
 
     def rows_of(tensor, i):

@@ -91,9 +91,20 @@ def span(num_rows):
     """Returns this replica's first row, and the total number of rows."""
     if num_replicas() == 1:
         return 0, num_rows
+    place, counts = _counts(num_rows)
+    return tf.cumsum(counts, exclusive=True)[place], tf.reduce_sum(counts)
+
+
+def maximum(number):
+    """Returns the maximum over the replicas of an int32 scalar."""
+    if num_replicas() == 1:
+        return number
+    return tf.reduce_max(_counts(number)[1])
+
+
+def _counts(number):
+    """Returns this replica's place, and the numbers of all replicas."""
     context = tf.distribute.get_replica_context()
     place = context.replica_id_in_sync_group
-    counts = summed(
-        tf.one_hot(place, num_replicas(), dtype=tf.int32) * num_rows
-    )
-    return tf.cumsum(counts, exclusive=True)[place], tf.reduce_sum(counts)
+    numbers = tf.one_hot(place, num_replicas(), dtype=tf.int32) * number
+    return place, summed(numbers)
