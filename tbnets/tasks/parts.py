@@ -277,7 +277,6 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
     rate = build_schedule(
         options.schedule,
         options.learning_rate,
-        decay_rate=options.decay_rate,
         decay_steps=options.decay_epochs * steps_per_epoch,
         total_steps=settings.epochs * steps_per_epoch,
     )

@@ -190,7 +190,7 @@ OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "adamw": FusedAdam}
 NOT_DECAYED = ["bias", "gamma", "beta"]
 
 
-def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
+def build_schedule(name, rate, *, decay_steps, total_steps, decay_rate=0.1):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 
     Args:
@@ -198,10 +198,10 @@ def build_schedule(name, rate, *, decay_rate, decay_steps, total_steps):
             steps); `exponential` (the same decay, but smooth); or `cosine` (to
             0 over `total_steps`).
         rate: the learning rate of the first step.
-        decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
         decay_steps: number of steps after which the rate is multiplied by the
             factor. Wang et al. 2016: 10 epochs.
         total_steps: number of steps over which `cosine` decays.
+        decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
     """
     if name == "constant":
         return rate

@@ -22,7 +22,7 @@ from tests.tiny_runs import TREES, prepared
         "--num_negatives=5 --negatives=all",
         "--num_negatives=5 --loss=vse++",
         "--weight_decay=0.1",
-        "--decay_rate=0.1",
+        "--decay_epochs=5",
         "--text_features=t.npy",
         "--images=photos --image_features=x.npy",
         "--image_encoder=VGG16 --image_features=x.npy",

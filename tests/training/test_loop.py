@@ -77,7 +77,6 @@ def test_resumed_run_equals_the_straight_one(
     changes = {
         "schedule": "step",
         "decay_epochs": 1,
-        "decay_rate": 0.5,
         "weight_decay": 0.01,
         **changes,
     }

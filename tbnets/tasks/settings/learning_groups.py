@@ -299,10 +299,9 @@ class OptimizerSettings:
         "Schedule of the learning rate. Wang 2016: step.",
         choices=("constant", "step", "exponential", "cosine"),
     )
-    decay_rate: Annotated[float, Limits(0, 1, above=True)] = flag(
-        0.1, "Decay factor of step and exponential."
+    decay_epochs: _Positive = flag(
+        10.0, "Epochs in which step and exponential decay to a tenth."
     )
-    decay_epochs: _Positive = flag(10.0, "Epochs per decay factor.")
     clip_norm: Amount = flag(
         0.0, "Maximum gradient norm; 0: no limit. Kiros: 2."
     )

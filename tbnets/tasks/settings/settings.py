@@ -407,7 +407,7 @@ def _optimizer_conditions(options):
         (
             options.schedule in stepped,
             "with --schedule=step or exponential",
-            ("decay_rate", "decay_epochs"),
+            ("decay_epochs",),
         ),
     ]
 

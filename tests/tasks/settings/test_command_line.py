@@ -305,7 +305,7 @@ OUT_OF_RANGE = {
     ),
     "0": (
         *("images_per_batch", "captions_per_image", "rnn_units", "word_dim"),
-        *("min_count", "evaluate_memory", "epochs", "decay_rate"),
+        *("min_count", "evaluate_memory", "epochs"),
         *("decay_epochs", "num_negatives"),
     ),
     "1": ("images_per_batch", "input_dropout"),
