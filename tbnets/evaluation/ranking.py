@@ -382,7 +382,6 @@ class _Counter:
 
 
 def _totals(axis, mask, num_columns):
-    """Counts each query's True values in a mask from `_Counter._compare`."""
     if axis == 0:
         lanes = np.add.reduce(mask.view(np.uint64), axis=1)
         return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)

@@ -144,7 +144,6 @@ def consumers(network):
 
 
 def _activation(layer, readers_of):
-    """Returns a layer's output after its normalisation and activation."""
     layers = keras.layers
     following = (layers.BatchNormalization, layers.Activation, layers.ReLU)
     readers = readers_of.get(id(layer.output), [])

@@ -144,7 +144,6 @@ def read_tensors(path) -> dict:
 
 
 def _tensors(content):
-    """Returns the arrays of a checkpoint, {name: array}."""
     if content.startswith(b"PK\x03\x04"):
         raise InputError(
             "is a zip archive, the newer format (save it with "

@@ -121,7 +121,6 @@ def _convolve(inputs, name, channels, side=1, stride=1, activate=True):
 
 
 def _normalise(inputs, name, activate=True):
-    """Applies batch normalisation and, if `activate`, ReLU6."""
     layer = keras.layers.BatchNormalization(epsilon=EPSILON, name=f"{name}_bn")
     if not activate:
         return layer(inputs)

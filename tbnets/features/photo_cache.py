@@ -173,7 +173,6 @@ class PhotoCache:
 
     @contextlib.contextmanager
     def _explained(self):
-        """Adds advice to the error that a damaged store raises."""
         try:
             yield
         except ValueError as error:

@@ -234,7 +234,6 @@ def _edge_boxes(pixels, proposer):
 
 
 def _selective_search(pixels, _):
-    """Returns the boxes of selective search, with scores of 0."""
     # A box's rank is a random number times its position in the hierarchy
     # (Uijlings et al. 2013, Sec. 4.1). OpenCV does not return positions, so the
     # rank by descending area replaces them.
@@ -254,14 +253,12 @@ _METHODS = {"edge_boxes": _edge_boxes, "selective_search": _selective_search}
 
 
 def _corners(rectangles):
-    """Converts OpenCV's (x, y, width, height) to corners, float64 `[n, 4]`."""
     corners = np.array(rectangles, np.float64).reshape(-1, 4)
     corners[:, 2:] += corners[:, :2]
     return corners
 
 
 def _shrink(pixels, longest_side):
-    """Scales a photo down if its longer side exceeds `longest_side`."""
     height, width = pixels.shape[:2]
     scale = longest_side / max(height, width)
     if scale >= 1:

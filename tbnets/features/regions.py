@@ -162,7 +162,6 @@ def _one_each(argument, layers, values, least):
 
 
 def _scaled(boxes, scale, sides):
-    """Scales boxes about their centres and clips them to the photo."""
     if scale == 1:
         return boxes
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2

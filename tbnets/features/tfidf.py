@@ -176,7 +176,6 @@ class TfidfFeatures(CaptionEncoder):
 
 
 def _most_frequent(lemmas, counts, number):
-    """Returns the most frequent lemmas, sorted by count and then by name."""
     totals = {}
     for word, lemma in lemmas.items():
         if lemma not in STOP_WORDS:

@@ -57,7 +57,6 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
 
 
 def _check_sizes(path):
-    """Raises InputError if a `.keras` file would exhaust the memory."""
     # Keras writes uncompressed members, but reads compressed members of any
     # size.
     try:

@@ -63,20 +63,6 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         FileExistsError: `path` exists.
         ValueError: a name in `keep` is not a signature; or as in
             `saved_files.load_graph` and `write_saved_model`.
-
-    Example:
-        def add(served):
-            embed = served.signatures["embed_text"]
-
-            @tf.function(input_signature=[tf.TensorSpec([None], tf.string,
-                                                        "captions")])
-            def count(captions):
-                rows = embed(captions=captions)["embeddings"]
-                return {"count": tf.shape(rows)[0]}
-
-            return {"count": count}
-
-        reexport("runs/own", "served/own/1", add=add)
     """
     path = check_new(path)
     served = load_saved_model(source, trust)

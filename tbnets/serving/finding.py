@@ -250,9 +250,8 @@ def find_regions(  # noqa: PLR0913  (a choice is three of them)
             for the boxes of `propose`, which needs the `regions` extra.
         choice: `most_similar`; `expected_overlap`, the region on which many
             similar regions agree; or `mean_box`, the mean of the regions around
-            the most similar region. None for the choice in the model's
-            metadata, or else `most_similar`. `correspondences.Choice` documents
-            the formulas.
+            the most similar region (formulas: `correspondences.Choice`). None
+            for the choice in the model's metadata, or else `most_similar`.
         choice_temperature: temperature of `expected_overlap` and `mean_box`, in
             units of the similarity; None for the default.
         choice_area_exponent: exponent of a region's area in the weights of

@@ -269,7 +269,6 @@ class IndexWriter:
         return self._write(ids, np.concatenate(rows)).shard
 
     def _write(self, ids, rows):
-        """Writes a shard named after the digest of its content."""
         digest = hashlib.sha256(rows.view(np.uint8))
         digest.update("\n".join(ids).encode())
         name = digest.hexdigest()[:16]

@@ -98,7 +98,6 @@ def _tried(dataset, function):
 
 
 def _single(dataset):
-    """Returns the only element of a dataset, read without optimizations."""
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     return untuned(dataset).with_options(options).get_single_element()

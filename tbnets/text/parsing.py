@@ -123,7 +123,6 @@ class EmbeddedParser:
         return self._tree(phrase.label(), children)
 
     def _written(self, tree):
-        """Returns an NLTK tree of (word, tag) leaves as a bracketed string."""
         if isinstance(tree, self._tree):
             label, inside = tree.label(), " ".join(map(self._written, tree))
         else:

@@ -297,7 +297,6 @@ def trees_of(path, captions) -> list[Tree]:
 
 
 def _parsed_rows(path):
-    """Yields the trees in a JSON lines file, in the format of `gold_rows`."""
     file, lines_of = CheckedFile(path), {}
     names = ("id", "caption", "tree")
     for line, row in file.json_rows(names, strings=True):

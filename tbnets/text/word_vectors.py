@@ -263,7 +263,6 @@ def _header(stream, file):
 
 
 def _is_text(stream, dim):
-    """Returns whether the first vector is stored as text, not as binary."""
     begin = stream.tell()
     row = stream.readline(MOST_LINE_BYTES)
     stream.seek(begin)
@@ -281,7 +280,6 @@ def _is_number(field):
 
 
 def _text_rows(stream, file, header, requested_word, progress):
-    """Yields (word, line, vector) from lines `word number number ...`."""
     count, dim = header
     line = first = int(count is not None)  # Number of header lines.
     row = b"\n"
@@ -315,7 +313,6 @@ def _text_rows(stream, file, header, requested_word, progress):
 
 
 def _numbers(fields, name, line, file):
-    """Converts text fields to float32 `[dim]`; reports invalid numbers."""
     if b"_" not in b" ".join(fields):
         with contextlib.suppress(ValueError), np.errstate(over="ignore"):
             return np.array(list(map(float, fields)), np.float32)

@@ -235,7 +235,6 @@ def _line_before(session):
 
 
 def _epoch_line(session):
-    """Returns a line with an epoch's loss and metrics, and the time left."""
     settings, state, task = session.settings, session.state, session.task
     row = state.history[-1]
     recent = [past["seconds"] for past in state.history[-5:]]

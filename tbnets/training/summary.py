@@ -151,7 +151,6 @@ def _gpu(settings):
 
 
 def _devices(session):
-    """Describes the devices so far, or returns "" for a single device."""
     state, now = session.state, str(session.workers)
     if not state.epoch or state.devices == now:
         return now

@@ -41,7 +41,6 @@ def columns(text, most):
 
 @functools.lru_cache(256)
 def _find(letters):
-    """Returns the first font with all letters, or None for Pillow's font."""
     if _has(ImageFont.load_default(), letters):
         return None
     import matplotlib  # Not imported for English text.

@@ -178,7 +178,6 @@ def _draw_mark(draw, place, kind):
 
 
 def _paste(sheet, pixels, place):
-    """Pastes a photo, or a grey square if there is none, centred at `place`."""
     photo = Image.new("RGB", (PHOTO, PHOTO), NO_PHOTO)
     if pixels is not None:
         photo = Image.fromarray(pixels).resize((PHOTO, PHOTO))
@@ -187,7 +186,6 @@ def _paste(sheet, pixels, place):
 
 
 def _write_words(draw, places, kinds, texts):
-    """Writes the texts of sentences and phrases where they cover no marks."""
     reach = np.where(kinds == IMAGE, PHOTO // 2, DOT)[:, None]
     occupied = [*np.concatenate([places - reach, places + reach], axis=1)]
     # Phrases are first, because they are short and more of them fit.

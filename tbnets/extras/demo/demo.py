@@ -193,7 +193,6 @@ class Photos:
 
 
 def _keys(names):
-    """Yields a unique, readable key for each name."""
     seen = set()
     for row, name in enumerate(names):
         key = readable(name)

@@ -193,7 +193,6 @@ def files_of_others(source, name):
 
 
 def _files(parts):
-    """Yields the file names in a dict that maps weights to shards."""
     for each in parts.values() if isinstance(parts, dict) else ():
         yield from [each] if isinstance(each, str) else map(str, each)
 

@@ -171,7 +171,6 @@ def _columns(key, rows, specs):
 
 
 def _array(name, value, kind):
-    """Converts nested lists, which must not be ragged, to an array."""
     array = np.array(value, object)
     if array.ndim > MOST_SIDES:
         raise invalid(

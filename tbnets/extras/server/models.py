@@ -288,7 +288,6 @@ def _check_names(specs, inputs):
 
 
 def _check_pairs(outputs, tensors):
-    """Raises an error if an output would compare too many pairs of rows."""
     shapes = [spec.shape.as_list() for spec in outputs.values()]
     rows = {n: x.shape[0] for n, x in tensors.items() if x.shape.rank}
     if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:

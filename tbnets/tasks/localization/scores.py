@@ -410,7 +410,6 @@ class RegionScorer:
         return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _regions(self, examples):
-        """Yields photo indices, and a list of the photos' region embeddings."""
         start, counts = 0, examples.num_regions
         while start < len(counts):
             ends = np.cumsum(counts[start:])

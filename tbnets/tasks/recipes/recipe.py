@@ -188,7 +188,6 @@ class RecipeResult:
 
     @contextlib.contextmanager
     def _explained(self, place):
-        """Adds the recipe's path, and advice on a folder, to error messages."""
         advice = f" Or remove {place} to compute it again."
         with self.recipe.named(advice if place.exists() else ""):
             yield
