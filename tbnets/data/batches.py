@@ -311,7 +311,7 @@ class EpochBatches(Batches):
             1500. If the last batch would contain only one image, this image is
             added to the previous batch.
         captions_per_image: number of captions drawn per image. The papers use
-            2. With 1, no image has two captions in a batch.
+            2.
         seed: integer >= 0.
         image_size: side of the decoded photos in pixels, if `examples.images`
             are file names.

@@ -153,7 +153,7 @@ class RecurrentEncoder(TextEncoder):
         encoder = tbnets.RecurrentEncoder(vocabulary.size, "gru", units=1024)
         encoder(tbnets.Tokenizer(vocabulary)(captions)).shape  # (n, 1024)
 
-    Source: Wang et al. 2018, Sec. 5.3. Departures: none with the defaults.
+    Source: Wang et al. 2018, Sec. 5.3.
     """
 
     def __init__(  # noqa: PLR0913  (a layer's hyper-parameters, all by name)

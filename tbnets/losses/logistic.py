@@ -106,9 +106,7 @@ def sample_pairs(
         pairs.images  # [0, 1, 0]: the row of the caption's image
         pairs.negatives[0]  # [1], the only caption that is not of image 7
 
-    Source: Wang et al. 2018, Sec. 5.1: each positive pair (x, y) gets a
-    negative pair (x, y'), where y' is a random sentence that does not describe
-    the image x.
+    Source: Wang et al. 2018, Sec. 5.1.
     """
     seed = tf.convert_to_tensor(seed)
     if not seed.dtype.is_integer or not seed.shape.is_compatible_with([2]):
@@ -190,7 +188,7 @@ def logistic_loss(
         output.total, output.pair_accuracy  # 0.72, 0.5
 
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs instead of
-    the sum, so that the batch size does not change the effective learning rate.
+    the sum.
     """
     logits = checked_row("logits", logits, tf.float32, "Pass one per pair.")
     is_match = checked_mask("is_match", is_match, logits.shape)

@@ -54,8 +54,7 @@ def positive_masks(
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids define the
     matches, whereas the papers treat each row of the batch as a different
     image. As in Eq. 5, a caption's positives are all other captions of its
-    image; the authors' released code keeps only the farthest caption. The two
-    rules are equivalent if each image has two captions.
+    image; the authors' released code keeps only the farthest caption.
     """
     matches = Matches(image_ids, caption_image_ids, text_ids)
     return PositiveMasks(*map(matches.rows, PositiveMasks._fields))

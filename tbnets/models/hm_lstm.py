@@ -47,8 +47,8 @@ class HMLSTM(EmbeddingNetwork):
       the region's photo in `images`;
     - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered across all
       trees of the batch;
-    - `region_of` int32 `[p]`: index of the phrase's region in the concatenation
-      of regions and photos, because a whole photo may serve as a region;
+    - `region_of` int32 `[p]`: index of the phrase's region, or of the whole
+      photo, in the concatenation of regions and photos;
     - `is_contrast` bool `[p, n + num_images]`: True for the phrase's negatives;
     - `weights` float32 `[p]`: the pairs' weights, 0 before correspondences are
       found.
