@@ -21,8 +21,10 @@ from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
 from tests import tiny, verbs
-from tests.eager import without_tracing
 from tests.refusals import refused
+
+# No graph is tested, except exported graphs.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 CARD = """# tiny
 
@@ -55,8 +57,7 @@ def run_dir(tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     line = tiny.arguments(folder, run_dir, epochs=1).items()
     flags = (f"--{name}={value}" for name, value in line)
-    with without_tracing():
-        trained = verbs.train(*flags)
+    trained = verbs.train(*flags)
     assert trained.returncode == 0, trained.stderr
     return run_dir
 

@@ -34,7 +34,7 @@ SIZES = ("--word_dim=6", "--image_units=4", "--text_units=4")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tiny_is_known():
+def tiny_is_known(module_eagerly):
     """Which network reads the photos does not matter here."""
     with tiny_cnn.known():
         yield
@@ -303,7 +303,7 @@ def test_usual_flags_are_flags_within_their_limits(count):
     settings.check()
 
 
-def test_one_command_from_photos_to_answers(folder, eagerly):
+def test_one_command_from_photos_to_answers(folder):
     done = verbs.train(*PHOTOS, *CNN, *SIZES, "--epochs=1")
     assert not done.returncode, done.stderr
     run_dir = folder / "runs" / "photos"

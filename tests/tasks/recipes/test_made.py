@@ -29,7 +29,7 @@ NAMES = ("a.jpg", "b.png", "more/c.jpg")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tiny_is_known():
+def tiny_is_known(module_eagerly):
     with tiny_cnn.known():
         yield
 
