@@ -219,7 +219,7 @@ def node_endpoints(model, reader, region_dim):
       phrase's tree, and `spans` int32 `[p, 2]`, the range of its words.
     """
 
-    @tf.function(input_signature=[reader.spec])
+    @tf.function(input_signature=[reader.spec], autograph=False)
     def embed_noun_phrases(rows):
         embeddings, captions, spans = model.embed_noun_phrases(reader(rows))
         return {"embeddings": embeddings, "captions": captions, "spans": spans}
@@ -401,7 +401,7 @@ class EndpointSide:
         self.embeddings = embeddings
         self.spec = spec
         # A `tf.function`, so that the SavedModel stores its graph once.
-        self.embed = tf.function(embed, input_signature=[spec])
+        self.embed = tf.function(embed, input_signature=[spec], autograph=False)
 
 
 def inference(method, read=None):
@@ -457,7 +457,8 @@ def two_sided(first, second, similarities, compared_dim=None):
         input_signature=[
             tf.TensorSpec([None, compared_dim], tf.float32, side.embeddings)
             for side in (first, second)
-        ]
+        ],
+        autograph=False,
     )
     def compare(rows, columns):
         return {"similarities": similarities(rows, columns)}
