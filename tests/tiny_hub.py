@@ -4,6 +4,7 @@ Each is what `save_to_preset` writes of a backbone with random weights and of
 what prepares its inputs, as published ones are.
 """
 
+import functools
 import pathlib
 
 import keras
@@ -203,6 +204,11 @@ class Presets(dict):
     def __init__(self, folder):
         super().__init__()
         self.folder = pathlib.Path(folder)
+        # Keras Hub calls it dozens of times for each preset that it opens.
+        from keras_hub.src.utils import preset_utils
+
+        list_subclasses = functools.cache(preset_utils.list_subclasses)
+        preset_utils.list_subclasses = list_subclasses
 
     def __missing__(self, kind):
         keras.utils.set_random_seed(7)
