@@ -7,6 +7,7 @@ import sys
 import types
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 import tbnets  # noqa: F401  (before TensorFlow: it quietens the start-up)
 from tbnets import startup
@@ -65,6 +66,32 @@ FIRST = (
 )
 # Packages with fast files, so that workers end at about the same time.
 LAST = {"data", "evaluation", "settings", "visualization", "text"}
+# These files share a worker, which imports Keras Hub and writes its presets.
+OF_KERAS_HUB = {
+    "tests/cli/test_zero_shot.py",
+    "tests/features/test_hub.py",
+    "tests/features/test_hub_texts.py",
+    "tests/features/test_hub_vision.py",
+    "tests/tasks/matching/test_presets.py",
+    "tests/tasks/test_hub_texts.py",
+    "tests/text/test_byte_pairs.py",
+}
+
+
+class Scheduling(LoadFileScheduling):
+    """Runs each file, and all files of `OF_KERAS_HUB`, in one worker."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return "Keras Hub" if file in OF_KERAS_HUB else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Returns a `Scheduling` for `--dist=loadfile`, which is the default."""
+    if config.getoption("dist") == "loadfile":
+        return Scheduling(config, log)
+    return None
 
 
 def pytest_collection_modifyitems(items):
