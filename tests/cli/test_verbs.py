@@ -19,8 +19,14 @@ from tests.verbs import ask, call
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
-    *("benchmark", "compare_features", "compare_parses", "compare_replicas"),
-    *("make_zoo", "prose_check", "reproduce", "scene_ceiling"),
+    *("benchmark", "check_accelerator", "compare_features", "compare_parses"),
+    *(
+        "compare_replicas",
+        "make_zoo",
+        "prose_check",
+        "reproduce",
+        "scene_ceiling",
+    ),
 }
 
 

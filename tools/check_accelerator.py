@@ -1,0 +1,190 @@
+"""Checks tbnets on an accelerator, and measures times and memory.
+
+For example, all parts (about five minutes on an H100), or two small parts on
+any machine:
+
+  python tools/check_accelerator.py
+  python tools/check_accelerator.py --part=device,losses --small
+
+A part that fails does not stop the next parts; the exit code is then 1. TF32 is
+off unless --tensor_float_32 is set. Without an accelerator, all parts run on
+the CPU.
+"""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import benchmark
+import numpy as np
+from benchmarks import arrays
+
+from tbnets import cli, startup
+from tbnets.errors import check_choice
+from tbnets.tasks.settings.flag import flag
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MAX_LOSS_ERROR, MAX_GRADIENT_ERROR = 1e-5, 1e-3
+"""Maximum relative differences from the CPU, with TF32 off."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Flags that select the parts and their sizes."""
+
+    part: list[str] = flag([], "Parts to run; default all.")
+    small: bool = flag(False, "Use small sizes, for a test on a CPU.")
+    tensor_float_32: bool = flag(False, "Compute products in TF32.")
+
+
+def device(options):
+    """Prints the error of similarities with and without TF32."""
+    import tensorflow as tf  # Slow to import.
+
+    rows = arrays.unit_rows(1024, 512)
+    exact = rows.astype(np.float64) @ rows.T.astype(np.float64)
+    for is_on in (True, False):
+        startup.allow_tensor_float_32(is_on)
+        error = np.abs(tf.matmul(rows, rows, transpose_b=True) - exact).max()
+        print(f"TF32 {'on ' if is_on else 'off'}  error {error:.1e}")
+
+
+def losses(options):
+    """Compares the losses in graphs with eager losses on the CPU."""
+    import tensorflow as tf  # Slow to import.
+    from benchmarks import products
+
+    from tbnets.losses import infonce, presets, tiles, triplet
+
+    known = {"infonce": infonce.InfoNCELoss()}
+    for name, preset in presets.PRESETS.items():
+        loss = triplet.TripletLoss(**preset)
+        if loss.get_config() not in [x.get_config() for x in known.values()]:
+            known[name] = loss
+    cases = [(100 if options.small else 1500, 512, name) for name in known]
+    if not options.small:  # In tiles.
+        large = tiles.LARGEST + 8, 16
+        cases += [(*large, name) for name in ("infonce", "wang2018")]
+    differs = []
+    for count, dim, name in cases:
+        inputs = [*arrays.embeddings(count, 2, dim).values()]
+        step = products.learning(known[name])
+        with tf.device("CPU:0"):
+            total, _, slopes = step(*map(tf.constant, inputs))
+        result = tf.function(step)(*map(tf.constant, inputs))
+        error = abs(float(result[0]) / float(total) - 1)
+        gaps = [
+            np.linalg.norm(here.numpy() - there) / np.linalg.norm(there)
+            for here, there in zip(result[2], slopes)
+        ]
+        is_equal = error < MAX_LOSS_ERROR and max(gaps) < MAX_GRADIENT_ERROR
+        differs += [] if is_equal else [name]
+        print(
+            f"{count:5} images  {name:16}  loss {float(total):10.4f}  "
+            f"error {error:.1e}  gradients {max(gaps):.1e}"
+            f"{'' if is_equal else '  DIFFERS'}",
+            flush=True,
+        )
+    if differs:
+        raise ArithmeticError(f"losses that differ: {', '.join(differs)}")
+
+
+def times(options):
+    """Times the losses and measures their memory."""
+    _benchmark(
+        "loss",
+        num_images=[64] if options.small else [500, 1500, 4096, 8192],
+        part=["top_k", "all", "infonce"],
+    )
+
+
+def large(options):
+    """Times InfoNCE of 65,536 pairs in tiles; each image has four captions."""
+    from benchmarks import products, timing
+
+    from tbnets.losses.infonce import InfoNCELoss
+
+    count, dim = (8448, 16) if options.small else (65536, 768)
+    *rows, ids, _ = arrays.embeddings(count, 1, dim).values()
+    inputs = *rows, ids // 4, ids // 4
+    run = products.graph(products.learning(InfoNCELoss()), *inputs)
+    floor = products.graph(products.with_gradients(products.cross), *inputs)
+    print(f"loss {float(run()):.4f}")
+    if not startup.no_accelerator():
+        print(f"memory {timing.with_peak(run)[1]:.0f} MiB")
+    title = f"{count} pairs, {dim}-d, two terms"
+    runs = {"matmuls forward + backward": floor, "InfoNCE": run}
+    timing.print_table(title, runs, 1 if options.small else 3)
+
+
+def step(options):
+    """Times a training step in float32 and mixed_bfloat16."""
+    sizes = {"num_images": [20], "hidden_dim": 64} if options.small else {}
+    _benchmark("train_step", **sizes)
+
+
+def trees(options):
+    """Times the LSTM over trees."""
+    captions, units = (8, 32) if options.small else (64, 512)
+    _benchmark("tree_lstm", num_captions=captions, hidden_dim=units)
+
+
+def training(options):
+    """Trains `quickstart` for two epochs, with and without --jit_compile."""
+    with tempfile.TemporaryDirectory() as place:
+        line = [sys.executable, "tools/train.py", "--noexport"]
+        line += ["--flagfile=configs/quickstart.flags", "--epochs=2"]
+        line += [f"--scenes={place}/scenes"]
+        line += ["--num_scenes=200,50,50"] if options.small else []
+        for word in ("--nojit_compile", "--jit_compile"):
+            run_dir = pathlib.Path(place, word)
+            ended = subprocess.run(
+                [*line, word, f"--run_dir={run_dir}"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+            )
+            if ended.returncode:
+                raise RuntimeError(f"{word}: {ended.stderr.strip()[-2000:]}")
+            lines = ended.stdout.splitlines()
+            rows = [x for x in lines if x.startswith(("epoch", "mean recall"))]
+            print(word, *rows, sep="\n", flush=True)
+
+
+PARTS = {
+    each.__name__: each
+    for each in (device, losses, times, large, step, trees, training)
+}
+
+
+def _benchmark(name, **sizes):
+    benchmark.main(benchmark.Options(benchmark=name, repeats=5, **sizes))
+
+
+def main(options):
+    """Runs the parts; returns 1 if a part failed."""
+    for name in options.part:
+        check_choice("part", name, PARTS)
+    # Processes share the memory of the accelerator.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    print(f"device    {startup.describe_device()}")
+    failed = False
+    for name in options.part or PARTS:
+        startup.allow_tensor_float_32(options.tensor_float_32)
+        start = time.perf_counter()
+        print(f"\n== {name}", flush=True)
+        try:
+            PARTS[name](options)
+        except Exception as error:
+            failed = True
+            print(f"FAILED {type(error).__name__}: {str(error)[:2000]}")
+        print(f"{time.perf_counter() - start:.0f} s", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    cli.run_tool(sys.modules[__name__])
