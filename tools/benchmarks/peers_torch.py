@@ -1,9 +1,14 @@
-"""Benchmark rows for PyTorch and its packages, as in `peers_tensorflow`."""
+"""Benchmark rows for PyTorch and its packages, as in `peers_tensorflow`.
+
+The rows use a GPU if PyTorch finds one; `CUDA_VISIBLE_DEVICES=` hides it.
+"""
 
 import torch
 from torch.nn import functional
 
 from benchmarks import arrays as data
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def matmuls(arrays):
@@ -14,6 +19,8 @@ def matmuls(arrays):
         with torch.no_grad():
             matrix = images @ texts.T
             _ = matrix @ texts, matrix.T @ images
+        if DEVICE.type == "cuda":
+            torch.cuda.synchronize()
 
     return step
 
@@ -32,19 +39,23 @@ def hardest(arrays):
 
 
 def _owners_and_matches(arrays):
-    match = torch.from_numpy(data.matches(arrays))
-    return torch.from_numpy(arrays["owners"]), match
+    match = torch.from_numpy(data.matches(arrays)).to(DEVICE)
+    return *_tensors(arrays, "owners"), match
 
 
 def _hinges(images, texts, owners, match):
     scores = images @ texts.T
     masked = scores.masked_fill(match, float("-inf"))
-    positives = scores[owners, torch.arange(len(owners))]
+    positives = _positives(scores, owners)
     captions, photos = masked.amax(1)[owners], masked.amax(0)
     return sum(
         functional.relu(data.MARGIN + negatives - positives).sum()
         for negatives in (captions, photos)
     )
+
+
+def _positives(scores, owners):
+    return scores[owners, torch.arange(len(owners), device=DEVICE)]
 
 
 def top_k(arrays):
@@ -58,7 +69,7 @@ def top_k(arrays):
     def loss(images, texts):
         scores = images @ texts.T
         masked = scores.masked_fill(match, float("-inf"))
-        positive = distances(scores[owners, torch.arange(len(owners))])[:, None]
+        positive = distances(_positives(scores, owners))[:, None]
         captions = masked.topk(k, dim=1).values[owners]
         photos = masked.topk(k, dim=0).values.T
         total = 0
@@ -101,7 +112,7 @@ def _layers(arrays, side):
             layer.weight.copy_(weights)
             layer.bias.zero_()
         layers += [layer, torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers[:-1])
+    return torch.nn.Sequential(*layers[:-1]).to(DEVICE)
 
 
 def recalls(arrays):
@@ -111,8 +122,8 @@ def recalls(arrays):
     def step():
         with torch.no_grad():
             scores = images @ texts.T
-            captions = scores.topk(10, dim=1).indices.numpy()
-            photos = scores.T.topk(10, dim=1).indices.numpy()
+            captions = scores.topk(10, dim=1).indices.numpy(force=True)
+            photos = scores.T.topk(10, dim=1).indices.numpy(force=True)
         return data.recall_sum(arrays["owners"], captions, photos)
 
     return step
@@ -122,7 +133,7 @@ def clip(arrays):
     """Times ClipLoss of open_clip."""
     from open_clip.loss import ClipLoss
 
-    loss, scale = ClipLoss(), torch.tensor(1 / data.TEMPERATURE)
+    loss, scale = ClipLoss(), torch.tensor(1 / data.TEMPERATURE, device=DEVICE)
     return _learning(arrays, lambda images, texts: loss(images, texts, scale))
 
 
@@ -157,7 +168,7 @@ def batch_hard_sentences(arrays):
         losses.BatchHardTripletLossDistanceFunction.euclidean_distance,
         data.MARGIN,
     )
-    labels = torch.from_numpy(data.labels(arrays))
+    labels = torch.from_numpy(data.labels(arrays)).to(DEVICE)
     return _learning(
         arrays,
         lambda *pair: loss.batch_hard_triplet_loss(labels, torch.cat(pair)),
@@ -170,7 +181,7 @@ def batch_hard_metric(arrays):
 
     distance = distances.LpDistance(normalize_embeddings=False)
     loss, miner = _mined(distance, reducers.MeanReducer())
-    labels = torch.from_numpy(data.labels(arrays))
+    labels = torch.from_numpy(data.labels(arrays)).to(DEVICE)
 
     def total(*pair):
         rows = torch.cat(pair)
@@ -243,8 +254,8 @@ def child_sum(arrays):
     words, kernel, gates, forget = leaves
     units = len(gates)
     graph = dgl.graph(tuple(edges), num_nodes=num_nodes)
-    forget_bias = torch.ones(units, requires_grad=True)
-    bias = torch.zeros(3 * units, requires_grad=True)
+    forget_bias = words.new_ones(units, requires_grad=True)
+    bias = words.new_zeros(3 * units, requires_grad=True)
 
     def send(edges):
         return {"state": edges.src["state"], "cell": edges.src["cell"]}
@@ -260,11 +271,11 @@ def child_sum(arrays):
         return {"cell": cell, "state": torch.sigmoid(out) * torch.tanh(cell)}
 
     def total():
-        padding = torch.zeros(num_nodes - len(words), 3 * units)
+        padding = words.new_zeros(num_nodes - len(words), 3 * units)
         with graph.local_scope():
             graph.ndata["gates"] = torch.cat([words @ kernel, padding])
-            graph.ndata["state"] = torch.zeros(num_nodes, units)
-            graph.ndata["cell"] = torch.zeros(num_nodes, units)
+            graph.ndata["state"] = words.new_zeros(num_nodes, units)
+            graph.ndata["cell"] = words.new_zeros(num_nodes, units)
             dgl.prop_nodes_topo(graph, send, gather, apply_node_func=update)
             return graph.ndata["state"].square().sum()
 
@@ -290,4 +301,4 @@ def _step(leaves, function):
 
 
 def _tensors(arrays, *names):
-    return [torch.from_numpy(arrays[name]) for name in names]
+    return [torch.from_numpy(arrays[name]).to(DEVICE) for name in names]
