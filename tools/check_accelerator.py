@@ -36,7 +36,11 @@ MAX_LOSS_ERROR, MAX_GRADIENT_ERROR = 1e-5, 1e-3
 class Options:
     """Flags that select the parts and their sizes."""
 
-    part: list[str] = flag([], "Parts to run; default all.")
+    part: list[str] = flag(
+        [],
+        "Parts to run: device, losses, times, large, step, trees, training "
+        "(default all).",
+    )
     small: bool = flag(False, "Use small sizes, for a test on a CPU.")
     tensor_float_32: bool = flag(False, "Compute products in TF32.")
 
