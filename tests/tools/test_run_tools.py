@@ -17,7 +17,10 @@ import pytest
 
 from tbnets.serving import saved_files
 from tbnets.training import checkpoints
-from tests import eager, fresh, tiny, verbs
+from tests import fresh, tiny, verbs
+
+# No graph is tested, except exported graphs.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
 def tool(name, *arguments):
@@ -50,8 +53,7 @@ def run_dir(data, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     # At so high a rate the dev split's best comes long before the end.
     line = flags(data, run_dir, epochs=4, learning_rate=0.3, export=True)
-    with eager.without_tracing():
-        text = tool("train", *line)
+    text = tool("train", *line)
     assert f"SavedModel       {run_dir / 'saved_model' / '1'}" in text
     report = metrics_of(run_dir)
     assert report["best_epoch"] < report["epochs"] == 4
@@ -204,8 +206,7 @@ def test_ctrl_c_says_how_to_go_on(data, tmp_path):
     epoch = checkpoints.read_checkpoint(last)[2].epoch
     more = f"--epochs={epoch + 1}"
     line = "--resume", f"--run_dir={run_dir}", more
-    with eager.without_tracing():
-        text = tool("train", *line)
+    text = tool("train", *line)
     assert f"continued after epoch {epoch}" in text
     kept = json.loads((run_dir / "settings.json").read_text())
     assert (kept["seed"], kept["epochs"]) == (3, epoch + 1)
@@ -217,7 +218,7 @@ def float32_again():
     keras.mixed_precision.set_global_policy("float32")
 
 
-@pytest.mark.usefixtures("float32_again", "eagerly")
+@pytest.mark.usefixtures("float32_again")
 def test_bfloat16_trains_resumes_and_evaluates(data, tmp_path):
     path, precision = tmp_path / "metrics.json", "--precision=mixed_bfloat16"
     tool("train", *flags(data, tmp_path / "run", epochs=1), precision)
