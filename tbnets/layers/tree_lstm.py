@@ -1,7 +1,7 @@
 """The hierarchical LSTM over constituency trees."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -11,11 +11,12 @@ from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.text.packed_trees import PackedTrees, pack_trees
 
-# The states of all trees in a batch are computed level by level. A step gathers
-# the states of a level's children, separately for noun phrases and other
-# children, multiplies them by their matrices and sums over each parent's
-# children. The custom gradient visits the levels in reverse. At the end it
-# computes the gradient of each matrix in one product. The docstring of
+# The states of all trees in a batch are computed level by level. A loop step
+# multiplies the states of a level's children by their matrices and sums over
+# each parent's children. The custom gradient visits the levels in reverse.
+# A GPU spends most of the time on launching the ops of each step, so whatever
+# does not depend on the previous step is computed once for all levels: indices,
+# slopes of the gates, and gradients of the matrices. The docstring of
 # `TreeLSTM` contains the equations.
 
 WEIGHTS = (
@@ -33,37 +34,32 @@ def tree_states(projected, weights, trees):
         weights: tensors in the order of `WEIGHTS`.
         trees: `PackedTrees`.
     """
+    levels = _Levels(trees)
 
     @tf.custom_gradient
     def run(projected, *weights):
-        hidden, saved = _forward(projected, weights, trees)
+        hidden, *saved = _forward(projected, weights, levels)
 
         def gradient(upstream):
             # The gather of the roots has `IndexedSlices` as its gradient.
             upstream = tf.convert_to_tensor(upstream)
-            return _backward(upstream, weights, saved, trees)
+            return _backward(upstream, weights, hidden, saved, levels)
 
-        return hidden, gradient
+        return tf.gather(hidden, levels.places), gradient
 
     return run(projected, *weights)
 
 
-def _gates(sums, cells):
-    """Computes i, o, u, c and h (Eq. 5-8) from values summed over children."""
+def _gates(sums):
+    """Computes the gates i, o and u from values summed over children."""
     i, o, u = tf.split(sums, 3, axis=1)
-    i, o, u = tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
+    return tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
+
+
+def _states(i, o, u, cells):
+    """Computes c and h (Eq. 7 and 8)."""
     c = i * u + cells
-    return i, o, u, c, o * tf.tanh(c)
-
-
-def _gates_gradient(d_hidden, d_cells, i, o, u, c):
-    """Returns the gradients with respect to the arguments of `_gates`."""
-    tanh_c = tf.tanh(c)
-    d_cells = d_cells + tf.raw_ops.TanhGrad(y=tanh_c, dy=d_hidden * o)
-    d_i = tf.raw_ops.SigmoidGrad(y=i, dy=d_cells * u)
-    d_o = tf.raw_ops.SigmoidGrad(y=o, dy=d_hidden * tanh_c)
-    d_u = tf.raw_ops.TanhGrad(y=u, dy=d_cells * i)
-    return tf.concat([d_i, d_o, d_u], axis=1), d_cells
+    return c, o * tf.tanh(c)
 
 
 def _column_sums(matrix):
@@ -72,171 +68,294 @@ def _column_sums(matrix):
     return tf.matmul(ones, matrix)[0]
 
 
-class _Level:
-    """The parts of the packed trees that belong to one level."""
+def _split(values, sizes):
+    """Returns the first rows and the remaining rows."""
+    return tf.split(values, sizes, num=2)
 
-    # Within a level, nodes without noun-phrase children are first, then nodes
-    # with both kinds of children, then nodes with only noun-phrase children.
 
-    def __init__(self, bounds, level, trees):
-        here, above = tf.unstack(bounds[level : level + 2], num=2)
-        self.start, with_noun, only_noun, first, noun = tf.unstack(here)
-        self.stop, last = above[0], above[3]
-        self.num_nodes = self.stop - self.start
-        self.num_others = only_noun - self.start
-        self.before_noun = with_noun - self.start
-        self.num_other_edges = noun - first
-        self.other_children = trees.children[first:noun]
-        self.noun_children = trees.children[noun:last]
-        self.children = trees.children[first:last]
-        self.parents = trees.parents[first:last] - self.start
-        self.other_parents = self.parents[: self.num_other_edges]
-        noun_parents = self.parents[self.num_other_edges :]
-        self.noun_parents = noun_parents - self.before_noun
+def _pieces(values, sizes):
+    """Returns a `tf.TensorArray` with the part of each level."""
+    array = _array(values.dtype, tf.size(sizes), ())
+    return array.split(values, sizes)
+
+
+def _array(dtype, size, width):
+    """Creates a `tf.TensorArray` of tensors `[any, *width]`."""
+    return tf.TensorArray(
+        dtype,
+        size,
+        clear_after_read=False,  # A persistent tape reads twice.
+        infer_shape=False,
+        element_shape=(None, *width),
+    )
+
+
+class _Level(NamedTuple):
+    """Holds the positions and sizes in a level, as pairs of numbers.
+
+    `tf.slice` and `tf.split` take the pairs without further ops. A begin of 0
+    and a size of -1 select all columns.
+
+    Within a level, nodes without noun-phrase children are first, then nodes
+    with both kinds of children, then nodes with only noun-phrase children.
+    A parent has one slot for each kind of its children. In a level, the slots
+    for other children are first.
+    """
+
+    counts: tf.Tensor  # The numbers of nodes and slots.
+    nodes: tf.Tensor  # The index of the first node, and 0.
+    phrases: tf.Tensor  # The index of the first node without words, and 0.
+    num_nodes: tf.Tensor  # The number of nodes, and -1.
+    edges: tf.Tensor  # The index of the first edge, and 0.
+    num_edges: tf.Tensor  # The number of edges, and -1.
+    edges_by_kind: tf.Tensor  # Edges to other children and to noun phrases.
+    slots_by_kind: tf.Tensor  # Slots for other children and noun phrases.
+    others: tf.Tensor  # Nodes with only other children, and with both kinds.
+    nouns: tf.Tensor  # Nodes with both kinds, and with only noun phrases.
+    num_others: tf.Tensor  # The number of nodes with other children, and -1.
+    first_noun: tf.Tensor  # The first node with a noun-phrase child, and 0.
 
     def joined(self, at_others, at_nouns):
         """Adds each parent's values from noun-phrase and other children."""
-        first, count = self.before_noun, self.num_others - self.before_noun
-        middle = at_others[first:] + at_nouns[:count]
-        return tf.concat([at_others[:first], middle, at_nouns[count:]], axis=0)
+        others, both_others = _split(at_others, self.others)
+        both_nouns, nouns = _split(at_nouns, self.nouns)
+        return tf.concat([others, both_others + both_nouns, nouns], axis=0)
 
 
-def _bounds(trees):
-    """Appends to `trees.levels` a row with the end of the last level."""
-    nodes, edges = trees.ends[0], trees.ends[1]
-    last_row = tf.stack([nodes, nodes, nodes, edges, edges])
-    return tf.concat([trees.levels, last_row[tf.newaxis]], axis=0)
+class _Levels:
+    """Computes the sizes and indices for all levels.
 
+    Attributes:
+        children: each edge's child row.
+        order: the children, followed by the roots.
+        parents: each edge's parent row.
+        places: each node's index in `order`.
+        is_noun: 1 for edges to noun phrases, 0 for other edges.
+        local_parents, slots, targets: `tf.TensorArray`s with, for each level,
+            the edges' parents, the edges' slots and the nodes' places.
+    """
 
-def _arrays(like, count, widths):
-    """Creates a `tf.TensorArray` of `[any, width]` tensors for each width."""
-    return tuple(
-        tf.TensorArray(
-            like.dtype,
-            count,
-            clear_after_read=False,  # A persistent tape reads twice.
-            infer_shape=False,
-            element_shape=(None, width),
+    def __init__(self, trees):
+        nodes, edges = tf.unstack(trees.ends, num=2)
+        last = tf.stack([nodes, nodes, nodes, edges, edges])
+        ends = tf.concat([trees.levels[1:], last[tf.newaxis]], axis=0)
+        start, with_noun, only_noun, first, noun = tf.unstack(
+            trees.levels, num=5, axis=1
         )
-        for width in widths
-    )
+        sizes, num_edges = ends[:, 0] - start, ends[:, 3] - first
+        before, others = with_noun - start, only_noun - start
+        num_nouns, other_edges = sizes - before, noun - first
+        self.num_words, self.num_edges = start[0], edges
+        self.count = tf.size(sizes)
+        zero = tf.zeros_like(sizes)
+        pairs = _Level(
+            counts=(sizes, others + num_nouns),
+            nodes=(start, zero),
+            phrases=(start - self.num_words, zero),
+            num_nodes=(sizes, zero - 1),
+            edges=(first, zero),
+            num_edges=(num_edges, zero - 1),
+            edges_by_kind=(other_edges, num_edges - other_edges),
+            slots_by_kind=(others, num_nouns),
+            others=(before, others - before),
+            nouns=(others - before, sizes - others),
+            num_others=(others, zero - 1),
+            first_noun=(before, zero),
+        )
+        self._table = tf.transpose(tf.stack(pairs), [2, 0, 1])
+        self.children, self.parents = trees.children, trees.parents
+        roots = tf.boolean_mask(trees.roots, trees.roots >= 0)
+        self.order = tf.concat([trees.children, roots], axis=0)
+        self.places = tf.math.invert_permutation(self.order)
+        starts, nouns, shifts = (
+            tf.repeat(values, num_edges)
+            for values in (start, noun, others - before)
+        )
+        parents = trees.parents - starts
+        self.is_noun = tf.cast(tf.range(edges) >= nouns, tf.int32)
+        self.local_parents = _pieces(parents, num_edges)
+        self.slots = _pieces(parents + self.is_noun * shifts, num_edges)
+        self.targets = _pieces(self.places[self.num_words :], sizes)
+
+    def at(self, level):
+        """Returns a level's positions and sizes."""
+        return _Level(*tf.unstack(self._table[level], num=len(_Level._fields)))
 
 
-def _written(arrays, level, values):
-    pairs = zip(arrays, values)
-    return tuple(array.write(level, value) for array, value in pairs)
+def _forward(projected, weights, levels):
+    """Returns the states and the values that the gradient needs.
 
-
-def _forward(projected, weights, trees):
-    """Returns the hidden states and the values that the gradient needs."""
+    Returns:
+        (hidden, cells, word_gates, sums, forget): `[num_nodes, units]`, sorted
+        by `levels.places`; the words' gates i, o and u; and a `tf.TensorArray`
+        each with the phrases' sums and the edges' forget gates.
+    """
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
-    leaf = _gates(projected + bias, 0)
-    phrases = trees.ends[0] - tf.shape(projected)[0]
-    cells, hidden = (tf.pad(part, [[0, phrases], [0, 0]]) for part in leaf[3:])
-    bounds = _bounds(trees)
-    count = tf.shape(trees.levels)[0]
-
-    def step(level, hidden, cells, saved):
-        at = _Level(bounds, level, trees)
-        h_other = tf.gather(hidden, at.other_children)
-        h_noun = tf.gather(hidden, at.noun_children)
-        sums = tf.matmul(h_other, other_forget), tf.matmul(h_noun, noun_forget)
-        forget = tf.sigmoid(tf.concat(sums, axis=0) + b_f)  # Eq. 3 and 4.
-        forgotten = tf.math.unsorted_segment_sum(
-            forget * tf.gather(cells, at.children), at.parents, at.num_nodes
-        )
-        other_sums = tf.math.unsorted_segment_sum(  # Eq. 2.
-            h_other, at.other_parents, at.num_others
-        )
-        noun_sums = tf.math.unsorted_segment_sum(
-            h_noun, at.noun_parents, at.num_nodes - at.before_noun
-        )
-        sums = at.joined(
-            tf.matmul(other_sums, other_gates), tf.matmul(noun_sums, noun_gates)
-        )
-        i, o, u, c, h = _gates(sums + bias, forgotten)
-        values = (i, o, u, forget, noun_sums, other_sums, h_noun, h_other)
-        saved = _written(saved, level, values)
-        rows = tf.range(at.start, at.stop)[:, tf.newaxis]
-        hidden = tf.tensor_scatter_nd_update(hidden, rows, h)
-        cells = tf.tensor_scatter_nd_update(cells, rows, c)
-        return level + 1, hidden, cells, saved
-
-    _, hidden, cells, saved = tf.while_loop(
-        lambda level, *_: level < count,
-        step,
-        (0, hidden, cells, _arrays(projected, count, [units] * 8)),
+    word_gates = _gates(projected + bias)
+    # The rows of phrases are overwritten before they are read.
+    words = tf.minimum(levels.order, levels.num_words - 1)
+    cells, hidden = (
+        tf.gather(state, words) for state in _states(*word_gates, 0)
     )
-    return hidden, (cells, leaf[:3], saved)
+
+    def step(level, hidden, cells, saved_sums, saved_forget):
+        at = levels.at(level)
+        num_nodes, num_slots = tf.unstack(at.counts)
+        h = tf.slice(hidden, at.edges, at.num_edges)
+        products = map(
+            tf.matmul, _split(h, at.edges_by_kind), (other_forget, noun_forget)
+        )
+        forget = tf.sigmoid(tf.concat([*products], axis=0) + b_f)  # Eq. 3, 4.
+        forgotten = tf.math.unsorted_segment_sum(
+            forget * tf.slice(cells, at.edges, at.num_edges),
+            levels.local_parents.read(level),
+            num_nodes,
+        )
+        child_sums = tf.math.unsorted_segment_sum(  # Eq. 2.
+            h, levels.slots.read(level), num_slots
+        )
+        at_others, at_nouns = map(
+            tf.matmul,
+            _split(child_sums, at.slots_by_kind),
+            (other_gates, noun_gates),
+        )
+        sums = at.joined(at_others, at_nouns) + bias
+        c, h = _states(*_gates(sums), forgotten)
+        rows = levels.targets.read(level)[:, tf.newaxis]
+        return (
+            level + 1,
+            tf.tensor_scatter_nd_update(hidden, rows, h),
+            tf.tensor_scatter_nd_update(cells, rows, c),
+            saved_sums.write(level, sums),
+            saved_forget.write(level, forget),
+        )
+
+    arrays = (
+        _array(projected.dtype, levels.count, (width,))
+        for width in (3 * units, units)
+    )
+    _, hidden, cells, sums, forget = tf.while_loop(
+        lambda level, *_: level < levels.count,
+        step,
+        (0, hidden, cells, *arrays),
+    )
+    return hidden, cells, word_gates, sums, forget
 
 
-def _to_children(at, transposed, gradients):
+def _slopes(gates, cells):
+    """Returns dh/dc, and the derivatives of c, h and c to the sums i, o, u."""
+    i, o, u = gates
+    tanh_c = tf.tanh(cells)
+    slopes = (
+        tf.raw_ops.SigmoidGrad(y=i, dy=u),
+        tf.raw_ops.SigmoidGrad(y=o, dy=tanh_c),
+        tf.raw_ops.TanhGrad(y=u, dy=i),
+    )
+    return tf.raw_ops.TanhGrad(y=tanh_c, dy=o), tf.concat(slopes, axis=1)
+
+
+def _gates_gradient(d_hidden, d_cells, dh_dc, slopes):
+    """Returns the gradients with respect to the sums and to c."""
+    d_cells = d_cells + d_hidden * dh_dc
+    d_states = tf.concat([d_cells, d_hidden, d_cells], axis=1)
+    return d_states * slopes, d_cells
+
+
+def _to_children(gradients, transposed, slots):
     """Returns the gradients with respect to the states of a level's children.
 
     `gradients` and `transposed` are in the order of `WEIGHTS`.
     """
     at_nouns, at_others, d_noun, d_other = map(tf.matmul, gradients, transposed)
-    d_other += tf.gather(at_others, at.other_parents)
-    d_noun += tf.gather(at_nouns, at.noun_parents)
-    return tf.concat([d_other, d_noun], axis=0)
+    at_slots = tf.concat([at_others, at_nouns], axis=0)
+    return tf.concat([d_other, d_noun], axis=0) + tf.gather(at_slots, slots)
 
 
-def _backward(upstream, weights, saved, trees):
+def _backward(upstream, weights, hidden, saved, levels):
     """Returns the gradients with respect to `projected` and the weights."""
     units = weights[-1].shape[0]
-    cells, leaf, level_values = saved
-    num_words = tf.shape(leaf[0])[0]
-    bounds = _bounds(trees)
-    count = tf.shape(trees.levels)[0]
     # Transposed once here; `transpose_b` would transpose at every level.
     transposed = [tf.transpose(matrix) for matrix in weights[:4]]
+    cells, word_gates, sums, forget = saved
+    words, num_words = slice(levels.num_words), levels.num_words
+    node_cells = tf.gather(cells, levels.places)
+    dh_dc, slopes = _slopes(_gates(sums.concat()), node_cells[num_words:])
+    forget = forget.concat()
+    edge_cells, children = cells[: levels.num_edges], levels.children[:, None]
+    forget_slopes = tf.raw_ops.SigmoidGrad(y=forget, dy=edge_cells)
 
-    def step(level, d_hidden, d_cells, d_bias, level_gradients):
-        at = _Level(bounds, level, trees)
-        nodes = slice(at.start, at.stop)
-        i, o, u, f = (array.read(level) for array in level_values[:4])
+    def step(level, d_hidden, d_cells, arrays):
+        at = levels.at(level)
         d_sums, d_left = _gates_gradient(
-            d_hidden[nodes], d_cells[nodes], *(i, o, u, cells[nodes])
+            tf.slice(d_hidden, at.nodes, at.num_nodes),
+            tf.slice(d_cells, at.nodes, at.num_nodes),
+            tf.slice(dh_dc, at.phrases, at.num_nodes),
+            tf.slice(slopes, at.phrases, at.num_nodes),
         )
-        d_forget = tf.gather(d_left, at.parents)
-        d_put = d_forget * f
-        d_forget = tf.raw_ops.SigmoidGrad(
-            y=f, dy=d_forget * tf.gather(cells, at.children)
+        d_left = tf.gather(d_left, levels.local_parents.read(level))
+        d_forget = d_left * tf.slice(forget_slopes, at.edges, at.num_edges)
+        d_other, d_noun = _split(d_forget, at.edges_by_kind)
+        at_nouns = tf.slice(d_sums, at.first_noun, [-1, -1])
+        at_others = tf.slice(d_sums, [0, 0], at.num_others)
+        values = at_nouns, at_others, d_noun, d_other
+        d_children = _to_children(values, transposed, levels.slots.read(level))
+        rows = tf.slice(children, at.edges, at.num_edges)
+        d_left *= tf.slice(forget, at.edges, at.num_edges)
+        return (
+            level - 1,
+            tf.tensor_scatter_nd_add(d_hidden, rows, d_children),
+            tf.tensor_scatter_nd_update(d_cells, rows, d_left),
+            [array.write(level, one) for array, one in zip(arrays, values)],
         )
-        values = (
-            d_sums[at.before_noun :],
-            d_sums[: at.num_others],
-            d_forget[at.num_other_edges :],
-            d_forget[: at.num_other_edges],
-        )
-        rows = at.children[:, tf.newaxis]
-        d_hidden = tf.tensor_scatter_nd_add(
-            d_hidden, rows, _to_children(at, transposed, values)
-        )
-        d_cells = tf.tensor_scatter_nd_add(d_cells, rows, d_put)
-        d_bias += _column_sums(d_sums)
-        level_gradients = _written(level_gradients, level, values)
-        return level - 1, d_hidden, d_cells, d_bias, level_gradients
 
-    nothing = tf.zeros_like(upstream), tf.zeros(3 * units, upstream.dtype)
-    level_gradients = _arrays(upstream, count, [3 * units] * 2 + [units] * 2)
-    _, d_hidden, d_cells, d_bias, level_gradients = tf.while_loop(
+    arrays = [
+        _array(upstream.dtype, levels.count, (width,))
+        for width in (3 * units, 3 * units, units, units)
+    ]
+    _, d_hidden, d_cells, arrays = tf.while_loop(
         lambda level, *_: level >= 0,
         step,
-        (count - 1, upstream, *nothing, level_gradients),
+        (levels.count - 1, upstream, tf.zeros_like(upstream), arrays),
     )
     d_projected, _ = _gates_gradient(
-        d_hidden[:num_words], d_cells[:num_words], *leaf, cells[:num_words]
+        *(d_hidden[words], d_cells[words]),
+        *_slopes(word_gates, node_cells[words]),
     )
+    gradients = [array.concat() for array in arrays]
+    d_weights = _weight_gradients(hidden, gradients, levels)
+    *d_matrices, d_bias, d_forget_bias = d_weights
     d_bias += _column_sums(d_projected)
-    # Pairs each matrix's inputs with the gradients of its products.
-    inputs = [array.concat() for array in level_values[4:]]
-    gradients = [array.concat() for array in level_gradients]
-    pairs = zip(inputs, gradients)
-    d_matrices = [tf.matmul(*pair, transpose_a=True) for pair in pairs]
-    d_forget_bias = _column_sums(gradients[3]) + _column_sums(gradients[2])
     return d_projected, *d_matrices, d_bias, d_forget_bias
+
+
+def _weight_gradients(hidden, gradients, levels):
+    """Returns the gradients with respect to the weights, from phrases."""
+    d_noun_gates, d_other_gates, d_noun_forget, d_other_forget = gradients
+    edges = tf.range(levels.num_edges)
+    others, nouns = tf.dynamic_partition(edges, levels.is_noun, 2)
+    h_others, h_nouns = tf.gather(hidden, others), tf.gather(hidden, nouns)
+    other_rows, other_slots = tf.unique(tf.gather(levels.parents, others))
+    noun_rows, noun_slots = tf.unique(tf.gather(levels.parents, nouns))
+    inputs = (
+        tf.math.segment_sum(h_nouns, noun_slots),
+        tf.math.segment_sum(h_others, other_slots),
+        *(h_nouns, h_others),
+    )
+    # The bias counts a node with both kinds of children only once.
+    ones = tf.ones_like(other_rows)[:, None]
+    shape = tf.stack([tf.size(levels.places), 1])
+    has_others = tf.gather(
+        tf.scatter_nd(other_rows[:, None], ones, shape), noun_rows
+    )
+    only_nouns = tf.cast(1 - has_others, hidden.dtype)
+    pairs = zip(inputs, gradients)
+    return (
+        *(tf.matmul(*pair, transpose_a=True) for pair in pairs),
+        _column_sums(d_other_gates)
+        + tf.matmul(only_nouns, d_noun_gates, transpose_a=True)[0],
+        _column_sums(d_other_forget) + _column_sums(d_noun_forget),
+    )
 
 
 @keras.saving.register_keras_serializable(package="tbnets")

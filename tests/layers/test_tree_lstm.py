@@ -144,10 +144,11 @@ def make_case(case):
     return trees
 
 
+@pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize(
     "case, tied", [*((case, False) for case in CASES), ("small", True)]
 )
-def test_equals_the_recursion_with_all_gradients(case, tied):
+def test_equals_the_recursion_with_all_gradients(case, tied, in_graph):
     trees = make_case(case)
     rows, count = batch_of(trees)
     layer = built(tied)
@@ -157,7 +158,8 @@ def test_equals_the_recursion_with_all_gradients(case, tied):
     ids = packed.word_ids - 1
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(vectors)
-        found = layer(tf.gather(vectors, ids), packed)
+        states = tf.function(layer.call) if in_graph else layer
+        found = states(tf.gather(vectors, ids), packed)
         wanted = wanted_states(trees, layer, vectors)
         places = place_of_rows(packed)
         wanted = tf.concat([wanted[place] for place in places], axis=0)
