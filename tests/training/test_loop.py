@@ -279,7 +279,7 @@ def one_step(folder, tmp_path_factory):
     return run
 
 
-ONE_STEP = {"epochs": 1, "images_per_batch": 12}
+ONE_STEP = {"epochs": 1, "images_per_batch": 12, "loss": "infonce"}
 
 
 def test_resume_refuses_another_vocabulary(one_step, tmp_path):
