@@ -11,10 +11,13 @@ from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.chunks import check_encoder, encode_in_chunks
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
+from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
+from tests.models.test_hm_lstm import BATCH, VOCABULARY
 
 TERMS = {
     "image_to_text": 1.0,
@@ -60,12 +63,13 @@ def make_batch(num_images=5, captions=(2, 1, 0, 3, 1)):
     }
 
 
-def losses_and_weights(network, chunk, graph, **options):
+def losses_and_weights(network, chunk, graph, batch=None, **options):
     """Returns the losses of two training steps, and the weights after them."""
+    batch = batch or make_batch()
     optimizer = keras.optimizers.SGD(0.1)
     network.compile(optimizer, encode_chunk=chunk, **options)
     step = tf.function(network.train_step) if graph else network.train_step
-    losses = [float(step(make_batch())["loss"]) for _ in range(2)]
+    losses = [float(step(batch)["loss"]) for _ in range(2)]
     return losses, network.get_weights()
 
 
@@ -110,13 +114,41 @@ CASES = {
 )
 def test_steps_in_chunks_equal_steps_of_whole_batches(case, chunk, graph):
     kind, words, options = CASES[case]
-    whole, chunked = (
-        losses_and_weights(make_network(kind, words), size, graph, **options)
-        for size in (None, chunk)
+    assert_equal_steps(
+        *(
+            losses_and_weights(
+                make_network(kind, words), size, graph, **options
+            )
+            for size in (None, chunk)
+        )
     )
+
+
+def assert_equal_steps(chunked, whole):
     np.testing.assert_allclose(chunked[0], whole[0], rtol=1e-5)
     for found, expected in zip(chunked[1], whole[1]):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_photos_and_regions_of_an_hm_lstm_are_encoded_in_chunks():
+    def steps(chunk):
+        keras.utils.set_random_seed(0)
+        image_encoder, region_encoder, *branches = (
+            Branch((6, 4), "none", dropout=0, seed=seed) for seed in range(5)
+        )
+        network = HMLSTM(
+            *branches[:2],
+            image_encoder,
+            TreeEncoder(VOCABULARY.size, 3, 6),
+            branches[2],
+            region_encoder,
+        )
+        shapes = {"images": (None, 5), "regions": (None, 5)}
+        network.build({**shapes, "captions": (None, None, 6)})
+        batch = {name: tf.constant(array) for name, array in BATCH.items()}
+        return losses_and_weights(network, chunk, False, batch, **INFONCE)
+
+    assert_equal_steps(steps(2), steps(None))
 
 
 @pytest.mark.parametrize("graph", [False, True])
