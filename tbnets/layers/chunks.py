@@ -1,11 +1,7 @@
 """Encodes the rows of a batch in chunks, so that activations need less memory.
 
-Only the features of the whole batch are kept. The gradient computation encodes
-each chunk again.
-
 Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under
-Memory Limited Setup". Departures: only encoders run in chunks; branches,
-which may normalise over the batch, process all features at once.
+Memory Limited Setup". Departures: only encoders run in chunks.
 """
 
 from collections.abc import Mapping
@@ -15,6 +11,10 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.losses import replicas
+
+# Only the features of the whole batch are kept. The gradient computation
+# encodes each chunk again. Branches, which may normalise over the batch,
+# process all features at once.
 
 
 def encode_in_chunks(encoder, inputs, chunk):

@@ -91,16 +91,15 @@ def _array(dtype, size, width):
 
 
 class _Level(NamedTuple):
-    """Holds the positions and sizes in a level, as pairs of numbers.
+    """Holds the positions and sizes in a level, as pairs of numbers."""
 
-    `tf.slice` and `tf.split` take the pairs without further ops. A begin of 0
-    and a size of -1 select all columns.
-
-    Within a level, nodes without noun-phrase children are first, then nodes
-    with both kinds of children, then nodes with only noun-phrase children.
-    A parent has one slot for each kind of its children. In a level, the slots
-    for other children are first.
-    """
+    # `tf.slice` and `tf.split` take the pairs without further ops. A begin of 0
+    # and a size of -1 select all columns.
+    #
+    # Within a level, nodes without noun-phrase children are first, then nodes
+    # with both kinds of children, then nodes with only noun-phrase children. A
+    # parent has one slot for each kind of its children. In a level, the slots
+    # for other children are first.
 
     counts: tf.Tensor  # The numbers of nodes and slots.
     nodes: tf.Tensor  # The index of the first node, and 0.
@@ -123,17 +122,15 @@ class _Level(NamedTuple):
 
 
 class _Levels:
-    """Computes the sizes and indices for all levels.
+    """Computes the sizes and indices for all levels."""
 
-    Attributes:
-        children: each edge's child row.
-        order: the children, followed by the roots.
-        parents: each edge's parent row.
-        places: each node's index in `order`.
-        is_noun: 1 for edges to noun phrases, 0 for other edges.
-        local_parents, slots, targets: `tf.TensorArray`s with, for each level,
-            the edges' parents, the edges' slots and the nodes' places.
-    """
+    # children: each edge's child row.
+    # order: the children, followed by the roots.
+    # parents: each edge's parent row.
+    # places: each node's index in `order`.
+    # is_noun: 1 for edges to noun phrases, 0 for other edges.
+    # local_parents, slots, targets: `tf.TensorArray`s with, for each level, the
+    #     edges' parents, the edges' slots and the nodes' places.
 
     def __init__(self, trees):
         nodes, edges = tf.unstack(trees.ends, num=2)

@@ -63,12 +63,8 @@ def positive_masks(
 class Matches:
     """Computes rows of the masks, without the memory for whole masks.
 
-    Args:
-        image_ids: As in `positive_masks`.
-        caption_image_ids: As in `positive_masks`.
-        text_ids: As in `positive_masks`.
-        counts: Numbers of images and captions if the last ids are padding, or
-            None.
+    Takes the ids of `positive_masks`, and the numbers of images and captions if
+    the last ids are padding.
     """
 
     def __init__(
@@ -94,11 +90,8 @@ class Matches:
         Args:
             term: A value of `presets.TERMS`.
             anchors: int32 `[n]`, rows of the anchors, or None for all.
-            candidates: int32 `[m]`, rows of the candidates, or None for all.
-                Only for terms that compare images with texts.
-
-        Returns:
-            bool `[n, m]`.
+            candidates: int32 `[m]`, or None for all; only for terms that
+                compare images with texts.
         """
         if term == "image_to_text":
             images = _picked(self.image_ids, anchors)

@@ -1,19 +1,18 @@
-r"""Computes the InfoNCE terms between images and texts of a large batch.
-
-The logits of all pairs are computed in blocks, twice. The first pass computes
-statistics of all rows and columns, such as the log-sum-exp. The second pass
-computes the gradient with respect to the logits,
-
-$$G_{ij} = u_i \exp(x_{ij} - l_i) + v_j \exp(x_{ij} - l_j)
-    - [i \sim j] \Big(\frac{u_i}{|P_i|} + \frac{v_j}{|P_j|}\Big)$$
-
-with the weight u_i and the log-sum-exp l_i of row i, v_j and l_j of column j,
-and multiplies it with the embeddings.
-"""
+"""Computes the InfoNCE terms between images and texts of a large batch."""
 
 import tensorflow as tf
 
 from tbnets.startup import no_accelerator
+
+# The logits of all pairs are computed in blocks, twice. The first pass computes
+# statistics of all rows and columns, such as the log-sum-exp. The second pass
+# computes the gradient with respect to the logits,
+#
+# $$G_{ij} = u_i \exp(x_{ij} - l_i) + v_j \exp(x_{ij} - l_j)
+#     - [i \sim j] \Big(\frac{u_i}{|P_i|} + \frac{v_j}{|P_j|}\Big)$$
+#
+# with the weight u_i and the log-sum-exp l_i of row i, v_j and l_j of column j,
+# and multiplies it with the embeddings.
 
 BLOCKS = {"cpu": (2048, 4096), "accelerator": (8192, 8192)}
 """Numbers of images and texts in a block."""

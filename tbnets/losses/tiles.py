@@ -1,16 +1,15 @@
-"""Computes the terms of large batches, some anchors at a time.
-
-A whole matrix of similarities needs `4 * num_anchors * num_candidates` bytes,
-and a loss needs several such matrices. Here only the rows of a few anchors
-exist at a time. Each tile also computes its part of the gradient, because it
-would otherwise have to be computed again for the gradient.
-"""
+"""Computes the terms of large batches, some anchors at a time."""
 
 import tensorflow as tf
 
 from tbnets.losses import replicas
 from tbnets.losses.hinges import View
 from tbnets.startup import no_accelerator
+
+# A whole matrix of similarities needs `4 * num_anchors * num_candidates` bytes,
+# and a loss needs several such matrices. Here only the rows of a few anchors
+# exist at a time. Each tile also computes its part of the gradient, because it
+# would otherwise have to be computed again for the gradient.
 
 LARGEST = 8192
 """Maximum number of images and of texts that are compared without tiles."""
@@ -31,17 +30,9 @@ def sides_of(term, images, texts):
 
 
 def sums(loss, term, images, texts, matches):
-    """Computes the sums of one term like `loss._sums`.
+    """Computes the sums of one term, float32 `[3]`, like `loss._sums`.
 
-    Args:
-        loss: The `RankingLoss`.
-        term: A value of `presets.TERMS`.
-        images: float32 `[num_images, embedding_dim]`.
-        texts: float32 `[num_texts, embedding_dim]`.
-        matches: The `positives.Matches` of the batch.
-
-    Returns:
-        float32 `[3]`.
+    `matches` are the `positives.Matches` of the batch.
     """
     sides = sides_of(term, images, texts)
 
