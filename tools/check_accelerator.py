@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import arrays
 
 from tbnets import cli, startup
-from tbnets.errors import check_choice
+from tbnets.errors import UserError, check_choice
 from tbnets.tasks.settings.flag import flag
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -153,7 +153,7 @@ def training(options):
                 text=True,
             )
             if ended.returncode:
-                raise RuntimeError(f"{word}: {ended.stderr.strip()[-2000:]}")
+                raise UserError(f"{word}: {ended.stderr.strip()[-2000:]}")
             lines = ended.stdout.splitlines()
             rows = [x for x in lines if x.startswith(("epoch", "mean recall"))]
             print(word, *rows, sep="\n", flush=True)

@@ -335,8 +335,10 @@ def _weight_gradients(hidden, gradients, levels):
     other_rows, other_slots = tf.unique(tf.gather(levels.parents, others))
     noun_rows, noun_slots = tf.unique(tf.gather(levels.parents, nouns))
     inputs = (
-        tf.math.segment_sum(h_nouns, noun_slots),
-        tf.math.segment_sum(h_others, other_slots),
+        tf.math.unsorted_segment_sum(h_nouns, noun_slots, tf.size(noun_rows)),
+        tf.math.unsorted_segment_sum(
+            h_others, other_slots, tf.size(other_rows)
+        ),
         *(h_nouns, h_others),
     )
     # The bias counts a node with both kinds of children only once.
