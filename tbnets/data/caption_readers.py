@@ -66,7 +66,11 @@ def read_table(file, _):
             file.refuse("'split' in all rows or in no row", part, line, advice)
         elif not isinstance(part, str) or not part.strip():
             file.refuse("the name of a split", part, line)
-        elif name and captions and _is_spelled(file, line, name, spelled):
+        elif (
+            name
+            and (captions or not texts)
+            and _is_spelled(file, line, name, spelled)
+        ):
             key = (name, part.strip())
             record = ImageRecord(name, [], part.strip(), name)
             records.setdefault(key, record).captions.extend(captions)
@@ -157,9 +161,11 @@ def _json_rows(file, extension):
 
 def is_table(start):
     """Returns whether text begins with the header of a table."""
-    header = start.partition("\n")[0]
-    names = next(csv.reader([header], delimiter=_delimiter(header, ",")), ())
-    return _NEEDED <= {*_columns(names)}
+    header = start.partition("\n")[0].strip("\r")
+    with contextlib.suppress(csv.Error):  # A carriage return, for example.
+        rows = csv.reader([header], delimiter=_delimiter(header, ","))
+        return _NEEDED <= {*_columns(next(rows, ()))}
+    return False
 
 
 def _delimiter(header, usual):

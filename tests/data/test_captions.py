@@ -758,3 +758,17 @@ def test_a_missing_bar_is_repaired(tmp_path):
     with pytest.warns(UserWarning, match="results.csv:4: a bar was missing"):
         images = read_captions("table", path, "all")
     assert images.captions[-1] == "A cat ."
+
+
+def test_what_looks_like_no_table_is_none(tmp_path):
+    for content in ("image,caption\ra.jpg,A dog\r", "a\rb", "\0\0", ""):
+        path = write(tmp_path / "captions.txt", content)
+        assert usual_format(path) == "karpathy"
+
+
+def test_an_image_without_captions_stays(tmp_path):
+    content = '[{"image": "a.jpg", "captions": ["p"]}, '
+    content += '{"image": "b.jpg", "captions": []}]'
+    images = read_captions("table", write(tmp_path / "x.json", content), "all")
+    assert images.names == ("a.jpg", "b.jpg")
+    assert images.captions_per_image.tolist() == [1, 0]
