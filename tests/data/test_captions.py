@@ -761,7 +761,7 @@ def test_a_missing_bar_is_repaired(tmp_path):
 
 
 def test_what_looks_like_no_table_is_none(tmp_path):
-    for content in ("image,caption\ra.jpg,A dog\r", "a\rb", "\0\0", ""):
+    for content in ("a\rb", "\0\0", '"a', ""):
         path = write(tmp_path / "captions.txt", content)
         assert usual_format(path) == "karpathy"
 
