@@ -108,19 +108,24 @@ def times(options):
 
 def large(options):
     """Times InfoNCE of 65,536 pairs in tiles; each image has four captions."""
+    import tensorflow as tf  # Slow to import.
     from benchmarks import products, timing
 
     from tbnets.losses.infonce import InfoNCELoss
 
     count, dim = (8448, 16) if options.small else (65536, 768)
     *rows, ids, _ = arrays.embeddings(count, 1, dim).values()
-    inputs = *rows, ids // 4, ids // 4
-    run = products.graph(products.learning(InfoNCELoss()), *inputs)
-    floor = products.graph(products.with_gradients(products.cross), *inputs)
+    is_cpu = startup.no_accelerator()
+    dtype, ids = "float32" if is_cpu else "bfloat16", ids // 4
+    loss = products.learning(InfoNCELoss(similarity_dtype=dtype))
+    run = products.graph(loss, *rows, ids, ids)
+    rows = [tf.cast(each, dtype) for each in rows]
+    cross = products.with_gradients(products.cross)
+    floor = products.graph(cross, *rows, ids, ids)
     print(f"loss {float(run()):.4f}")
-    if not startup.no_accelerator():
+    if not is_cpu:
         print(f"memory {timing.with_peak(run)[1]:.0f} MiB")
-    title = f"{count} pairs, {dim}-d, two terms"
+    title = f"{count} pairs, {dim}-d, two terms, {dtype}"
     runs = {"matmuls forward + backward": floor, "InfoNCE": run}
     timing.print_table(title, runs, 1 if options.small else 3)
 
