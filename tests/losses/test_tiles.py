@@ -128,3 +128,11 @@ def test_nan_reaches_the_loss(name):
     images[1, 2] = np.nan
     output = LOSSES[name](images, texts, *IDS["ragged"][:2])
     assert np.isnan(output.total)
+
+
+def test_padding_does_not_overflow():
+    rows = tf.tile([[1.0, 0.0]], [5, 1])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        total = InfoNCELoss(0.005)(rows, -rows, range(5), range(5)).total
+    assert np.isfinite(tape.gradient(total, rows)).all()
