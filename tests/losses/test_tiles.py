@@ -136,3 +136,28 @@ def test_padding_does_not_overflow():
         tape.watch(rows)
         total = InfoNCELoss(0.005)(rows, -rows, range(5), range(5)).total
     assert np.isfinite(tape.gradient(total, rows)).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_only_large_batches_use_tiles(name, monkeypatch):
+    uses = []
+    of_tiles = ranking.RankingLoss._sums_in_tiles
+    monkeypatch.setattr(
+        ranking.RankingLoss,
+        "_sums_in_tiles",
+        lambda *args: uses.append(1) or of_tiles(*args),
+    )
+    images, texts, _ = batch("ragged")
+    *ids, _ = IDS["ragged"]
+    num_images, num_texts = len(images), len(texts)
+    assert num_texts > num_images
+    for largest, limit, is_large in (
+        (None, num_texts, False),
+        (None, num_texts - 1, True),
+        ((num_images, num_texts), num_texts, False),
+        ((num_texts + 1, num_texts), num_texts, True),
+    ):
+        monkeypatch.setattr(tiles, "LARGEST", limit)
+        uses.clear()
+        LOSSES[name].of_ids(images, texts, [*ids, None], largest=largest)
+        assert bool(uses) == is_large
