@@ -5,7 +5,7 @@ import os
 from typing import Annotated
 
 from tbnets import startup
-from tbnets.data.captions import READERS, list_splits, usual_format
+from tbnets.data.captions import FORMAT_NAMES, list_splits
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
@@ -85,11 +85,11 @@ class CaptionFlags:
     captions: str = flag(
         REQUIRED, "File or folder of captions; may contain {split}."
     )
-    captions_format: str | None = flag(
-        None,
-        "Format of --captions (docs/data_formats.md). Default: the format that "
-        "the file begins like.",
-        choices=tuple(READERS),
+    captions_format: str = flag(
+        "auto",
+        "Format of --captions (docs/data_formats.md). auto: found in the "
+        "content of the file.",
+        choices=FORMAT_NAMES,
     )
     splits: list[str] = flag(
         [], "Splits of --captions to process; default: all."
@@ -101,8 +101,7 @@ class CaptionFlags:
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")
-        form = self.captions_format or usual_format(self.captions)
-        return form, self.captions
+        return self.captions_format, self.captions
 
     def data(self, **sources):
         """Returns the `Data` of the captions, or of any phrases in `sources`.

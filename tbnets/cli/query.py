@@ -51,7 +51,6 @@ command prints JSON.
 import contextlib
 import dataclasses
 import os
-import re
 import sys
 
 from tbnets.cli.asking import (
@@ -65,11 +64,11 @@ from tbnets.cli.asking import (
     write_answers_page,
     write_montage,
 )
-from tbnets.data.caption_readers import read_table
-from tbnets.data.captions import usual_format
+from tbnets.data.caption_formats import AUTO, why_not
+from tbnets.data.caption_readers import CaptionFile
+from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile
 from tbnets.serving import photo_index, search
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_approximate, open_index
@@ -164,16 +163,13 @@ def example_captions(options, model, names):
 
 
 def read_queries(path):
-    """Returns the distinct captions of a table or text file."""
-    file = CheckedFile(path)
+    """Returns the distinct captions of a caption file or a text file."""
+    file = CaptionFile(path)
     lines, _ = file.lines()
-    first = next(filter(str.strip, lines), "").lower()
-    # A text without a header may end in .csv.
-    words = {*re.findall(r"\w+", first)}
-    is_table = first.startswith("{") or {"image", "caption"} <= words
-    if is_table and usual_format(path) == "table":
-        records = read_table(file, None)
-        lines = [text for record in records for text in record.captions]
+    if not all(why_not(file).values()):
+        splits = list_splits(AUTO, path)
+        images = (read_captions(AUTO, path, split) for split in splits)
+        lines = [text for each in images for text in each.captions]
     captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not captions:
         raise InputError(

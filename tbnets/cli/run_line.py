@@ -4,8 +4,6 @@ import os
 from typing import NamedTuple
 
 from tbnets import tasks
-from tbnets.data.captions import usual_format
-from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.tasks.captioned_data import WEIGHTS_BY_NAME
@@ -132,11 +130,7 @@ def _of_trained(line, trained):
 
 
 def _usual_values(record, settings: Settings):
-    captions = record["captions"]
-    if captions:
-        places = record["data_root"], record.get("started_in", "")
-        captions = Sources(*places).resolve(captions)
-    values = {"captions_format": usual_format(captions)}
+    values = {}
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0
     if settings.reads_photo_folder:

@@ -8,8 +8,7 @@ import numpy as np
 
 from tbnets import tasks
 from tbnets.data.batches import FeatureRows
-from tbnets.data.captions import caption_key, usual_format
-from tbnets.data.sources import Sources
+from tbnets.data.captions import caption_key
 from tbnets.data.store.npy import check_numbers
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
@@ -19,7 +18,7 @@ from tbnets.features.photo_cache import make_cache
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.settings.flag import changed, must_come_with
+from tbnets.tasks.settings.flag import must_come_with
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL
 
@@ -134,10 +133,6 @@ def scores(options, name):
 def _settings(options):
     values = dataclasses.asdict(options)
     record = {name: values[name] for name in ALL.keys() & values.keys()}
-    if "captions_format" not in changed(options):
-        sources = Sources(data_root=options.data_root or "data")
-        captions = sources.resolve(options.captions)
-        record["captions_format"] = usual_format(captions)
     del record["data_root"]
     record = completed(record, "the command line")
     if options.data_root:

@@ -7,6 +7,7 @@ returns all images, and `captions.read_captions` selects a split.
 
 import contextlib
 import csv
+import functools
 import glob
 import os
 import posixpath
@@ -19,6 +20,27 @@ from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.arrays import first_equal_rows, open_array
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, require_file, shown
+
+_HEAD_BYTES = 65536
+
+
+class CaptionFile(CheckedFile):
+    """A caption file. `start` is used to find its format."""
+
+    @functools.cached_property
+    def head(self):
+        """The first bytes of the file; b"" for a folder."""
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            return file.read(_HEAD_BYTES)
+        return b""
+
+    @functools.cached_property
+    def start(self):
+        """The first characters of the file, without leading whitespace."""
+        is_wide = self.head.startswith((b"\xff\xfe", b"\xfe\xff"))
+        encoding = "utf-16" if is_wide else "utf-8-sig"
+        return self.head.decode(encoding, errors="replace").lstrip()
+
 
 # Custom tables: CSV, TSV or JSONL of `image,caption[,split]`.
 

@@ -1,6 +1,6 @@
 """Reads images with captions from published and custom formats.
 
-    images = read_captions("karpathy", "dataset_flickr8k.json", "train")
+    images = read_captions("auto", "dataset_flickr8k.json", "train")
     images.captions[0], images.image_ids[images.caption_to_image[0]]
 
 docs/data_formats.md describes the formats.
@@ -11,7 +11,6 @@ import difflib
 import functools
 import itertools
 import os
-import re
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,11 @@ from tbnets.checks import (
     short_repr,
     spelling,
 )
-from tbnets.data import caption_readers
 from tbnets.data import splits as split_names
+from tbnets.data.caption_formats import AUTO, FORMATS, find_format
+from tbnets.data.caption_readers import CaptionFile
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
-from tbnets.files import CheckedFile, ProblemError, shown
+from tbnets.files import ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
 # captions of Flickr8k in another order, with different spaces, and with `gray`
@@ -220,24 +220,7 @@ def common_images(splits):
             yield first, second, shared
 
 
-READERS = {
-    "karpathy": caption_readers.read_karpathy,
-    "flickr": caption_readers.read_flickr,
-    "coco": caption_readers.read_coco,
-    "precomputed": caption_readers.read_precomputed,
-    "table": caption_readers.read_table,
-    "flickr30k_json": caption_readers.read_flickr30k_json,
-}
-"""Maps a format to its reader, which takes a `CheckedFile` and a split and
-returns a list of `ImageRecord`s."""
-_SPLITS = {
-    "flickr": caption_readers.flickr_splits,
-    "precomputed": caption_readers.precomputed_splits,
-}
-"""Maps a format to a function that returns the splits of a path."""
-_JSON_FORMATS = ("karpathy", "coco", "flickr30k_json")
-_TABLES = (".csv", ".tsv", ".jsonl")
-_NUM_CHARACTERS = 65536
+FORMAT_NAMES = (AUTO, *FORMATS)
 
 
 def read_captions(
@@ -246,7 +229,8 @@ def read_captions(
     """Reads one split of a caption file or folder.
 
     Args:
-        format: key of `READERS`.
+        format: "auto" to find the format in the content of the file, or a key
+            of `caption_formats.FORMATS`.
         path: path of the file, or of the folder for "precomputed". `{split}` is
             replaced with the name of the split.
         split: name of the split. "val", "dev" and "validation" are equivalent.
@@ -263,10 +247,10 @@ def read_captions(
             None.
 
     Example:
-        images = tbnets.read_captions("table", "my_{split}.csv", "train")
+        images = tbnets.read_captions("auto", "my_{split}.csv", "train")
         images.num_images, images.captions_per_image
     """
-    check_choice("format", format, READERS)
+    check_choice("format", format, FORMAT_NAMES)
     check_kind("split", split, str, "Pass for example 'train'.")
     check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
     records = []
@@ -298,7 +282,7 @@ def list_splits(format: str, path) -> tuple[str, ...]:
     The splits are in the order of `ordered_splits`. For a file without splits,
     returns ("all",).
     """
-    check_choice("format", format, READERS)
+    check_choice("format", format, FORMAT_NAMES)
     path = os.fspath(path)
     if split_names.SPLIT_FIELD in path:
         names = split_names.splits_in_path(path)
@@ -309,11 +293,12 @@ def list_splits(format: str, path) -> tuple[str, ...]:
                 "the name around {split}."
             )
         return names
-    _refuse_other_format(format, CheckedFile(path))
-    if format in _SPLITS:
-        return _SPLITS[format](path)
     problems = []
-    records = _records(format, CheckedFile(path, problems), None)
+    file = CaptionFile(path, problems)
+    format = find_format(format, file)
+    if format and (list_them := FORMATS[format].splits):
+        return list_them(path)
+    records = _records(format, file, None) if format else []
     if problems and not records:
         raise ProblemError(problems[0])
     return split_names.ordered_splits(record.split for record in records)
@@ -321,25 +306,27 @@ def list_splits(format: str, path) -> tuple[str, ...]:
 
 def _records(format, file, split):
     # The records are cached if the file has no problems.
-    if format not in _SPLITS and os.path.isfile(file.path):
+    if not FORMATS[format].splits and os.path.isfile(file.path):
         state = os.stat(file.path)
         stamp = state.st_size, state.st_mtime_ns
         records, is_good = _whole(format, file.path, stamp)
         if is_good:
             return records
-    return READERS[format](file, split)
+    return FORMATS[format].read(file, split)
 
 
 @functools.lru_cache(maxsize=1)
 def _whole(format, path, stamp):
     # A new `stamp` (size, time) invalidates the cache.
     problems = []
-    return READERS[format](CheckedFile(path, problems), None), not problems
+    file = CaptionFile(path, problems)
+    return FORMATS[format].read(file, None), not problems
 
 
 def _read_split(format, path, split, problems):
-    file = CheckedFile(split_names.fill_split(path, split), problems)
-    if _refuse_other_format(format, file):
+    file = CaptionFile(split_names.fill_split(path, split), problems)
+    format = find_format(format, file)
+    if not format:
         return []
     before = len(problems or ())
     records = _records(format, file, split)
@@ -350,78 +337,3 @@ def _read_split(format, path, split, problems):
         return records
     name = split_names.choose_split(split, names, file.path)
     return [record for record in records if record.split == name]
-
-
-def usual_format(path):
-    """Returns the format that the beginning of a caption file looks like.
-
-    The path may contain `{split}`. If the format is unclear, or if the file
-    does not exist, returns "table" for the extension of a table, and "karpathy"
-    otherwise.
-    """
-    path = os.fspath(path)
-    for name in split_names.splits_in_path(path)[:1]:
-        path = path.replace(split_names.SPLIT_FIELD, name)
-    start = _first_characters(path)
-    formats = _guess_formats(path, start)
-    if formats == _JSON_FORMATS:
-        formats = _guess_json(start)
-    if len(formats) == 1:
-        return formats[0]
-    return "table" if path.lower().endswith(_TABLES) else "karpathy"
-
-
-def _first_characters(path):
-    try:
-        with open(path, encoding="utf-8-sig", errors="replace") as file:
-            return file.read(_NUM_CHARACTERS).lstrip()
-    except OSError:
-        return ""
-
-
-def _guess_formats(path, start):
-    if os.path.isdir(path):
-        has_captions = any(n.endswith("_caps.txt") for n in os.listdir(path))
-        return ("precomputed",) if has_captions else ()
-    if re.match(r"[^\t\n]+#\d+ *\t", start):
-        return ("flickr",)
-    is_table = path.lower().endswith(_TABLES)
-    if start.startswith("{") and not path.lower().endswith(".jsonl"):
-        return _JSON_FORMATS
-    if re.match(r"\[\s*\{", start) and path.lower().endswith(".json"):
-        return ("table",)
-    if is_table or caption_readers.is_table(start):
-        return ("table",)
-    return ()
-
-
-def _guess_json(start):
-    if re.search(r'"(sentences|sentids)"\s*:', start):
-        return ("karpathy",)
-    if re.search(r'"(annotations|coco_url|file_name)"\s*:', start):
-        return ("coco",)
-    if re.match(r'\{\s*"[^"]*"\s*:\s*\[?\s*"', start):
-        return ("flickr30k_json",)
-    return _JSON_FORMATS
-
-
-def _refuse_other_format(format, file):
-    # Returns True after reporting a file in another format.
-    start = _first_characters(file.path)
-    formats = _guess_formats(file.path, start)
-    if format in formats:
-        return False
-    expected = f"expected captions of format {format}; found"
-    if formats:
-        names = " or ".join(formats)
-        file.report(f"{expected} the format {names}. Set `format` to {names}.")
-        return True
-    if not start or start[0] in "{[" or format == "precomputed":
-        return False  # The reader reports the problem.
-    file.report(
-        f"{expected} {shown(start.partition(chr(10))[0])}. The file starts "
-        f"neither like JSON ({', '.join(_JSON_FORMATS)}) nor like flickr "
-        "(<image>#<number><TAB><caption>) nor with the header of a table "
-        "(image,caption). If it is a table, add the header."
-    )
-    return True

@@ -60,7 +60,7 @@ class Sources:
     scenes: str = ""
     num_scenes: tuple = ()
     captions: str = ""
-    captions_format: str = "karpathy"
+    captions_format: str = "auto"
     split_lists: str = ""
     train_split: str = "train"
     dev_split: str = "dev"

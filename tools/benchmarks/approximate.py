@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import arrays, timing
 from benchmarks.index import QUERIES, TOP, write_index
-from tbnets.data.captions import read_captions, usual_format
+from tbnets.data.captions import read_captions
 from tbnets.serving import photo_index, search, search_index, zoo
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_index
@@ -24,7 +24,7 @@ def run(options):
     """Prints the recall and a table of times."""
     model, path = zoo.open_model("flickr8k_photos"), options.captions
     count = options.first_size(1_000_000)
-    captions = read_captions(usual_format(path), path, "test").captions
+    captions = read_captions("auto", path, "test").captions
     sample = captions[:: len(captions) // MOST_QUERIES or 1][:MOST_QUERIES]
     queries = search.embed(model.embed_text, sample, "sentence")
     _, photos = photo_index.embed_folder(model, options.images, False)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated
 
-from tbnets.data.captions import READERS
+from tbnets.data.captions import FORMAT_NAMES
 from tbnets.data.localization.examples import (
     NEGATIVE_IOU,
     POSITIVE_IOU,
@@ -175,10 +175,10 @@ class CaptionSettings:
     """Caption and split settings."""
 
     captions_format: str = flag(
-        "karpathy",
-        "Format of --captions (docs/data_formats.md). Default: the format that "
-        "the file begins like.",
-        choices=tuple(READERS),
+        "auto",
+        "Format of --captions (docs/data_formats.md). auto: found in the "
+        "content of the file.",
+        choices=FORMAT_NAMES,
     )
     data_root: Place = flag(
         "data",

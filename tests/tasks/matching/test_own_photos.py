@@ -287,7 +287,7 @@ def test_flags_that_are_given_win_over_usual_ones():
     settings, taken = with_usual(tiny.typed(*given), usual)
     assert taken == {k: v for k, v in usual.items() if k != "epochs"}
     assert (settings.epochs, settings.features.cnn_weights) == (3, "imagenet")
-    assert settings.captions.captions_format == "table"
+    assert settings.captions.captions_format == "auto"
     line = tiny.typed(*given, "--loss=vse++")
     loss = with_usual(line, usual)[0].loss
     assert (loss.negatives, loss.reduction) == ("hardest", "sum")

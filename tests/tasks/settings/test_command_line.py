@@ -52,7 +52,6 @@ def test_each_value_has_the_source_that_gave_it(tmp_path, monkeypatch):
     assert found.sources["epochs"] == "the command line"
     assert found.sources["word_dim"] == "a flag file"
     assert found.sources["data_root"] == "the environment's TBNETS_DATA"
-    assert found.sources["captions_format"] == "other flags"
     assert found.sources["margin"] == "--loss=kiros2014"
     assert "dropout" not in found.sources
     record = {**found.settings.values(), "dropout": 0.25}
