@@ -242,8 +242,7 @@ class Options(CaptionFlags):
     captions: str = flag("", "File or folder of captions; may contain {split}.")
     phrases: str = flag(
         "",
-        "Phrases with boxes: a folder in the format of Flickr30K Entities, "
-        "or a .jsonl file of image, phrase, box.",
+        "Phrases with boxes, as in --phrases of tools/train.py.",
     )
     images: str = flag("", "Folder of the image files; each file is decoded.")
     image_features: list[str] = flag(

@@ -112,7 +112,7 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
             raise MissingFileError(
                 f"`path` must be a folder with {' and '.join(FOLDERS)}. "
                 f"Received: path={root}, without a folder {folder}. Use the "
-                "folder of Flickr30K Entities or of scenes, or a .jsonl file."
+                "folder of Flickr30K Entities or of scenes, or a file."
             )
     if images is None:
         files = [(root / key).glob(f"*{FOLDERS[key]}") for key in FOLDERS]

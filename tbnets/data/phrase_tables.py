@@ -1,4 +1,4 @@
-"""Reads phrases from Entities sentences, or with boxes from `.jsonl` tables.
+"""Reads phrases from Entities sentences, or with boxes from tables.
 
     {"image": "a.jpg", "phrase": "a red ball", "box": [10, 20, 110, 120]}
 
@@ -13,6 +13,7 @@ import re
 from typing import NamedTuple
 
 from tbnets.checks import letters
+from tbnets.data.phrase_json import MOST_PIXELS, NEEDED, LeftOut, rows_of
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
@@ -134,24 +135,23 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
     return captions
 
 
-NEEDED = ("image", "phrase", "box")
-MOST_PIXELS = 10**9
-"""Upper bound for the sides of photos and the edges of boxes."""
 _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
-    """Reads a `.jsonl` table with the keys `image`, `phrase` and `box`.
+    """Reads a file whose rows have the keys `image`, `phrase` and `box`.
 
-    Optional keys are `caption` (the sentence; by default the phrase), `type` (a
-    name or a list of names), `chain` (an id of the object that the phrase
-    names), `width` and `height`. The box of a chain encloses the boxes of all
-    its rows. Phrases without `chain` name one object if they have the same box.
+    The file is a `.jsonl` table or a JSON file of `phrase_json`. Optional keys
+    are `caption` (the sentence; by default the phrase), `type` (a name or a
+    list of names), `chain` (an id of the object that the phrase names), `width`
+    and `height`. The box of a chain encloses the boxes of all its rows. Phrases
+    without `chain` name one object if they have the same box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}
-    for line, row in file.json_rows(NEEDED):
-        _read_row(file, line, row, images_by_path)
+    is_table = file.path.lower().endswith(".jsonl")
+    for place, row in file.json_rows(NEEDED) if is_table else rows_of(file):
+        _read_row(file, place, row, images_by_path)
     if not images_by_path and not problems:
         file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
     if images is None:
@@ -185,13 +185,19 @@ def _read_row(file, line, row, images):
     types = _types(file, line, row.get("type", []))
     size = _size(file, line, row)
     chain = _chain(file, line, row.get("chain", ""))
-    box = size and _box(file, line, row["box"], *size)
+    box = row["box"]
+    left_out = isinstance(box, LeftOut) and size is not None
+    if not left_out:
+        box = size and _box(file, line, box, *size)
     if None in (name, text, caption, types, chain, box):
         return
     entry = images.setdefault(posixpath.normpath(name), _nothing(size))
     if entry.size != size:
         expected = f"{entry.size}, the size in earlier rows of the image"
         file.refuse(expected, size, line)
+        return
+    if left_out:
+        entry.left_out[str(box)] += 1
         return
     known = entry.captions.get(caption, [])
     chain = chain or "@" + ",".join(f"{edge:g}" for edge in box)

@@ -215,7 +215,8 @@ def read_phrases(
     """Reads phrases and their boxes.
 
     Args:
-        path: a folder with `Sentences` and `Annotations`, or a `.jsonl` file.
+        path: a folder with `Sentences` and `Annotations`, a `.jsonl` table, or
+            JSON of Visual Genome or RefCOCO.
         images: the images to read, in this order; None for all images, sorted
             by name. Captions in `images` are ignored, because `path` contains
             captions.
@@ -244,7 +245,7 @@ def read_phrases(
         check_kind("images", images, CaptionedImages, advice)
         names, split = dict(zip(images.image_ids, images.names)), images.split
     path = os.fspath(path)
-    is_table = path.lower().endswith(".jsonl")
+    is_table = os.path.isfile(path) or path.lower().endswith(".jsonl")
     reader = read_phrase_table if is_table else read_entities
     return _joined(reader(path, names, problems), split, path)
 

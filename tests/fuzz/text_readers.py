@@ -98,6 +98,34 @@ PHRASES = [
     },
     {"image": "1.jpg", "phrase": "a dog", "box": [0, 0, 5, 5]},
 ]
+REGIONS = {
+    "region_descriptions.json": [
+        {
+            "id": 1,
+            "regions": [
+                {"x": 2, "y": 3, "width": 9, "height": 8, "phrase": "a dog"},
+                {"x": -2, "y": 3, "width": 9, "height": 8, "phrase": "a cat"},
+            ],
+        }
+    ],
+    "image_data.json": [
+        {"image_id": 1, "width": 20, "height": 9, "url": "https://x/VG/1.jpg"}
+    ],
+}
+REFERENCES = {
+    "refs.json": [
+        {
+            "ann_id": 3,
+            "image_id": 1,
+            "split": "val",
+            "sentences": [{"sent": "left dog"}, {"sent": "the dog"}],
+        }
+    ],
+    "instances.json": {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 9, "height": 8}],
+        "annotations": [{"id": 3, "bbox": [0, 1.5, 3, 4]}],
+    },
+}
 PARSED = [
     {"id": f"{i}.jpg#0", "caption": f"c {i}", "tree": tree, "fallback": True}
     for i, tree in enumerate(TREES)
@@ -148,9 +176,19 @@ def _read_entities(folder):
     )
 
 
-def _read_phrase_table(folder):
-    path = folder / "phrases.jsonl"
-    return both_ways(lambda problems: read_phrases(path, None, problems))
+def _phrases(contents):
+    """Returns the reader of phrases whose first file the user names."""
+    name = next(iter(contents))
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in contents.items()
+    }
+    return reader_of(
+        texts,
+        lambda folder: both_ways(
+            lambda problems: read_phrases(folder / name, None, problems)
+        ),
+    )
 
 
 def _write_share(folder):
@@ -194,9 +232,9 @@ READERS = {
         {"Sentences/0.txt": SENTENCES, "Annotations/0.xml": ANNOTATION},
         _read_entities,
     ),
-    "phrase_table": reader_of(
-        {"phrases.jsonl": _lines(PHRASES)}, _read_phrase_table
-    ),
+    "phrase_table": _phrases({"phrases.jsonl": _lines(PHRASES)}),
+    "phrases_of_regions": _phrases(REGIONS),
+    "phrases_of_references": _phrases(REFERENCES),
     "photo_list": reader_of(
         {"list.txt": "0.jpg\n1\n"},
         lambda folder: listed_rows(

@@ -28,9 +28,10 @@ class RegionSettings:
 
     phrases: Place = flag(
         "",
-        "Phrases with their boxes: a folder of Flickr30K Entities or a "
-        ".jsonl file (docs/data_formats.md). Default with --scenes: the "
-        "phrases of the scenes. HM-LSTM uses them only for evaluation.",
+        "Phrases with their boxes: a folder of Flickr30K Entities, a .jsonl "
+        "table, or JSON of Visual Genome or RefCOCO (docs/data_formats.md). "
+        "Default with --scenes: the phrases of the scenes. HM-LSTM uses them "
+        "only for evaluation.",
     )
     regions: Place = flag(
         "",
