@@ -32,8 +32,9 @@ from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.captions import CaptionedImages, common_images
-from tbnets.data.images import KINDS, faults
+from tbnets.data.images import faults
 from tbnets.data.phrases import PhraseRegions, read_phrases
+from tbnets.data.pictures import KINDS
 from tbnets.data.splits import fill_split
 from tbnets.data.store.arrays import check_finite
 from tbnets.data.store.opening import open_features

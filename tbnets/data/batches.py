@@ -24,7 +24,8 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.images import KINDS, decode_images, faults, read_file
+from tbnets.data.images import decode_images, faults, read_file
+from tbnets.data.pictures import KINDS
 from tbnets.data.splits import WHOLE, Share
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import listed

@@ -1,9 +1,9 @@
 """Decodes photos, and defines which files are valid photos.
 
 A photo is a JPEG or PNG file (by content, not by name) that has at most
-`photo_kinds.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks
+`pictures.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks
 this in the graph, so that exported models decode photos as during training.
-`read_content` and `read_file` first convert other formats to PNG on the host.
+`read_content` and `read_file` first convert other formats to PNG.
 """
 
 import concurrent.futures
@@ -16,34 +16,16 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
-from tbnets.checks import Array, Photo, checked_number, short_text
-from tbnets.data import photo_kinds
-from tbnets.errors import InputError, check_kind
+from tbnets.checks import Array, Photo, checked_number
+from tbnets.data import photo_kinds, pictures
+from tbnets.data.pictures import (
+    ROOM,
+    SCALES,
+    BrokenImageError,
+    read_content,
+)
+from tbnets.errors import InputError
 from tbnets.startup import usable_cores
-
-ROOM = 8
-"""A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if the result is at least
-this many times larger than the requested size."""
-_SCALES = (1, 2, 4, 8)
-KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
-"""Supported formats, for messages."""
-
-
-class BrokenImageError(InputError):
-    """A file is not a photo, or does not exist.
-
-    `reason` is a verb phrase such as "is empty".
-    """
-
-    def __init__(self, path, reason):
-        name = path if isinstance(path, str | os.PathLike) else short_text(path)
-        name = f"{len(path)} bytes" if isinstance(path, bytes) else name
-        super().__init__(
-            f"`path` must name a complete photo: {KINDS}. Received: "
-            f"path='{name}', which {reason}. Replace or remove the file."
-        )
-        self.path = path
-        self.reason = reason
 
 
 # AutoGraph would take half a second, and there is no Python branch to convert.
@@ -77,11 +59,11 @@ def decode_photo(image_bytes, side=None):
     else:
         has_room = photo_kinds.is_jpeg(image_bytes) & (
             tf.reduce_min(sides)
-            >= [scale * ROOM * side for scale in _SCALES[1:]]
+            >= [scale * ROOM * side for scale in SCALES[1:]]
         )
         image = tf.switch_case(
             tf.reduce_sum(tf.cast(has_room, tf.int32)),
-            [functools.partial(decode, scale) for scale in _SCALES],
+            [functools.partial(decode, scale) for scale in SCALES],
         )
     return photo_kinds.upright(image, photo_kinds.orientation(image_bytes))
 
@@ -155,50 +137,6 @@ def decode_images(
     )
 
 
-def read_content(photo) -> bytes:
-    """Returns the bytes of a photo in a format that a graph can decode.
-
-    Formats other than JPEG and PNG are converted to PNG. The bytes of files
-    that are not photos are returned unchanged.
-
-    Args:
-        photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
-            pixels that `photo_kinds.picture_of` accepts; or a tensor of bytes
-            or pixels.
-
-    Raises:
-        BrokenImageError: the file does not exist or cannot be read.
-        ValueError, TypeError: `photo` has another type, or is an array that
-            does not contain pixels.
-    """
-    photo = photo.numpy() if tf.is_tensor(photo) else photo
-    is_pixels = isinstance(photo, np.ndarray)
-    picture = photo_kinds.picture_of(photo) if is_pixels else photo
-    if isinstance(picture, PIL.Image.Image):
-        content, reason = photo_kinds.png_of(picture)
-        if reason:
-            raise BrokenImageError(photo, reason)
-        return content
-    if not isinstance(photo, bytes):
-        advice = "Pass a path, the bytes of a file, a picture or its pixels."
-        check_kind("photo", photo, (str, os.PathLike), advice)
-        photo = _read_bytes(photo)
-    return photo_kinds.as_decodable(photo)
-
-
-def _read_bytes(path):
-    try:
-        if not os.path.isfile(path):
-            there = os.path.exists(path)
-            reason = "is not a file" if there else "does not exist"
-            raise BrokenImageError(path, reason)
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror}"
-        raise BrokenImageError(path, reason) from error
-
-
 def read_file(path):
     """Reads a photo in the graph of an input pipeline.
 
@@ -209,7 +147,7 @@ def read_file(path):
     content = tf.io.read_file(path)
 
     def as_decodable(value):  # `bytes` in a graph, otherwise an array.
-        return photo_kinds.as_decodable(np.asarray(value, object).item())
+        return pictures.as_decodable(np.asarray(value, object).item())
 
     def convert():
         converted = tf.numpy_function(as_decodable, [content], tf.string)
@@ -262,12 +200,12 @@ def _reason(content, error):
     if not content:
         return "is empty"
     if photo_kinds.NO_PHOTO in error.message:
-        return photo_kinds.convert(content)[1]
+        return pictures.convert(content)[1]
     if photo_kinds.TOO_LARGE in error.message:
         # The sizes come first; a function name with other numbers may follow.
         sides = error.message.partition(photo_kinds.TOO_LARGE)[2]
         width, height = re.findall(r"\d+", sides)[:2]
-        most = photo_kinds.MAX_PIXELS
+        most = pictures.MAX_PIXELS
         return f"has {width} x {height} pixels, more than {most}"
     reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
     return f"does not decode: {reason.rstrip('.')}"

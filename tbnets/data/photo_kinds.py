@@ -1,27 +1,16 @@
-"""Checks the format of photos, and converts other formats to PNG.
+"""Reads the headers of JPEG and PNG files in the graph.
 
-An exported network decodes only JPEG and PNG. Files of other formats, Pillow
-images and pixel arrays are encoded as PNG on the host.
+The functions read the header of a photo before memory is allocated: its format,
+its size and the EXIF orientation of a JPEG, which is the rotation that makes
+the stored image upright.
 """
 
-import contextlib
 import functools
-import importlib
-import io
-import re
 
-import numpy as np
-import PIL.Image
-import PIL.ImageOps
 import tensorflow as tf
 
-from tbnets.errors import InputError
+from tbnets.data import pictures
 
-# These functions run in the graph. They read the header of a photo before
-# memory is allocated: its format, its size and the EXIF orientation of a JPEG,
-# which is the rotation that makes the stored image upright.
-
-MAX_PIXELS = 80_000_000
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD_BYTES = 24  # The signature, and the start of the chunk IHDR.
@@ -61,10 +50,10 @@ def read_sides(image_bytes, max_pixels=None):
     """Reads the stored width and height of a photo, int64 `[2]`.
 
     `image_bytes` is string `[]`. Raises tf.errors.InvalidArgumentError if the
-    file is not a photo or has more than `max_pixels` (by default `MAX_PIXELS`)
-    pixels.
+    file is not a photo or has more than `max_pixels` pixels (by default
+    `pictures.MAX_PIXELS`).
     """
-    max_pixels = MAX_PIXELS if max_pixels is None else max_pixels
+    max_pixels = pictures.MAX_PIXELS if max_pixels is None else max_pixels
     sides = tf.cond(
         is_jpeg(image_bytes),
         lambda: tf.io.extract_jpeg_shape(image_bytes, tf.int64)[1::-1],
@@ -169,124 +158,3 @@ def upright(pixels, value):
 
     turns = [functools.partial(turn, number) for number in range(8)]
     return tf.switch_case(value - 1, turns)
-
-
-_STARTS = {
-    "GIF": rb"GIF8",
-    "BMP": rb"BM",
-    "WebP": rb"RIFF....WEBP",
-    "TIFF": rb"II[*+]\x00|MM\x00[*+]",
-    "AVIF": rb"....ftypavi[fs]",
-    "HEIF": rb"....ftyp(?:he|mif1|msf1)",
-    "PDF": rb"%PDF",
-}
-"""Maps a format to a regular expression for a file's first bytes."""
-_CURES = {
-    "AVIF": 'convert it, or pip install "pillow>=11.3"',
-    "HEIF": "convert it, or pip install pillow-heif",
-}
-
-
-def as_decodable(content: bytes) -> bytes:
-    """Converts the content of a file to PNG if a graph cannot decode it.
-
-    Returns the content unchanged if it is a JPEG or PNG, or if Pillow cannot
-    read it.
-    """
-    return convert(content)[0] or content
-
-
-def convert(content):
-    """Converts the content of a file in another format to PNG.
-
-    Returns (content, reason), as `png_of` does.
-    """
-    starts = _STARTS.items()
-    kinds = [k for k, start in starts if re.match(start, content, re.DOTALL)]
-    if not kinds:
-        return b"", "is of another kind"
-    name = kinds[0].upper()
-    if not _is_read(name):
-        return b"", f"is a {kinds[0]} file: {_CURES.get(name, 'convert it')}"
-    try:
-        picture = PIL.Image.open(io.BytesIO(content), formats=[name])
-    except PIL.Image.DecompressionBombError:
-        return b"", f"has more than {MAX_PIXELS} pixels"
-    except Exception:  # Pillow raises many types for a damaged header.
-        return b"", f"is not a complete {kinds[0]} file"
-    if content[12:16] == b"VP8 " and _is_too_short(content, *picture.size):
-        return b"", f"is not a complete {kinds[0]} file"
-    return png_of(picture)
-
-
-def _is_too_short(content, width, height):
-    # A key frame needs more than 3 bits per block of 16 x 16 pixels (RFC 6386,
-    # Sec. 11).
-    # Without this check, Pillow allocates the whole picture.
-    num_bytes = int.from_bytes(content[16:20], "little")
-    return 8 * num_bytes < 3 * (width // 16) * (height // 16)
-
-
-def _is_read(name):
-    if name not in PIL.Image.OPEN:
-        PIL.Image.init()
-        if name == "HEIF":
-            with contextlib.suppress(ImportError):
-                importlib.import_module("pillow_heif").register_heif_opener()
-    return name in PIL.Image.OPEN
-
-
-def is_cured(reason: str) -> bool:
-    """Returns whether Pillow can now read the format that `reason` names."""
-    kind = re.match(r"is a (\w+) file: ", reason)
-    return bool(kind) and _is_read(kind[1].upper())
-
-
-def png_of(picture) -> tuple[bytes, str]:
-    """Encodes a `PIL.Image.Image` as PNG, in its upright orientation.
-
-    As when a photo is decoded, alpha is dropped and 16-bit values keep their
-    upper 8 bits. Returns (content, reason): the PNG and "", or b"" and a verb
-    phrase that explains why the encoding failed.
-    """
-    width, height = picture.size
-    most = MAX_PIXELS
-    if not width * height:
-        return b"", f"has {width} x {height} pixels"
-    if width * height > most:
-        return b"", f"has {width} x {height} pixels, more than {most}"
-    try:
-        picture = PIL.ImageOps.exif_transpose(picture)
-        if picture.mode.startswith("I"):
-            pixels = np.clip(np.asarray(picture), 0, 2**16 - 1)
-            # The maximum shows whether mode I holds 8 or 16 bits.
-            if picture.mode != "I" or pixels.max() > 2**8 - 1:
-                pixels >>= 8
-            picture = PIL.Image.fromarray(pixels.astype(np.uint8))
-        if picture.mode == "F":
-            return b"", "has floating-point pixels of an unknown range"
-        picture.info = {}  # Avoids a warning about palettes.
-        pixels = np.asarray(picture.convert("RGB"))
-        # The PNG is decoded soon, so compression would waste time.
-        return tf.io.encode_png(pixels, compression=0).numpy(), ""
-    except Exception as error:  # Pillow raises many types for damaged pixels.
-        return b"", f"does not decode: {error}"
-
-
-def picture_of(pixels):
-    """Converts uint8 pixels to a `PIL.Image.Image`.
-
-    Accepts grey `[height, width]` or `[height, width, 1]`, RGB
-    `[height, width, 3]` and RGBA `[height, width, 4]`. Raises ValueError for
-    any other array.
-    """
-    is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
-    if pixels.dtype != np.uint8 or not is_photo or not pixels.size:
-        raise InputError(
-            "photo",
-            "be uint8 [height, width, 3], RGB, or [height, width], grey",
-            f"{pixels.dtype} {list(pixels.shape)}",
-            "Scale and convert it, or pass a path.",
-        )
-    grey = pixels.shape[2:] == (1,)
-    return PIL.Image.fromarray(pixels[..., 0] if grey else pixels)

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 import tbnets
-from tbnets.data.photo_kinds import MAX_PIXELS
+from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.locks import FolderLock
 from tbnets.errors import (
     FileError,

@@ -215,7 +215,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
         half_precision: whether to store weights as float16. Computation remains
             in float32.
         max_pixels: maximum number of pixels in a photo; None for
-            `photo_kinds.MAX_PIXELS`. Decoding takes about 6 bytes per pixel.
+            `pictures.MAX_PIXELS`. Decoding takes about 6 bytes per pixel.
         extra: function that takes the folder and writes files into its
             `assets.extra`.
 

@@ -15,10 +15,10 @@ from tbnets.checks import (
     checked_number,
     refuse_single,
 )
-from tbnets.data import photo_kinds
+from tbnets.data import photo_kinds, pictures
 from tbnets.data.batches import untuned
-from tbnets.data.images import read_content
 from tbnets.data.photo_kinds import require
+from tbnets.data.pictures import read_content
 from tbnets.errors import InputError, check_kind
 from tbnets.text.packed_trees import (
     FIELDS,
@@ -119,7 +119,7 @@ class PhotoReader:
     """
 
     def __init__(self, read):
-        self.max_pixels = photo_kinds.MAX_PIXELS
+        self.max_pixels = pictures.MAX_PIXELS
         self.is_traced = False
         self._read = read
 
@@ -210,7 +210,7 @@ def limit_pixels(endpoints, max_pixels):
         ValueError: the endpoints take no photos or have been traced, or the
             number is invalid.
     """
-    most = photo_kinds.MAX_PIXELS
+    most = pictures.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
     photos = endpoints.photos
     if photos is None or photos.is_traced:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tbnets import files
 from tbnets.checks import check_finite
-from tbnets.data import images, photo_kinds
+from tbnets.data import pictures
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
@@ -260,8 +260,8 @@ def _embed(model, paths, stamps, names):
     entries, contents = {}, {}
     for name in names:
         try:
-            contents[name] = images.read_content(paths[name])
-        except images.BrokenImageError as error:
+            contents[name] = pictures.read_content(paths[name])
+        except pictures.BrokenImageError as error:
             entries[name] = Entry(None, None, error.reason)
         if sum(map(len, contents.values())) > HELD_BYTES:
             entries |= _ask(model, contents, stamps)
@@ -358,7 +358,7 @@ class Index:
                     f"note: {path} cannot be used ({error}); its photos are "
                     "embedded again"
                 )
-        entries, is_cured = self.entries.items(), photo_kinds.is_cured
+        entries, is_cured = self.entries.items(), pictures.is_cured
         self.entries = {n: e for n, e in entries if not is_cured(e.reason)}
 
     def _write(self, entries):

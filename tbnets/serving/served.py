@@ -15,7 +15,8 @@ from tbnets.checks import (
     refuse_single,
     short_repr,
 )
-from tbnets.data.images import KINDS, fault_of
+from tbnets.data.images import fault_of
+from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.serving import finding, saved_files

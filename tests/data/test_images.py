@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets.data import photo_kinds
+from tbnets.data import pictures
 from tbnets.data.images import (
     BrokenImageError,
     decode_image,
@@ -259,9 +259,9 @@ def test_every_mode_decodes_alike_and_refuses_other_files(decode):
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG"])
 def test_as_many_pixels_as_are_allowed_are_decoded(format, monkeypatch):
-    monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 40 * 60)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 40 * 60)
     assert decode_image(encode(format=format), 8).shape == (8, 8, 3)
-    monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 40 * 60 - 1)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 40 * 60 - 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[60 40\]"):
         decode_image(encode(format=format), 8)
 

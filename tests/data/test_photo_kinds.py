@@ -10,7 +10,7 @@ import PIL.ImageOps
 import pytest
 import tensorflow as tf
 
-from tbnets.data import photo_kinds
+from tbnets.data import photo_kinds, pictures
 from tbnets.data.batches import read_images
 from tbnets.data.images import (
     BrokenImageError,
@@ -205,7 +205,7 @@ def test_a_photo_too_large_is_refused_before_it_is_decoded(monkeypatch):
     for side in (30_000, 9_000):
         bomb[18:26] = np.array([side, side], "<i4").tobytes()
         assert "more than 80000000" in fault_of(bytes(bomb))
-    monkeypatch.setattr(photo_kinds, "MAX_PIXELS", 12 * 20 - 1)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 12 * 20 - 1)
     for picture in (PICTURE, PIXELS):
         with pytest.raises(BrokenImageError, match="20 x 12 pixels"):
             read_content(picture)

@@ -151,14 +151,14 @@ def test_broken_photos_are_told_each_time_but_read_once(
     (photos / "empty.jpg").write_bytes(b"")
     (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
     read = []
-    read_content = photo_index.images.read_content
+    read_content = photo_index.pictures.read_content
 
     def counted(photo):
         if not isinstance(photo, bytes):
             read.append(photo.name)
         return read_content(photo)
 
-    monkeypatch.setattr(photo_index.images, "read_content", counted)
+    monkeypatch.setattr(photo_index.pictures, "read_content", counted)
     told = []
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)

@@ -4,7 +4,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets.data import photo_kinds
+from tbnets.data import pictures
 from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.errors import InputError
 from tbnets.features.proposals import Proposer, proposer_of
@@ -155,9 +155,9 @@ def test_pixels_at_hand_are_not_decoded_again(model, folder, monkeypatch):
 
 
 def test_a_photo_is_read_once(model, folder, monkeypatch):
-    read, convert = [], photo_kinds.png_of
+    read, convert = [], pictures.png_of
     monkeypatch.setattr(
-        photo_kinds, "png_of", lambda one: read.append(one) or convert(one)
+        pictures, "png_of", lambda one: read.append(one) or convert(one)
     )
     picture = PIL.Image.open(folder / "photo.png")
     for photo in (np.asarray(picture), picture):

@@ -28,13 +28,9 @@ import PIL.Image
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.wrappers import Response
 
-from tbnets.data.images import (
-    KINDS,
-    BrokenImageError,
-    read_photo,
-    read_photo_sizes,
-)
+from tbnets.data.images import read_photo, read_photo_sizes
 from tbnets.data.photos import sort_files
+from tbnets.data.pictures import KINDS, BrokenImageError
 from tbnets.errors import InputError, MissingFileError
 from tbnets.extras.demo.loopback import in_json
 from tbnets.files import readable

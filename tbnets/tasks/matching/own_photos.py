@@ -7,9 +7,9 @@ and their captions. The run's checkpoints record these photos.
 import functools
 
 from tbnets.data.batches import FeatureRows
-from tbnets.data.images import KINDS
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
+from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache

@@ -1,0 +1,285 @@
+"""Reads photos with Pillow, without TensorFlow.
+
+An exported network decodes only JPEG and PNG. `read_content` encodes files of
+other formats, Pillow images and pixel arrays as PNG. `read_square` decodes a
+photo of any format to the pixels that a LiteRT model takes.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import re
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+
+from tbnets.checks import short_text
+from tbnets.errors import InputError, check_kind
+
+MAX_PIXELS = 80_000_000
+ROOM = 8
+"""A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if the result is at least
+this many times larger than the requested size."""
+KINDS = "JPEG, PNG, WebP, GIF, BMP or TIFF"
+"""Supported formats, for messages."""
+SCALES = (1, 2, 4, 8)
+
+
+class BrokenImageError(InputError):
+    """A file is not a photo, or does not exist.
+
+    `reason` is a verb phrase such as "is empty".
+    """
+
+    def __init__(self, path, reason):
+        name = path if isinstance(path, str | os.PathLike) else short_text(path)
+        name = f"{len(path)} bytes" if isinstance(path, bytes) else name
+        super().__init__(
+            f"`path` must name a complete photo: {KINDS}. Received: "
+            f"path='{name}', which {reason}. Replace or remove the file."
+        )
+        self.path = path
+        self.reason = reason
+
+
+def read_content(photo) -> bytes:
+    """Returns the bytes of a photo in a format that a graph can decode.
+
+    Formats other than JPEG and PNG are converted to PNG. The bytes of files
+    that are not photos are returned unchanged.
+
+    Args:
+        photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
+            pixels that `picture_of` accepts; or a tensor of bytes or pixels.
+
+    Raises:
+        BrokenImageError: the file does not exist or cannot be read.
+        ValueError, TypeError: `photo` has another type, or is an array that
+            does not contain pixels.
+    """
+    photo = photo.numpy() if hasattr(photo, "numpy") else photo
+    is_pixels = isinstance(photo, np.ndarray)
+    picture = picture_of(photo) if is_pixels else photo
+    if isinstance(picture, PIL.Image.Image):
+        content, reason = png_of(picture)
+        if reason:
+            raise BrokenImageError(photo, reason)
+        return content
+    return as_decodable(_content(photo))
+
+
+def _content(photo):
+    """Returns the bytes of a file, which `photo` holds or names."""
+    if isinstance(photo, bytes):
+        return photo
+    advice = "Pass a path, the bytes of a file, a picture or its pixels."
+    check_kind("photo", photo, (str, os.PathLike), advice)
+    return _read_bytes(photo)
+
+
+def _read_bytes(path):
+    try:
+        if not os.path.isfile(path):
+            there = os.path.exists(path)
+            reason = "is not a file" if there else "does not exist"
+            raise BrokenImageError(path, reason)
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+        raise BrokenImageError(path, reason) from error
+
+
+_DECODED = {"JPEG": rb"\xff\xd8\xff", "PNG": rb"\x89PNG\r\n\x1a\n"}
+_STARTS = {
+    "GIF": rb"GIF8",
+    "BMP": rb"BM",
+    "WebP": rb"RIFF....WEBP",
+    "TIFF": rb"II[*+]\x00|MM\x00[*+]",
+    "AVIF": rb"....ftypavi[fs]",
+    "HEIF": rb"....ftyp(?:he|mif1|msf1)",
+    "PDF": rb"%PDF",
+}
+"""Maps a format that no graph decodes to a pattern for the first bytes."""
+_CURES = {
+    "AVIF": 'convert it, or pip install "pillow>=11.3"',
+    "HEIF": "convert it, or pip install pillow-heif",
+}
+
+
+def as_decodable(content: bytes) -> bytes:
+    """Converts the content of a file to PNG if a graph cannot decode it.
+
+    Returns the content unchanged if it is a JPEG or PNG, or if Pillow cannot
+    read it.
+    """
+    return convert(content)[0] or content
+
+
+def convert(content):
+    """Converts the content of a file in another format to PNG.
+
+    Returns (content, reason), as `png_of` does.
+    """
+    picture, reason = _opened(content, _STARTS)
+    return (b"", reason) if reason else png_of(picture)
+
+
+def _opened(content, starts):
+    """Opens a file of one of the formats in `starts`.
+
+    Returns (picture, reason). One of them is None or "".
+    """
+    kinds = [
+        kind
+        for kind, start in starts.items()
+        if re.match(start, content, re.DOTALL)
+    ]
+    if not kinds:
+        return None, "is of another kind" if content else "is empty"
+    name = kinds[0].upper()
+    if not _is_read(name):
+        return None, f"is a {kinds[0]} file: {_CURES.get(name, 'convert it')}"
+    try:
+        picture = PIL.Image.open(io.BytesIO(content), formats=[name])
+    except PIL.Image.DecompressionBombError:
+        return None, f"has more than {MAX_PIXELS} pixels"
+    except Exception:  # Pillow raises many types for a damaged header.
+        return None, f"is not a complete {kinds[0]} file"
+    if content[12:16] == b"VP8 " and _is_too_short(content, *picture.size):
+        return None, f"is not a complete {kinds[0]} file"
+    return picture, ""
+
+
+def _is_too_short(content, width, height):
+    # A key frame needs more than 3 bits per block of 16 x 16 pixels (RFC 6386,
+    # Sec. 11).
+    # Without this check, Pillow allocates the whole picture.
+    num_bytes = int.from_bytes(content[16:20], "little")
+    return 8 * num_bytes < 3 * (width // 16) * (height // 16)
+
+
+def _is_read(name):
+    if name not in PIL.Image.OPEN:
+        PIL.Image.init()
+        if name == "HEIF":
+            with contextlib.suppress(ImportError):
+                importlib.import_module("pillow_heif").register_heif_opener()
+    return name in PIL.Image.OPEN
+
+
+def is_cured(reason: str) -> bool:
+    """Returns whether Pillow can now read the format that `reason` names."""
+    kind = re.match(r"is a (\w+) file: ", reason)
+    return bool(kind) and _is_read(kind[1].upper())
+
+
+def png_of(picture) -> tuple[bytes, str]:
+    """Encodes a `PIL.Image.Image` as PNG, in its upright orientation.
+
+    Returns (content, reason): the PNG and "", or b"" and a verb phrase that
+    explains why the encoding failed.
+    """
+    upright, reason = _upright(picture)
+    if reason:
+        return b"", reason
+    stream = io.BytesIO()
+    # The PNG is decoded soon, so compression would waste time.
+    upright.save(stream, "PNG", compress_level=0)
+    return stream.getvalue(), ""
+
+
+def _upright(picture, turn=True):
+    """Decodes a picture to RGB in its upright orientation.
+
+    As when a graph decodes a photo, alpha is dropped and 16-bit values keep
+    their upper 8 bits. `turn=False` ignores the EXIF orientation.
+
+    Returns (picture, reason), as `_opened` does.
+    """
+    width, height = picture.size
+    if not width * height:
+        return None, f"has {width} x {height} pixels"
+    if width * height > MAX_PIXELS:
+        return None, f"has {width} x {height} pixels, more than {MAX_PIXELS}"
+    try:
+        if turn:
+            picture = PIL.ImageOps.exif_transpose(picture)
+        if picture.mode.startswith("I"):
+            pixels = np.clip(np.asarray(picture), 0, 2**16 - 1)
+            # The maximum shows whether mode I holds 8 or 16 bits.
+            if picture.mode != "I" or pixels.max() > 2**8 - 1:
+                pixels >>= 8
+            picture = PIL.Image.fromarray(pixels.astype(np.uint8))
+        if picture.mode == "F":
+            return None, "has floating-point pixels of an unknown range"
+        picture.info = {}  # Avoids a warning about palettes.
+        return picture.convert("RGB"), ""
+    except Exception as error:  # Pillow raises many types for damaged pixels.
+        return None, f"does not decode: {error}"
+
+
+def read_square(photo, side):
+    """Decodes a photo and resizes it to a square, as `images.decode_image`.
+
+    Pillow decodes JPEG more accurately than TensorFlow, and rounds the pixels
+    to integers, so that they differ by about 1 of 255.
+
+    Args:
+        photo: as in `read_content`.
+        side: side of the square in pixels.
+
+    Returns:
+        (pixels, reason): uint8 `[side, side, 3]` and "", or None and a verb
+        phrase that explains why the file is not a photo.
+
+    Raises:
+        ValueError, TypeError: as in `read_content`.
+    """
+    is_pixels = isinstance(photo, np.ndarray)
+    picture = picture_of(photo) if is_pixels else photo
+    is_file = not isinstance(picture, PIL.Image.Image)
+    if is_file:
+        try:
+            content = _content(photo)
+        except BrokenImageError as error:
+            return None, error.reason
+        picture, reason = _opened(content, _DECODED | _STARTS)
+        if reason:
+            return None, reason
+    if picture.format == "JPEG":
+        width, height = picture.size
+        scale = max(
+            each
+            for each in SCALES
+            if each == 1 or min(width, height) >= each * ROOM * side
+        )
+        picture.draft("RGB", (width // scale, height // scale))
+    # A graph reads the orientation only from a JPEG.
+    turn = not (is_file and picture.format == "PNG")
+    picture, reason = _upright(picture, turn)
+    if reason:
+        return None, reason
+    square = picture.resize((side, side), PIL.Image.Resampling.BILINEAR)
+    return np.asarray(square), ""
+
+
+def picture_of(pixels):
+    """Converts uint8 pixels to a `PIL.Image.Image`.
+
+    Accepts grey `[height, width]` or `[height, width, 1]`, RGB
+    `[height, width, 3]` and RGBA `[height, width, 4]`. Raises ValueError for
+    any other array.
+    """
+    is_photo = pixels.ndim == 2 or pixels.shape[2:] in {(1,), (3,), (4,)}
+    if pixels.dtype != np.uint8 or not is_photo or not pixels.size:
+        raise InputError(
+            "photo",
+            "be uint8 [height, width, 3], RGB, or [height, width], grey",
+            f"{pixels.dtype} {list(pixels.shape)}",
+            "Scale and convert it, or pass a path.",
+        )
+    grey = pixels.shape[2:] == (1,)
+    return PIL.Image.fromarray(pixels[..., 0] if grey else pixels)
