@@ -485,6 +485,8 @@ def make_folder_of(folder, place):
     """
     is_beside = place == folder_beside(folder)
     mode = stat.S_IMODE(os.stat(folder).st_mode) if is_beside else 0o777
+    if os.path.isfile(folder):  # An archive: who reads it may open the folder.
+        mode |= 0o300 | (mode >> 2 & 0o111)
     place.mkdir(mode, parents=True, exist_ok=True)
 
 

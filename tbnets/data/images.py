@@ -17,7 +17,7 @@ import PIL.Image
 import tensorflow as tf
 
 from tbnets.checks import Array, Photo, checked_number
-from tbnets.data import photo_kinds, pictures
+from tbnets.data import photo_archives, photo_kinds, pictures
 from tbnets.data.pictures import (
     ROOM,
     SCALES,
@@ -137,23 +137,32 @@ def decode_images(
     )
 
 
+@tf.autograph.experimental.do_not_convert
 def read_file(path):
     """Reads a photo in the graph of an input pipeline.
 
     `path` is string `[]`. Converts the content like `read_content`. The graph
     cannot be exported, because it calls Python for formats other than JPEG and
-    PNG.
+    PNG, and for photos in archives.
     """
-    content = tf.io.read_file(path)
 
-    def as_decodable(value):  # `bytes` in a graph, otherwise an array.
-        return pictures.as_decodable(np.asarray(value, object).item())
+    def in_python(function, value):
+        def call(x):  # `bytes` in a graph, otherwise an array.
+            return function(np.asarray(x, object).item())
 
-    def convert():
-        converted = tf.numpy_function(as_decodable, [content], tf.string)
-        return tf.ensure_shape(converted, [])
+        result = tf.numpy_function(call, [value], tf.string)
+        return tf.ensure_shape(result, [])
 
-    return tf.cond(photo_kinds.is_known(content), lambda: content, convert)
+    content = tf.cond(
+        tf.strings.regex_full_match(path, photo_archives.INSIDE),
+        lambda: in_python(photo_archives.read_bytes, path),
+        lambda: tf.io.read_file(path),
+    )
+    return tf.cond(
+        photo_kinds.is_known(content),
+        lambda: content,
+        lambda: in_python(pictures.as_decodable, content),
+    )
 
 
 def read_photo(photo) -> np.ndarray:

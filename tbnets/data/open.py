@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 
+from tbnets.data import photo_archives
 from tbnets.data import splits as split_names
 from tbnets.data.batches import FeatureRows, FileNames
 from tbnets.data.captions import caption_key, common_images, read_captions
@@ -47,10 +48,10 @@ class SplitData:
         sources = self._data.sources
         sources.value("images")
         folder = sources.photo_folder
-        if not folder.is_dir():
+        if not photo_archives.is_folder(folder):
             raise sources.nowhere("images", folder)
         paths = [folder / name for name in self.records.names]
-        missing = [path for path in paths if not path.is_file()]
+        missing = [path for path in paths if not photo_archives.is_file(path)]
         if missing:
             raise MissingFileError(
                 f"`--images` must contain every image of split {self.name}. "

@@ -1,24 +1,20 @@
 """Finds the photos in a folder, or the photos that captions or a list name."""
 
-import contextlib
 import dataclasses
 import os
 import pathlib
 import re
-import stat
 import unicodedata
 
 import numpy as np
 
+from tbnets.data import photo_archives
 from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.photo_archives import PHOTO_SUFFIXES, is_photo_name
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import BESIDE_SUFFIX, CheckedFile, listed, readable
 
-PHOTO_SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
-)
 MOST_NAMED = 10
 _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 
@@ -37,7 +33,7 @@ def is_listed(path, folder):
     """Returns whether `list_photos` would list `path` if the file existed."""
     path, folder = (pathlib.Path(os.path.realpath(x)) for x in (path, folder))
     below = path.is_relative_to(folder) and path.relative_to(folder).parts
-    if not below or not below[-1][1:].lower().endswith(PHOTO_SUFFIXES):
+    if not below or not is_photo_name(below[-1]):
         return False
     return not any(part.endswith(BESIDE_SUFFIX) for part in below[:-1])
 
@@ -58,7 +54,7 @@ def sort_files(folder):
         # A system call takes time, and only links need it.
         is_link = entry.is_symlink()
         is_file = os.path.isfile(entry) if is_link else entry.is_file()
-        if entry.name[1:].lower().endswith(PHOTO_SUFFIXES):
+        if is_photo_name(entry.name):
             if is_file or not os.path.exists(entry):
                 photos[name] = entry
         elif is_file and not any(part[0] == "." for part in name.split("/")):
@@ -136,11 +132,9 @@ def photos_there(photos, folder):
     """
     there = []
     for key, path in photos:
-        with contextlib.suppress(OSError):
-            state = os.stat(path)
-            if stat.S_ISREG(state.st_mode):
-                name = path.relative_to(folder).as_posix()
-                there.append((key, path, name, state.st_size))
+        if photo_archives.is_file(path):
+            name = path.relative_to(folder).as_posix()
+            there.append((key, path, name, photo_archives.stamp(path)[0]))
     return there
 
 
@@ -152,7 +146,7 @@ def find_photo(folder, image_id):
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
         path = pathlib.Path(os.path.abspath(root / f"{image_id}{suffix}"))
-        if path.is_relative_to(root) and path.is_file():
+        if path.is_relative_to(root) and photo_archives.is_file(path):
             return path
     return None
 

@@ -16,6 +16,7 @@ import PIL.Image
 import PIL.ImageOps
 
 from tbnets.checks import short_text
+from tbnets.data import photo_archives
 from tbnets.errors import InputError, check_kind
 
 MAX_PIXELS = 80_000_000
@@ -81,12 +82,11 @@ def _content(photo):
 
 def _read_bytes(path):
     try:
-        if not os.path.isfile(path):
+        if not photo_archives.is_file(path):
             there = os.path.exists(path)
             reason = "is not a file" if there else "does not exist"
             raise BrokenImageError(path, reason)
-        with open(path, "rb") as file:
-            return file.read()
+        return photo_archives.read_bytes(path)
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
         raise BrokenImageError(path, reason) from error

@@ -6,6 +6,7 @@ import os
 import pathlib
 
 from tbnets.data import splits
+from tbnets.data.photo_archives import is_folder
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
@@ -162,7 +163,7 @@ class Sources:
         """The folder of the photos, below the data root or `started_in`."""
         here = self.from_start(self.images)
         below = self.resolve(self.images)
-        return here if here.is_dir() and not below.exists() else below
+        return here if is_folder(here) and not below.exists() else below
 
     def nowhere(self, flag, path):
         """Returns the error for a path that does not exist."""

@@ -18,8 +18,9 @@ import pathlib
 import re
 import time
 
+from tbnets.data import photo_archives
 from tbnets.data.images import faults
-from tbnets.data.store.manifest import MANIFEST, file_sha256
+from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
@@ -46,14 +47,14 @@ def photo_sums(folder, names, index):
         """Returns [size, time, sha256], or the reason for a failure."""
         path = folder / name
         try:
-            if not path.is_file():
+            if not photo_archives.is_file(path):
                 return "is not a file" if path.exists() else "does not exist"
-            state = path.stat()
-            stamp = [state.st_size, state.st_mtime_ns]
+            stamp = [*photo_archives.stamp(path)]
             cached_entry = cached.get(name)
             if cached_entry and cached_entry[:2] == stamp:
                 return cached_entry
-            return [*stamp, file_sha256(path)]
+            content = photo_archives.read_bytes(path)
+            return [*stamp, hashlib.sha256(content).hexdigest()]
         except OSError as error:
             return f"cannot be read: {error.strerror}"
 

@@ -1,5 +1,6 @@
 """Tests of features that are kept by the content of photos."""
 
+import hashlib
 import json
 import os
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data import photo_archives
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.features import photo_cache
 from tbnets.features.photo_features import PhotoFeatures
@@ -135,7 +138,7 @@ def test_broken_photos_are_told_and_tried_when_they_are_others(
 def test_a_failure_that_was_none_of_the_photos_is_tried_again(folder, features):
     cache = Counted(folder, features)
     cache.update(NAMES[:1])
-    key = photo_cache.file_sha256(folder / "c.png")
+    key = file_sha256(folder / "c.png")
     writer = photo_cache.FeatureWriter(
         cache.cache.store, features.description(), features.dim
     )
@@ -151,13 +154,13 @@ def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
     assert [reason for _, reason in first] == [None] * 3
     read = []
     monkeypatch.setattr(
-        photo_cache, "file_sha256", lambda path: read.append(path) or "0" * 64
+        photo_archives, "read_bytes", lambda path: read.append(path) or b"new"
     )
     assert photo_cache.photo_sums(folder, NAMES, index) == first
     assert read == []
     os.utime(folder / "a.jpg", (1e9, 1e9))
     again = photo_cache.photo_sums(folder, NAMES, index)
-    assert again == [("0" * 64, None), *first[1:]]
+    assert again == [(hashlib.sha256(b"new").hexdigest(), None), *first[1:]]
     assert read == [folder / "a.jpg"]
 
 
@@ -176,7 +179,7 @@ def test_an_index_that_is_none_is_made_anew(folder):
     ):
         index.write_bytes(content)
         found = photo_cache.photo_sums(folder, ["a.jpg"], index)
-        assert found == [(photo_cache.file_sha256(folder / "a.jpg"), None)]
+        assert found == [(file_sha256(folder / "a.jpg"), None)]
 
 
 def test_a_damaged_store_can_be_removed(folder, features):

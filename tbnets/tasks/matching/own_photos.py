@@ -8,6 +8,7 @@ import functools
 
 from tbnets.data.batches import FeatureRows
 from tbnets.data.open import NoPhotos
+from tbnets.data.photo_archives import is_file, is_folder
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError, MissingFileError
@@ -66,11 +67,11 @@ class OwnPhotos:
 
         In a new run, images without a photo file are also left out.
         """
-        if not self.folder.is_dir():
+        if not is_folder(self.folder):
             raise self.sources.nowhere("images", self.folder)
         ids = records.image_ids
         for image_id, name in zip(ids, records.names):
-            if not self.has_begun and not (self.folder / name).is_file():
+            if not self.has_begun and not is_file(self.folder / name):
                 self.left_out[image_id] = ABSENT
         rows = [row for row, key in enumerate(ids) if key not in self.left_out]
         if records.num_images and not rows:

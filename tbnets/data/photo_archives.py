@@ -1,0 +1,174 @@
+"""Reads photos inside tar archives, without unpacking them.
+
+The path of such a photo continues the path of its archive, for example
+`shards/train-000.tar/dog.jpg`. An archive is indexed once, by its headers. The
+photos are then read by random access, as in a folder.
+"""
+
+import errno
+import functools
+import os
+import posixpath
+import re
+import tarfile
+
+from tbnets.files import CheckedFile, shown
+
+PHOTO_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".avif", ".heic", ".heif"),
+)
+INSIDE = r"(?s).*\.tar/.*"
+"""Regular expression for all paths inside archives, and a few others."""
+
+
+def is_archive(path):
+    """Returns whether a path names an archive."""
+    return os.fspath(path).endswith(".tar") and os.path.isfile(path)
+
+
+def is_folder(path):
+    """Returns whether a path names a folder or an archive."""
+    return os.path.isdir(path) or is_archive(path)
+
+
+def is_photo_name(name):
+    """Returns whether a file name has the suffix of a photo."""
+    return posixpath.basename(name)[1:].lower().endswith(PHOTO_SUFFIXES)
+
+
+def is_file(path):
+    """Returns whether a path names a file, which may be inside an archive."""
+    archive, name = _split(path)
+    return name in archive.places if archive else os.path.isfile(path)
+
+
+def read_bytes(path):
+    """Returns the content of a file, which may be inside an archive."""
+    archive, name = _split(path)
+    if archive:
+        return archive.read(name)
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def stamp(path):
+    """Returns the size in bytes and the modification time in ns of a file.
+
+    The time of a photo inside an archive is the time of the archive.
+    """
+    archive, name = _split(path)
+    state = os.stat(archive.path if archive else path)
+    size = archive.place(name)[1] if archive else state.st_size
+    return size, state.st_mtime_ns
+
+
+def _split(path):
+    """Returns the archive and the file's name, or (None, "")."""
+    path = os.fsdecode(path)
+    for match in re.finditer(r"\.tar/", path):
+        if os.path.isfile(archive := path[: match.end() - 1]):
+            return open_archive(archive), path[match.end() :]
+    return None, ""
+
+
+def open_archive(path):
+    """Returns the `TarFiles` of an archive. They are cached."""
+    state = os.stat(path)
+    return _opened(os.fspath(path), (state.st_size, state.st_mtime_ns))
+
+
+@functools.cache
+def _opened(path, stamp):
+    # A new `stamp` (size, time) invalidates the cache.
+    return TarFiles(path)
+
+
+class TarFiles:
+    """The files in a tar archive.
+
+    Attributes:
+        path: path of the archive.
+        places: maps the name of each file to its (offset, size) in bytes.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.places = _tar_places(CheckedFile(path))
+
+    def place(self, name):
+        """Returns (offset, size). Raises FileNotFoundError if not found."""
+        if name in self.places:
+            return self.places[name]
+        code = errno.ENOENT
+        raise FileNotFoundError(
+            code, os.strerror(code), os.path.join(self.path, name)
+        )
+
+    def read(self, name):
+        """Returns the content of a file."""
+        return read_part(self.path, *self.place(name))
+
+
+def read_part(path, offset, size):
+    """Returns `size` bytes of a file, beginning at `offset`."""
+    with open(path, "rb", buffering=0) as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+_BLOCK = 512
+_MOST_BYTES = 1 << 16
+"""Maximum size of the description of a file, such as its long name."""
+
+
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        # `tarfile` reads a description of any size, and sizes below 0.
+        member = super().frombuf(buf, encoding, errors)
+        if member.size < 0 or member.size > _MOST_BYTES and not member.isfile():
+            raise tarfile.ReadError(f"a header with the size {member.size}")
+        return member
+
+
+def _tar_places(file):
+    """Returns {name: (offset, size)} for the files in a tar archive.
+
+    Reads only the headers. Links, folders and hidden files are skipped.
+    Raises ProblemError, a ValueError, if the archive is damaged.
+    """
+    places, end, size = {}, 0, os.path.getsize(file.path)
+    kind = {"tarinfo": _Member, "encoding": "utf-8", "errors": "strict"}
+    expected = "expected a tar archive; found"
+    advice = "Copy or write it again."
+    try:
+        with tarfile.open(file.path, "r:", **kind) as members:
+            for member in members:
+                place = f"byte {member.offset}"
+                if member.offset < end or member.size < 0 or member.issparse():
+                    file.refuse("an ordinary file", member.name, place, advice)
+                end = member.offset_data
+                if member.isfile():
+                    end += -(-member.size // _BLOCK) * _BLOCK
+                    if end > size:
+                        text = f"{member.name} of {member.size} bytes"
+                        found = f"{size - member.offset_data} bytes"
+                        file.refuse(text, found, place, advice)
+                    _add_place(file, places, member, place)
+                members.members.clear()  # They would take memory.
+    except (tarfile.TarError, RecursionError, UnicodeDecodeError) as error:
+        file.report(f"{expected}: {error}. {advice}", f"byte {end}")
+    if (last := read_part(file.path, end, _BLOCK)) != bytes(_BLOCK):
+        message = f"{expected}: {shown(last[:16])}, not its end. {advice}"
+        file.report(message, f"byte {end}")
+    return places
+
+
+def _add_place(file, places, member, place):
+    name = file.file_name(posixpath.normpath(member.name), place)
+    if name in places:
+        advice = "Write the archive again with one file of this name."
+        file.refuse("unique names", name, place, advice)
+    if not posixpath.basename(name).startswith("."):
+        places[name] = member.offset_data, member.size

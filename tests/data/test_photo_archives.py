@@ -1,0 +1,151 @@
+"""Tests of photos inside tar archives."""
+
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.data import images, photo_archives
+from tbnets.errors import InputError
+from tests.archives import write_tar
+from tests.photo_files import encode
+
+LONG = "folder/" * 30 + "Bücher ✓.jpg"
+CONTENTS = {
+    "dog.jpg": encode(),
+    "dog.txt": b"A dog.",
+    "./more//cat.png": encode(format="PNG", seed=1),
+    LONG: encode(format="WEBP", seed=2),
+    ".hidden.jpg": b"",
+}
+PHOTOS = ["dog.jpg", "more/cat.png", LONG]
+
+
+@pytest.fixture
+def shard(tmp_path):
+    return write_tar(tmp_path / "shard.tar", CONTENTS)
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_photos_in_an_archive_are_read_as_files_are(tmp_path, format):
+    shard = write_tar(tmp_path / "shard.tar", CONTENTS, format=format)
+    assert [*photo_archives.open_archive(shard).places] == [
+        *("dog.jpg", "dog.txt", "more/cat.png", LONG)
+    ]
+    for name, content in zip(PHOTOS, [*CONTENTS.values()][::2]):
+        (tmp_path / "photo").write_bytes(CONTENTS.get(name, content))
+    for name in PHOTOS:
+        path = shard / name
+        content = CONTENTS.get(name, CONTENTS["./more//cat.png"])
+        assert photo_archives.is_file(path) and not path.is_file()
+        assert photo_archives.read_bytes(path) == content
+        expected = photo_archives.stamp(path)
+        assert expected == (len(content), shard.stat().st_mtime_ns)
+        expected = images.read_photo(content)
+        np.testing.assert_array_equal(images.read_photo(path), expected)
+
+
+def test_photos_in_an_archive_are_decoded_in_a_pipeline(shard):
+    paths = [str(shard / name) for name in PHOTOS]
+    dataset = tf.data.Dataset.from_tensor_slices(paths).map(
+        lambda path: images.decode_image(images.read_file(path), 8)
+    )
+    expected = images.decode_images([shard / name for name in PHOTOS], 8)
+    np.testing.assert_array_equal([*dataset.as_numpy_iterator()], expected)
+
+
+def test_a_folder_may_be_called_as_an_archive_is(tmp_path):
+    path = tmp_path / "x.tar" / "dog.jpg"
+    path.parent.mkdir()
+    path.write_bytes(encode())
+    assert photo_archives.is_file(path)
+    assert photo_archives.read_bytes(path) == encode()
+    assert images.read_file(str(path)).numpy() == encode()
+
+
+def test_a_photo_that_an_archive_lacks(shard):
+    for name in ("nowhere.jpg", "dog", "../shard.tar", "more"):
+        assert not photo_archives.is_file(shard / name)
+        with pytest.raises(FileNotFoundError):
+            photo_archives.stamp(shard / name)
+        assert images.fault_of(shard / name) == "does not exist"
+
+
+def test_an_archive_that_changed_is_read_again(shard):
+    assert photo_archives.is_file(shard / "dog.jpg")
+    write_tar(shard, {"another.jpg": b""})
+    assert not photo_archives.is_file(shard / "dog.jpg")
+    assert photo_archives.is_file(shard / "another.jpg")
+
+
+def test_links_are_not_followed(tmp_path):
+    path = tmp_path / "shard.tar"
+    (tmp_path / "secret.jpg").write_bytes(encode())
+    with tarfile.open(path, "w") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+            member = tarfile.TarInfo(f"{kind[0]}.jpg")
+            member.type, member.linkname = kind, "secret.jpg"
+            archive.addfile(member)
+    assert photo_archives.open_archive(path).places == {}
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        [("../a.jpg", b"")],
+        [("/a.jpg", b"")],
+        [("a.jpg", b"1"), ("a.jpg", b"2")],
+        [("a.jpg", b"1"), ("./a.jpg", b"2")],
+    ],
+)
+def test_names_that_are_outside_or_not_unique(tmp_path, contents):
+    path = write_tar(tmp_path / "shard.tar", contents)
+    with pytest.raises(InputError, match="shard.tar: byte"):
+        photo_archives.open_archive(path)
+
+
+def _damaged(content):
+    """Yields damaged archives, given one with a first file of 6 bytes."""
+    yield b""
+    yield b"PK\3\4" + bytes(2000)
+    yield encode()
+    for size in (100, 512, 515, 1024, 1024 + 511, 2000):
+        yield content[:size]
+    for field, value in {
+        100: b"9",  # A digit that is not octal.
+        148: b"0000000",  # The checksum.
+        1024: b"?",  # The name of the second file.
+    }.items():
+        yield content[:field] + value + content[field + len(value) :]
+    sizes = {124: b"77777777777", 125: b"\xff" * 11}
+    for field, value in sizes.items():
+        header = bytearray(content[:512])
+        header[field : field + len(value)] = value
+        if field == 125:
+            header[124] = 0x80
+        yield _with_checksum(header) + content[512:]
+    header = bytearray(content[:512])
+    header[124:136] = b"\xff" * 12  # -1
+    yield _with_checksum(header) + content[512:]
+    header[156:157] = b"x"  # A description of the next file.
+    yield _with_checksum(header) + content[512:]
+    header[124:136] = b"00004000000\0"
+    yield _with_checksum(header) + bytes(2**20)
+
+
+def _with_checksum(header):
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def test_damaged_archives_are_rejected(tmp_path):
+    contents = {"a.txt": b"A dog.", "a.jpg": encode()}
+    path = tmp_path / "shard.tar"
+    write_tar(path, contents, format=tarfile.GNU_FORMAT)
+    for number, content in enumerate(_damaged(path.read_bytes())):
+        damaged = tmp_path / f"{number}.tar"
+        damaged.write_bytes(content)
+        with pytest.raises(InputError, match=f"{number}.tar: byte"):
+            photo_archives.open_archive(damaged)
