@@ -15,6 +15,7 @@ from tbnets.data.store.writer import fault_of_name
 from tbnets.evaluation.correspondences import CHOICES, CHOOSING, TEMPERATURE
 from tbnets.features import extraction
 from tbnets.files import require_file
+from tbnets.tasks.settings.data_groups import COLUMN_HELP
 from tbnets.tasks.settings.flag import (
     REQUIRED,
     Count,
@@ -91,17 +92,25 @@ class CaptionFlags:
         "content of the file.",
         choices=FORMAT_NAMES,
     )
+    image_column: str = flag("", COLUMN_HELP["image_column"])
+    caption_column: list[str] = flag([], COLUMN_HELP["caption_column"])
+    split_column: str = flag("", COLUMN_HELP["split_column"])
     splits: list[str] = flag(
         [], "Splits of --captions to process; default: all."
     )
 
     @property
     def where(self):
-        """The format and the path of the captions."""
+        """The arguments of `list_splits`, as a dict."""
         is_pattern = SPLIT_FIELD in self.captions
         if self.captions and not (is_pattern or os.path.isdir(self.captions)):
             require_file(self.captions, "--captions")
-        return self.captions_format, self.captions
+        columns = {name: vars(self)[name] for name in COLUMN_HELP}
+        return {
+            "format": self.captions_format,
+            "path": self.captions,
+            **columns,
+        }
 
     def data(self, **sources):
         """Returns the `Data` of the captions, or of any phrases in `sources`.
@@ -109,13 +118,15 @@ class CaptionFlags:
         Args:
             **sources: fields of `Sources`.
         """
-        form, path = self.where
-        merged = Sources("", captions=path, captions_format=form, **sources)
+        where = self.where
+        path, form = where.pop("path"), where.pop("format")
+        sources |= {"captions": path, "captions_format": form, **where}
+        merged = Sources("", **sources)
         return Data(merged, of_phrases=bool(merged.phrases))
 
     def names(self):
         """Returns the splits to process."""
-        return self.splits or list_splits(*self.where)
+        return self.splits or list_splits(**self.where)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,7 +169,9 @@ class PhotoFlags(Shared):
         Args:
             **decides: passed to `take_share`.
         """
-        all_photos = find_photos(self.images, *self.where, self.splits)
+        all_photos = find_photos(
+            self.images, self.captions and self.where, self.splits
+        )
         other_files = [] if self.captions else sort_files(self.images)[1]
         faults = {path: fault_of_name(key) for key, path in all_photos}
         broken = {path: why for path, why in faults.items() if why}

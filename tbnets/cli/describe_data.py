@@ -261,11 +261,11 @@ class Options(CaptionFlags):
 def read_splits(options, problems):
     """Returns a dict of splits, and the training words (None if missing)."""
     read_split = functools.partial(
-        captions.read_captions, *options.where, problems=problems
+        captions.read_captions, problems=problems, **options.where
     )
-    splits = {name: read_split(name) for name in options.names()}
+    splits = {name: read_split(split=name) for name in options.names()}
     try:
-        training = read_split(options.vocabulary_split)
+        training = read_split(split=options.vocabulary_split)
     except ValueError:
         print(
             f"No split is named {options.vocabulary_split!r}, so unknown "
@@ -314,6 +314,7 @@ def main(options):
     problems, splits, vocabulary, phrases = [], {}, None, {}
     if options.captions:
         splits, vocabulary = read_splits(options, problems)
+        print(f"Read as: {captions.summary(splits.values())}\n")
     if options.phrases:
         phrases = {
             name: read_phrases(options.phrases, split, problems)

@@ -58,7 +58,7 @@ import numpy as np
 
 from tbnets import files
 from tbnets.cli import data_flags, zero_shot
-from tbnets.data.splits import SAME_SPLIT, NoSuchSplit
+from tbnets.data.splits import NoSuchSplit, usual_name
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
 from tbnets.evaluation.correspondences import CHOOSING
@@ -290,8 +290,7 @@ def check_evaluate_flags(options):
                 f"{folder!r}, without {SETTINGS_FILE}",
                 "Name run folders of tools/train.py.",
             )
-    split_names = {options.query_bank, options.split}
-    if len(split_names) == 1 or split_names <= {*SAME_SPLIT}:
+    if usual_name(options.query_bank) == usual_name(options.split):
         raise InputError(
             "--query_bank",
             "differ from --split",

@@ -64,8 +64,8 @@ from tbnets.cli.asking import (
     write_answers_page,
     write_montage,
 )
+from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import AUTO, why_not
-from tbnets.data.caption_readers import CaptionFile
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError

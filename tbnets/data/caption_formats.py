@@ -10,10 +10,11 @@ import os
 import re
 from collections.abc import Callable
 
-from tbnets.data import caption_readers
+from tbnets.data import caption_json, caption_readers, caption_tables
 from tbnets.files import require_file, shown
 
 AUTO = "auto"
+_JSON_START = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\"\]\d-]|$)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,69 +36,27 @@ class Format:
     splits: Callable | None = None
 
 
-def _folder(file):
-    if not os.path.isdir(file.path):
-        return "it is not a folder"
-    names = os.listdir(file.path)
-    has_captions = any(name.endswith("_caps.txt") for name in names)
-    return "" if has_captions else "the folder has no <split>_caps.txt"
-
-
-def _token(file):
-    if re.match(r"[^\t\n]+#\d+ *\t", file.start):
-        return ""
-    return "its first line is not <image>#<number><TAB><caption>"
-
-
-def _json(pattern, why, file):
-    is_object = file.start.startswith("{")
-    if not is_object or file.path.lower().endswith(".jsonl"):
-        return "it is not a JSON object"
-    return "" if re.search(pattern, file.start) else why
-
-
-def _table(file):
-    path, start = file.path.lower(), file.start
-    if path.endswith(".jsonl") and start.startswith("{"):
-        return ""
-    if path.endswith(".json") and re.match(r"\[\s*\{", start):
-        return ""
-    is_table = caption_readers.is_table(start)
-    return "" if is_table else "its first row names no image and caption column"
+def _json_format(structure):
+    why_not = functools.partial(caption_json.why_not_json, structure)
+    return Format(why_not, functools.partial(caption_json.read_json, structure))
 
 
 FORMATS = {
     "precomputed": Format(
-        _folder,
+        caption_readers.why_not_precomputed,
         caption_readers.read_precomputed,
         caption_readers.precomputed_splits,
     ),
     "flickr": Format(
-        _token, caption_readers.read_flickr, caption_readers.flickr_splits
+        caption_readers.why_not_flickr,
+        caption_readers.read_flickr,
+        caption_readers.flickr_splits,
     ),
-    "karpathy": Format(
-        functools.partial(
-            _json, r'"(sentences|sentids)"\s*:', "its images have no sentences"
-        ),
-        caption_readers.read_karpathy,
-    ),
-    "coco": Format(
-        functools.partial(
-            _json,
-            r'"(annotations|coco_url|file_name)"\s*:',
-            "it has no annotations",
-        ),
-        caption_readers.read_coco,
-    ),
-    "flickr30k_json": Format(
-        functools.partial(
-            _json,
-            r'\A\{\s*"[^"]*"\s*:\s*\[?\s*"',
-            "its first value is not a caption or a list of captions",
-        ),
-        caption_readers.read_flickr30k_json,
-    ),
-    "table": Format(_table, caption_readers.read_table),
+    "karpathy": _json_format(caption_json.of_images),
+    "coco": Format(caption_json.why_not_coco, caption_json.read_coco),
+    "records": _json_format(None),
+    "mapping": _json_format(caption_json.of_mapping),
+    "table": Format(caption_tables.why_not_table, caption_tables.read_table),
 }
 """Maps the name of each format to the `Format`. The first that fits is used."""
 
@@ -123,20 +82,21 @@ def find_format(format, file):
     if format == AUTO and fitting:
         return fitting[0]
     if fitting:
-        names = " or ".join(fitting)
         file.report(
-            f"expected captions of format {format}; found the format {names}. "
-            f"Set `format` to {names} or {AUTO}."
+            f"expected captions of format {format}; found the format "
+            f"{fitting[0]}. Set `format` to {fitting[0]} or {AUTO}."
         )
         return ""
     if format != AUTO:
         return format  # The reader reports the problem.
-    if file.start[:1] in ("{", "[") and file.json() is None:
+    if _JSON_START.match(file.start) and file.json() is None:
         return ""
     tried = "".join(f"\n  {name}: {why}" for name, why in reasons.items())
     first = shown(file.start.partition("\n")[0])
     file.report(
-        f"expected captions in a known format; found {first}. docs/"
-        f"data_formats.md shows the formats. Formats that were tried:{tried}"
+        f"expected captions; found {first}, which fits no format. If a table "
+        "or a list of objects has images and captions, name their columns with "
+        "--image_column and --caption_column. docs/data_formats.md shows the "
+        f"formats. Tried:{tried}"
     )
     return ""

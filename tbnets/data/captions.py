@@ -11,7 +11,8 @@ import difflib
 import functools
 import itertools
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,8 @@ from tbnets.checks import (
     spelling,
 )
 from tbnets.data import splits as split_names
+from tbnets.data.caption_files import CaptionFile, Columns
 from tbnets.data.caption_formats import AUTO, FORMATS, find_format
-from tbnets.data.caption_readers import CaptionFile
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import ProblemError
 
@@ -103,6 +104,7 @@ class CaptionedImages:
             the image ids are the file names.
         has_ids: False if the ids are only row numbers, which cannot be compared
             between splits.
+        read_as: format of the file and the columns that were read.
 
     Raises:
         ValueError: the lengths of the arguments do not match, an id is
@@ -122,6 +124,7 @@ class CaptionedImages:
     path: str
     file_names: list[str] | tuple[str, ...] = ()
     has_ids: bool = True
+    read_as: str = ""
 
     __repr__ = short_repr("num_images", "num_captions", "split", "path")
 
@@ -220,11 +223,27 @@ def common_images(splits):
             yield first, second, shared
 
 
+def summary(splits):
+    """Returns the format, and the numbers of images and captions, as text."""
+    splits = list(splits)
+    num_images = sum(images.num_images for images in splits)
+    num_captions = sum(images.num_captions for images in splits)
+    read_as = next((images.read_as for images in splits), "")
+    return f"{read_as}, {num_images:,} images, {num_captions:,} captions"
+
+
 FORMAT_NAMES = (AUTO, *FORMATS)
 
 
 def read_captions(
-    format: str, path: Path, split: str, problems: list[Any] | None = None
+    format: str,
+    path: Path,
+    split: str,
+    problems: list[Any] | None = None,
+    *,
+    image_column: str = "",
+    caption_column: Sequence[str] = (),
+    split_column: str = "",
 ) -> CaptionedImages:
     """Reads one split of a caption file or folder.
 
@@ -237,6 +256,10 @@ def read_captions(
             "train+restval" concatenates two splits.
         problems: None to raise at the first bad row, or a list to which a
             `Problem` is added for each bad row. The good rows are still read.
+        image_column: name of the column or JSON key of the images; "" to find
+            it by usual names and by the values.
+        caption_column: names of the columns of captions; () to find them.
+        split_column: name of the column of the splits; "" to find it.
 
     Returns:
         CaptionedImages in the order of the file.
@@ -253,9 +276,13 @@ def read_captions(
     check_choice("format", format, FORMAT_NAMES)
     check_kind("split", split, str, "Pass for example 'train'.")
     check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
-    records = []
+    columns = _columns(image_column, caption_column, split_column)
+    records, used = [], []
     for name in split.split("+"):
-        records += _read_split(format, os.fspath(path), name, problems)
+        source = _Source(format, split_names.fill_split(path, name), columns)
+        found, read_as = _read_split(source, os.fspath(path), name, problems)
+        records += found
+        used.append(read_as)
     names = [record.file_name for record in records]
     ids = [record.image_id for record in records]
     if len(set(ids)) < len(ids):
@@ -273,14 +300,23 @@ def read_captions(
         path=os.fspath(path),
         file_names=() if names == ids else names,
         has_ids=all(record.has_id for record in records),
+        read_as=used[0],
     )
 
 
-def list_splits(format: str, path) -> tuple[str, ...]:
+def _columns(image, caption, split):
+    advice = "Pass a list of names."
+    check_kind("caption_column", caption, (list, tuple), advice)
+    return Columns(image, tuple(caption), split)
+
+
+def list_splits(
+    format: str, path, image_column="", caption_column=(), split_column=""
+) -> tuple[str, ...]:
     """Returns the splits of a caption file, folder or `{split}` path.
 
     The splits are in the order of `ordered_splits`. For a file without splits,
-    returns ("all",).
+    returns ("all",). `read_captions` describes the arguments.
     """
     check_choice("format", format, FORMAT_NAMES)
     path = os.fspath(path)
@@ -294,46 +330,65 @@ def list_splits(format: str, path) -> tuple[str, ...]:
             )
         return names
     problems = []
-    file = CaptionFile(path, problems)
-    format = find_format(format, file)
-    if format and (list_them := FORMATS[format].splits):
-        return list_them(path)
-    records = _records(format, file, None) if format else []
+    columns = _columns(image_column, caption_column, split_column)
+    source = _Source(format, path, columns)
+    form, records, _ = _open(source, None, problems)
+    if form and form.splits:
+        return form.splits(path)
     if problems and not records:
         raise ProblemError(problems[0])
     return split_names.ordered_splits(record.split for record in records)
 
 
-def _records(format, file, split):
-    # The records are cached if the file has no problems.
-    if not FORMATS[format].splits and os.path.isfile(file.path):
-        state = os.stat(file.path)
-        stamp = state.st_size, state.st_mtime_ns
-        records, is_good = _whole(format, file.path, stamp)
-        if is_good:
-            return records
-    return FORMATS[format].read(file, split)
+class _Source(NamedTuple):
+    """A caption file, and how to read it."""
+
+    format: str
+    path: str
+    columns: Columns
+
+
+def _open(source, split, problems):
+    """Returns the `Format`, the records and the description of a source.
+
+    The format is None if its search reported a problem. The records are cached
+    if the file has no problems.
+    """
+    if os.path.isfile(source.path):
+        state = os.stat(source.path)
+        whole = _whole(source, (state.st_size, state.st_mtime_ns))
+        if whole is not None and not whole[0].splits:
+            return whole
+    return _read(source, split, problems)
+
+
+def _read(source, split, problems):
+    file = CaptionFile(source.path, problems, source.columns)
+    name = find_format(source.format, file)
+    if not name:
+        return None, [], ""
+    form = FORMATS[name]
+    if form.splits and split is None:
+        return form, [], name
+    records = form.read(file, split)
+    return form, records, f"{name} ({file.used})" if file.used else name
 
 
 @functools.lru_cache(maxsize=1)
-def _whole(format, path, stamp):
+def _whole(source, stamp):
     # A new `stamp` (size, time) invalidates the cache.
     problems = []
-    file = CaptionFile(path, problems)
-    return FORMATS[format].read(file, None), not problems
+    whole = _read(source, None, problems)
+    return None if problems else whole
 
 
-def _read_split(format, path, split, problems):
-    file = CaptionFile(split_names.fill_split(path, split), problems)
-    format = find_format(format, file)
-    if not format:
-        return []
+def _read_split(source, pattern, split, problems):
     before = len(problems or ())
-    records = _records(format, file, split)
+    form, records, read_as = _open(source, split, problems)
     if not records and len(problems or ()) > before:
-        return []
+        return [], read_as
     names = split_names.ordered_splits(record.split for record in records)
-    if file.path != path and names == (split_names.WHOLE_FILE,):
-        return records
-    name = split_names.choose_split(split, names, file.path)
-    return [record for record in records if record.split == name]
+    if source.path != pattern and names == (split_names.WHOLE_FILE,):
+        return records, read_as
+    name = split_names.choose_split(split, names, source.path)
+    return [record for record in records if record.split == name], read_as

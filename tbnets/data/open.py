@@ -362,8 +362,8 @@ class Data:
                 self.split(split).photos  # noqa: B018  (Raises.)
         split_records = [self.split(split).records for split in self._photos_of]
         ids = {key for records in split_records for key in records.image_ids}
-        folder, path = sources.photo_folder, sources.file("captions")
-        photos = find_photos(folder, sources.captions_format, path)
+        folder = sources.photo_folder
+        photos = find_photos(folder, sources.where)
         photos = (photo for photo in photos if not ids or photo[0] in ids)
         return photos_there(photos, folder)
 
@@ -429,15 +429,15 @@ class Data:
 
     def _read_split(self, split):
         sources = self.sources
-        path, form = sources.file("captions"), sources.captions_format
+        where = sources.where
         try:
             if sources.split_lists:
                 lists = sources.resolve(sources.split_lists)
-                records = read_listed(form, path, lists, split)
+                records = read_listed(where, lists, split)
             else:
-                records = read_captions(form, path, split)
+                records = read_captions(**where, split=split)
         except NoSuchSplit as error:
             if error.names:
                 raise
-            raise sources.nowhere("captions", path) from error
+            raise sources.nowhere("captions", where["path"]) from error
         return self.own.usable_records(records) if self.own else records

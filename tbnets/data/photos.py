@@ -101,25 +101,24 @@ def left_out_lines(broken, other_files, count):
     return [readable(line) for line in lines]
 
 
-def find_photos(folder, captions_format=None, captions_path="", splits=None):
+def find_photos(folder, captions=None, splits=None):
     """Returns a list of (id, `pathlib.Path`) for photos, with unique ids.
 
     The list includes missing photos that the captions name.
 
     Args:
         folder: folder of the photos.
-        captions_format: key of `captions.READERS`.
-        captions_path: caption file that names the images; "" for all photos
-            below the folder, with their relative paths as ids.
+        captions: arguments of `list_splits`, as a dict, for the captions that
+            name the images; None for all photos below the folder, with their
+            relative paths as ids.
         splits: names of caption splits; None for all.
     """
     folder = pathlib.Path(folder)
-    if not captions_path:
+    if not captions:
         return [(name, folder / name) for name in sort_files(folder)[0]]
-    where = (captions_format, captions_path)
     photos = {}
-    for split in splits or list_splits(*where):
-        records = read_captions(*where, split)
+    for split in splits or list_splits(**captions):
+        records = read_captions(**captions, split=split)
         for key, name in zip(records.image_ids, records.names):
             photos.setdefault(key, folder / name)
     return list(photos.items())
@@ -218,12 +217,12 @@ def listed_rows(image_ids, path) -> np.ndarray:
     return np.array(sorted(rows), np.int64)
 
 
-def read_listed(format, path, lists, split):
+def read_listed(captions, lists, split):
     """Reads the captioned images in the list for a split.
 
-    The images are taken from all splits of the captions in `path`. `lists` is
-    the path of the lists, which contains `{split}`. "val", "dev" and
-    "validation" are equivalent splits.
+    The images are taken from all splits. `captions` has the arguments of
+    `list_splits`, as a dict. `lists` is the path of the lists, which contains
+    `{split}`. "val", "dev" and "validation" are equivalent splits.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(
@@ -233,6 +232,6 @@ def read_listed(format, path, lists, split):
             f"Set for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
         )
     chosen = fill_split(lists, split)
-    images = read_captions(format, path, "+".join(list_splits(format, path)))
+    images = read_captions(**captions, split="+".join(list_splits(**captions)))
     images = images.subset(listed_rows(images.image_ids, chosen))
     return dataclasses.replace(images, split=split)

@@ -62,6 +62,9 @@ class Sources:
     num_scenes: tuple = ()
     captions: str = ""
     captions_format: str = "auto"
+    image_column: str = ""
+    caption_column: tuple = ()
+    split_column: str = ""
     split_lists: str = ""
     train_split: str = "train"
     dev_split: str = "dev"
@@ -146,6 +149,17 @@ class Sources:
         if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
             raise self.nowhere(flag, path)
         return path
+
+    @property
+    def where(self):
+        """The arguments of `captions.list_splits`, as a dict."""
+        return {
+            "format": self.captions_format,
+            "path": self.file("captions"),
+            "image_column": self.image_column,
+            "caption_column": tuple(self.caption_column),
+            "split_column": self.split_column,
+        }
 
     def items(self, flag):
         """Returns the comma-separated items of a flag."""

@@ -72,8 +72,12 @@ def distributed(strategy, batches):
 
 SPLIT_FIELD = "{split}"
 WHOLE_FILE = "all"
-SAME_SPLIT = ("val", "dev", "validation")
-SPLIT_ORDER = ("train", "restval", *SAME_SPLIT, "test")
+_SAME = {
+    "train": ("train", "training"),
+    "dev": ("val", "dev", "validation", "valid"),
+    "test": ("test", "testing"),
+}
+SPLIT_ORDER = (*_SAME["train"], "restval", *_SAME["dev"], *_SAME["test"])
 SHARE = 0.1
 """Fraction of the images that are drawn for each of dev and test."""
 ENOUGH = 10
@@ -81,7 +85,7 @@ ENOUGH = 10
 FEWEST = 5
 """Minimum number of images to draw splits from: 3 train, 1 dev and 1 test."""
 DRAWN = ("train", "dev", "test")
-_NAMES = {"train": "train", "test": "test", **dict.fromkeys(SAME_SPLIT, "dev")}
+_NAMES = {name: key for key, names in _SAME.items() for name in names}
 
 
 class NoSuchSplit(InputError):
@@ -110,15 +114,26 @@ class NoSuchSplit(InputError):
 def choose_split(split, names, path):
     """Returns the name in `names` that is equivalent to `split`.
 
-    "val", "dev" and "validation" are equivalent. Raises NoSuchSplit if there is
-    no such name.
+    For example, "val", "dev" and "validation" are equivalent, and so are "Test"
+    and "test". Raises NoSuchSplit if there is no such name.
     """
     if split in names:
         return split
-    for name in SAME_SPLIT if split in SAME_SPLIT else ():
-        if name in names:
-            return name
+    lowered = {name.lower(): name for name in reversed(names)}
+    for name in (split.lower(), *_SAME.get(usual_name(split), ())):
+        if name in lowered:
+            return lowered[name]
     raise NoSuchSplit(split, names, path)
+
+
+def usual_name(split):
+    """Returns "train", "dev" or "test" for names such as "Training"."""
+    return _NAMES.get(split.lower(), split)
+
+
+def is_usual(name):
+    """Returns whether a name is a usual name of a split, such as "Train"."""
+    return name.lower() in SPLIT_ORDER
 
 
 def ordered_splits(names):
@@ -197,12 +212,12 @@ def split_of(image_id, cuts):
 
 def can_be_drawn(split):
     """Returns whether all splits in a name such as `train+dev` can be drawn."""
-    return all(name in _NAMES for name in split.split("+"))
+    return all(usual_name(name) in DRAWN for name in split.split("+"))
 
 
 def drawn_split(records, split, cuts):
     """Returns the images of `records` in a drawn split, keeping their order."""
-    drawn_names = {_NAMES[name] for name in split.split("+")}
+    drawn_names = {usual_name(name) for name in split.split("+")}
     splits = [split_of(image_id, cuts) for image_id in records.image_ids]
     rows = [row for row, name in enumerate(splits) if name in drawn_names]
     return dataclasses.replace(records.subset(rows), split=split)

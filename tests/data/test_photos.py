@@ -41,7 +41,11 @@ def test_all_photos_of_a_folder_have_their_path_as_id(folder):
     [(None, ["b.jpg", "x.jpg"]), (["test"], ["x.jpg"])],
 )
 def test_photos_of_captions_stand_once(folder, splits, expected):
-    found = find_photos(folder / "photos", "table", folder / "t.csv", splits)
+    found = find_photos(
+        folder / "photos",
+        {"format": "table", "path": folder / "t.csv"},
+        splits,
+    )
     assert [key for key, _ in found] == expected
     assert found[-1][1] == folder / "photos" / "x.jpg"
 
@@ -162,16 +166,17 @@ def captions(tmp_path):
 def test_lists_take_the_place_of_splits(tmp_path, captions):
     (tmp_path / "train.txt").write_text("d\na\n")
     (tmp_path / "validation.txt").write_text("b\nelsewhere\n")
+    captions = {"format": "table", "path": captions}
     lists = tmp_path / "{split}.txt"
-    train = read_listed("table", captions, lists, "train")
+    train = read_listed(captions, lists, "train")
     assert train.image_ids == ("a", "d")
     assert train.captions == ("x", "w")
     assert train.split == "train"
-    assert read_listed("table", captions, lists, "dev").image_ids == ("b",)
+    assert read_listed(captions, lists, "dev").image_ids == ("b",)
     with pytest.raises(NoSuchSplit, match="'train', 'validation'"):
-        read_listed("table", captions, lists, "test")
+        read_listed(captions, lists, "test")
     with pytest.raises(InputError, match="{split}"):
-        read_listed("table", captions, tmp_path / "train.txt", "train")
+        read_listed(captions, tmp_path / "train.txt", "train")
 
 
 @pytest.mark.real_data

@@ -216,8 +216,8 @@ READERS = {
         "karpathy", {"dataset.json": json.dumps(KARPATHY)}, "train"
     ),
     "captions_coco": _captions("coco", {"captions.json": json.dumps(COCO)}),
-    "captions_flickr30k_json": _captions(
-        "flickr30k_json", {"train.json": json.dumps(BY_NAME)}
+    "captions_mapping": _captions(
+        "mapping", {"train.json": json.dumps(BY_NAME)}
     ),
     "captions_flickr": _captions("flickr", FLICKR, "train"),
     "captions_precomputed": _captions("precomputed", PRECOMPUTED, "train"),
@@ -226,7 +226,7 @@ READERS = {
         "table", {"table.tsv": "image\tcaption\n0.jpg\tA dog.\n1.jpg\tA cat.\n"}
     ),
     "captions_jsonl": _captions(
-        "table", {"table.jsonl": _lines(ROWS)}, "train"
+        "records", {"table.jsonl": _lines(ROWS)}, "train"
     ),
     "entities": reader_of(
         {"Sentences/0.txt": SENTENCES, "Annotations/0.xml": ANNOTATION},

@@ -10,6 +10,7 @@ import numpy as np
 
 from tbnets.checks import text_ids
 from tbnets.data.batches import EpochBatches, Examples
+from tbnets.data.captions import summary
 from tbnets.data.images import decode_images
 from tbnets.features import hub
 from tbnets.serving import photo_index, search
@@ -240,7 +241,9 @@ class MatchingData(CaptionedData):
         notes = super().notes(fitted)
         sources = self.settings.sources()
         if not sources.scenes:
-            form = f"read as {sources.captions_format}"
+            splits = self.opened.check_splits()
+            records = self.opened.parts("records", splits).values()
+            form = f"read as {summary(records)}"
             notes["captions"] = f"{sources.captions}, {form}"
         if self.own_photos:
             notes |= self.own_photos.notes()

@@ -47,7 +47,7 @@ def _split_names(data):
         flags = data.original_sources
         names = flags.train_split, flags.dev_split, flags.test_split
         return [name for name in names if data.has(name)]
-    return list_splits(sources.captions_format, sources.file("captions"))
+    return list_splits(**sources.where)
 
 
 def texts_by_split(data, names=()):

@@ -276,7 +276,10 @@ def conditions(settings: Settings) -> list:
 def _data_conditions(settings):
     images = settings.images or ImageSettings()
     regions = settings.regions or RegionSettings()
-    captions = ("captions_format", "captions", "split_lists")
+    captions = (
+        *("captions_format", "captions", "split_lists"),
+        *("image_column", "caption_column", "split_column"),
+    )
     encoder, scenes = settings.image_encoder, settings.captions.scenes
     features = encoder == "features"
     named = f"{images.image_features},{regions.regions}"

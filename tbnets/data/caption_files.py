@@ -1,0 +1,296 @@
+"""A caption file, the columns that its reader uses, and the images read."""
+
+import contextlib
+import functools
+import os
+import posixpath
+import re
+import urllib.parse
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tbnets.data import splits as split_names
+from tbnets.data.splits import WHOLE_FILE
+from tbnets.files import CheckedFile, listed, shown
+
+SAMPLE_ROWS = 100
+"""Number of rows or records from which the columns are found."""
+COLUMNS = {
+    "image": (
+        *("image", "image_name", "file_name", "filename", "filepath"),
+        *("file_path", "image_path", "path", "img", "img_path", "img_name"),
+        *("image_file", "photo", "image_id", "url", "image_url"),
+    ),
+    "caption": (
+        *("caption", "text", "title", "sentence", "description", "comment"),
+        *("alt_text", "raw", "caption_str", "reference_str", "conversation"),
+        "message",
+    ),
+    "split": ("split", "set", "subset"),
+}
+"""Maps each column that is read to the names that it may have.
+
+The names are matched without case and without a final "s".
+"""
+_HEAD_BYTES = 65536
+_SUFFIX = r"\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])"
+_IMAGE = re.compile(rf"[^\t\n]*[^\s/\\]{_SUFFIX}|https?://\S+", re.IGNORECASE)
+_ID = re.compile(r"[\w./-]*\d[\w./-]*")
+_WORDS = re.compile(r"[^\W\d_]\S*\s+\S*[^\W\d_]|[^\W\d_a-zA-Z]{4}")
+
+
+class Columns(NamedTuple):
+    """Names of columns or JSON keys that the user chose; empty to find them."""
+
+    image: str = ""
+    caption: tuple[str, ...] = ()
+    split: str = ""
+
+
+class ImageRecord(NamedTuple):
+    """An image and its captions, as returned by a reader.
+
+    `has_id` is False if the id is only a row number within the split.
+    """
+
+    image_id: str
+    captions: list
+    split: str
+    file_name: str
+    has_id: bool = True
+
+
+class CaptionFile(CheckedFile):
+    """A caption file.
+
+    Args:
+        path: path of the file.
+        problems: see `CheckedFile`.
+        columns: the `Columns` that the user chose.
+
+    Attributes:
+        used: text that names the columns or keys that the reader used.
+    """
+
+    def __init__(self, path, problems=None, columns=Columns()):  # noqa: B008
+        super().__init__(path, problems)
+        self.columns = columns
+        self.used = ""
+
+    @functools.cached_property
+    def head(self):
+        """The first bytes of the file; b"" for a folder."""
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            return file.read(_HEAD_BYTES)
+        return b""
+
+    @functools.cached_property
+    def start(self):
+        """The first characters of the file, without leading whitespace."""
+        is_wide = self.head.startswith((b"\xff\xfe", b"\xfe\xff"))
+        encoding = "utf-16" if is_wide else "utf-8-sig"
+        return self.head.decode(encoding, errors="replace").lstrip()
+
+    @property
+    def first_lines(self):
+        """The first lines, without a line that continues after `head`."""
+        lines = self.start.split("\n")
+        is_cut = len(self.head) == _HEAD_BYTES and len(lines) > 1
+        return lines[:-1] if is_cut or not lines[-1] else lines
+
+    @functools.cached_property
+    def content(self):
+        """The value in a JSON file; None if the file is not valid JSON."""
+        is_json = self.start[:1] in ("{", "[")
+        return CheckedFile(self.path, []).json() if is_json else None
+
+
+class Chosen(NamedTuple):
+    """Positions of the columns to read; `split` is None if there is none."""
+
+    image: int
+    captions: list[int]
+    split: int | None
+
+
+def choose_columns(names, values, columns):
+    """Finds the columns of images, captions and splits.
+
+    Args:
+        names: the names of the columns, each "" if there is no header.
+        values: a list of values per column.
+        columns: the `Columns` that the user chose.
+
+    Returns:
+        `Chosen`, or a string that says why the columns are not captions.
+    """
+    names_there = [bare(name) for name in names]
+    there = f"The columns are {listed([*map(str, names)], 12)}."
+    lowered = [name.strip().lower() for name in names]
+    wanted = (columns.image, *columns.caption, columns.split)
+    for name in filter(None, wanted):
+        if name.lower() not in lowered:
+            return f"no column is named {name}. {there}"
+
+    def positions(kind):
+        chosen = getattr(columns, kind)
+        chosen = [chosen] if isinstance(chosen, str) and chosen else chosen
+        if chosen:
+            return [lowered.index(name.lower()) for name in chosen]
+        named = [name for name in COLUMNS[kind] if name in names_there]
+        return [
+            i for i, name in enumerate(names_there) if name == (*named, None)[0]
+        ]
+
+    images, captions = positions("image"), positions("caption")
+    captions = captions or _numbered(names_there)
+    splits = positions("split") or [
+        i for i, some in enumerate(values) if _share(some, _is_split) == 1
+    ]
+    taken = {*captions, *splits}
+    images = images or _image_columns(values, taken, any(names_there))
+    taken = {*images, *splits}
+    sentences = (
+        []
+        if captions
+        else [
+            i
+            for i, some in enumerate(values)
+            if i not in taken and _share(some, is_sentence) >= 0.5
+        ]
+    )
+    captions = captions or sentences
+    for kind, found in (("image", images), ("caption", captions)):
+        if not found:
+            return f"no column is known to hold {kind}s. {there}"
+    if len(images) > 1:
+        return f"{len(images)} columns may hold images. {there}"
+    if len(sentences) > 1:
+        return f"{len(sentences)} columns may hold captions. {there}"
+    return Chosen(images[0], captions, splits[0] if splits else None)
+
+
+def bare(name):
+    """Returns a column name without case, spaces and a final s."""
+    return re.sub(r"[\s-]+", "_", name.strip().lower()).removesuffix("s")
+
+
+def _numbered(names):
+    # The columns caption_0, caption_1, ... or caption1, caption2, ...
+    matches = [re.fullmatch(r"(.*?)s?_?\d+", name) for name in names]
+    stems = [match[1] if match else "" for match in matches]
+    first = next((stem for stem in stems if stem in COLUMNS["caption"]), None)
+    return [i for i, stem in enumerate(stems) if stem == first]
+
+
+def _image_columns(values, taken, is_named):
+    free = [i for i in range(len(values)) if i not in taken]
+    if found := [i for i in free if _share(values[i], is_image) >= 0.8]:
+        return found
+    if is_named or len(free) != 2:
+        return []
+    # Without a header: ids beside sentences.
+    ids = [i for i in free if _share(values[i], is_id) == 1]
+    texts = [i for i in free if _share(values[i], is_sentence) >= 0.8]
+    return ids if len(ids) == len(texts) == 1 and ids != texts else []
+
+
+def _share(values, test):
+    values = [value for value in values if value not in ("", None)]
+    return sum(map(test, values)) / len(values) if values else 0.0
+
+
+def is_image(value):
+    """Returns whether a value looks like the file or the address of a photo."""
+    return isinstance(value, str) and bool(_IMAGE.fullmatch(value.strip()))
+
+
+def is_id(value):
+    """Returns whether a value is one word that contains a digit."""
+    return isinstance(value, str) and bool(_ID.fullmatch(value.strip()))
+
+
+def is_sentence(value):
+    """Returns whether a value, or each item of a list, has several words."""
+    if isinstance(value, list):
+        return bool(value) and all(map(is_sentence, value))
+    if not isinstance(value, str) or is_image(value):
+        return False
+    return bool(_WORDS.search(value))
+
+
+def _is_split(value):
+    return isinstance(value, str) and split_names.is_usual(value.strip())
+
+
+class Row(NamedTuple):
+    """A row or a record.
+
+    `place` is for messages. `texts` lists a (place, text) pair per caption.
+    `split` is None if the file has no splits. `folder` is the folder of the
+    image, if the image is only a file name.
+    """
+
+    place: int | str
+    image: object
+    texts: list
+    split: object
+    folder: object = None
+
+
+def images_of(file, rows: Iterable[Row]):
+    """Merges rows with the same image and split into `ImageRecord`s."""
+    records, spelled, addresses = {}, {}, {}
+    for place, image, texts, split, folder in rows:
+        image = str(image) if type(image) is int else image
+        image = image.strip() if isinstance(image, str) else image
+        name = _photo_name(file, image, place, addresses)
+        if name and folder:
+            name = file.file_name(f"{folder}/{name}", place)
+        captions = [file.caption(text, where) for where, text in texts]
+        captions = [text for text in captions if text is not None]
+        part = WHOLE_FILE if split is None else split
+        if not isinstance(part, str) or not part.strip():
+            advice = "Write it in all rows or in no row."
+            file.refuse("the name of a split", part, place, advice)
+        elif (
+            name
+            and (captions or not texts)
+            and _is_spelled(file, place, image, spelled)
+        ):
+            key = (image, part.strip())
+            record = ImageRecord(image, [], part.strip(), name)
+            records.setdefault(key, record).captions.extend(captions)
+    return list(records.values())
+
+
+def _photo_name(file, image, place, addresses):
+    """Returns the file name of an image; its last part for an address."""
+    is_address = isinstance(image, str) and re.match(r"https?://", image)
+    if not is_address:
+        return file.file_name(image, place)
+    path = re.sub(r"[?#].*", "", image)
+    name = urllib.parse.unquote(path.split("/", 3)[-1].rpartition("/")[2])
+    if addresses.setdefault(name, image) != image:
+        advice = (
+            "Photos are looked up by the last part of their address. Give each "
+            "photo its own file name, and list these names instead."
+        )
+        first = addresses[name]
+        expected = f"a file name other than that of {shown(first)}"
+        return file.refuse(expected, image, place, advice)
+    return file.file_name(name, place)
+
+
+def _is_spelled(file, place, name, spelled):
+    # Reports a path that an earlier row spells differently.
+    before = spelled.setdefault(posixpath.normpath(name), name)
+    if name != before:
+        advice = "Both names refer to one file. Use one name in all rows."
+        file.refuse(f"{shown(before)} as before", name, place, advice)
+    return name == before
+
+
+def extension_of(path):
+    """Returns the lower-case extension of a file, such as ".csv"."""
+    return os.path.splitext(path)[1].lower()

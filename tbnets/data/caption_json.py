@@ -1,0 +1,306 @@
+"""Reads captions from JSON and JSON Lines, by the structure of the content.
+
+A structure is a function that takes the content of a file and returns a list of
+(place, split, record), or a string that says why the content is different.
+"""
+
+from tbnets.data import splits as split_names
+from tbnets.data.caption_files import (
+    COLUMNS,
+    SAMPLE_ROWS,
+    Columns,
+    ImageRecord,
+    Row,
+    bare,
+    choose_columns,
+    extension_of,
+    images_of,
+    is_id,
+    is_image,
+    is_sentence,
+)
+from tbnets.data.splits import WHOLE_FILE
+from tbnets.files import CheckedFile, shown
+
+_NO_JSON = "it is not JSON"
+_NO_RECORDS = "it has no list of objects"
+_ANSWERS = ("gpt", "assistant", "model", "bot")
+
+
+def of_images(content):
+    """Returns the list `images` of Karpathy's files and their relatives."""
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list) or not images:
+        return "it is not an object with a list 'images'"
+    return [(f"images[{i}]", None, image) for i, image in enumerate(images)]
+
+
+def _record_lists(content, place="", split=None):
+    """Yields each list of (place, split, record) that the content may be."""
+    if isinstance(content, list):
+        yield [
+            (f"{place}[{i}]", split, entry) for i, entry in enumerate(content)
+        ]
+    if not isinstance(content, dict) or not content:
+        return
+    if all(map(split_names.is_usual, content)):
+        parts = [next(_record_lists(content[k], k, k), []) for k in content]
+        yield [entry for part in parts for entry in part]
+        return
+    for key, value in content.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from _record_lists(value, key, split)
+    values = list(content.values())
+    if all(isinstance(value, list) for value in values):
+        if len({len(value) for value in values}) == 1:
+            rows = [dict(zip(content, row)) for row in zip(*values)]
+            yield from _record_lists(rows, place, split)
+    if all(isinstance(value, dict) for value in values):
+        if all(value.keys() == values[0].keys() for value in values):
+            keys = values[0]  # As pandas writes columns.
+            rows = [{k: v[key] for k, v in content.items()} for key in keys]
+            yield from _record_lists(rows, place, split)
+        yield [
+            (f"[{shown(key)}]", split, {"image": key, **value})
+            for key, value in content.items()
+        ]
+
+
+def of_mapping(content, split=None):
+    """Returns records of a mapping from an image to its captions."""
+    if not isinstance(content, dict) or not content:
+        return "it is not an object of images"
+    if all(map(split_names.is_usual, content)):
+        parts = [of_mapping(part, key) for key, part in content.items()]
+        texts = [part for part in parts if isinstance(part, str)]
+        return texts[0] if texts else [row for part in parts for row in part]
+    first, texts = next(iter(content.items()))
+    has_paths = isinstance(texts, list) and _ends_with(texts, first)
+    sample = list(content.items())[:SAMPLE_ROWS]
+    if not has_paths and not all(is_image(k) or is_id(k) for k, _ in sample):
+        return "its keys do not look like names of images"
+    if not has_paths and not any(is_sentence(value) for _, value in sample):
+        return "its values do not look like captions"
+    rows = []
+    for name, texts in content.items():
+        record = {"image": name, "captions": texts}
+        if has_paths:
+            ends_well = isinstance(texts, list) and _ends_with(texts, name)
+            record["captions"] = texts[:-1] if ends_well else None
+        rows.append((f"[{shown(name)}]", split, record))
+    return rows
+
+
+def _ends_with(texts, name):
+    return bool(texts) and str(texts[-1]).endswith(name)
+
+
+def _choose(rows, columns):
+    """Returns the keys of image, captions and split, or why there are none."""
+    sample = [row for _, _, row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
+    keys = list(dict.fromkeys(key for row in sample for key in row))
+    if not keys:
+        return _NO_RECORDS
+    values = [[row[key] for row in sample if key in row] for key in keys]
+    chosen = choose_columns(keys, values, columns)
+    if isinstance(chosen, str):
+        return chosen.replace("column", "key")
+    split = None if chosen.split is None else keys[chosen.split]
+    return keys[chosen.image], [keys[i] for i in chosen.captions], split
+
+
+def _is_lines(file):
+    if not file.start.startswith("{"):
+        return False
+    lines = [line.strip() for line in file.first_lines if line.strip()]
+    return extension_of(file.path) in (".jsonl", ".ndjson") or (
+        len(lines) > 1 and all(line[0] + line[-1] == "{}" for line in lines[:2])
+    )
+
+
+def _find(structure, file):
+    """Returns (rows, keys) of the records in a file, or why there are none.
+
+    The rows of JSON Lines are only the first rows.
+    """
+    if _is_lines(file):
+        if structure is not None:
+            return _NO_JSON
+        sample = CheckedFile(file.path, [])
+        sample.lines = lambda: (file.first_lines[:SAMPLE_ROWS], True)
+        lists = [[(line, None, row) for line, row in sample.json_rows(())]]
+    elif file.content is None:
+        return _NO_JSON
+    elif structure is None:
+        lists = _record_lists(file.content)
+    else:
+        lists = [structure(file.content)]
+    columns = Columns() if structure is of_mapping else file.columns
+    reason = _NO_RECORDS
+    for rows in lists:
+        keys = rows if isinstance(rows, str) else _choose(rows, columns)
+        if not isinstance(keys, str):
+            return rows, keys
+        reason = keys
+    return reason
+
+
+def why_not_json(structure, file):
+    """Returns why a file has no records of a structure, or "".
+
+    Args:
+        structure: `of_images` or `of_mapping`; None for any list of records.
+        file: the `CaptionFile`.
+    """
+    found = _find(structure, file)
+    return found if isinstance(found, str) else ""
+
+
+def read_json(structure, file, _):
+    """Reads the records of a structure, one or several per image."""
+    found = _find(structure, file)
+    if isinstance(found, str):
+        if _is_lines(file) or file.json() is not None:
+            file.report(f"expected images with captions; found that {found}")
+        return []
+    rows, keys = found
+    if _is_lines(file):
+        rows = ((line, None, row) for line, row in file.json_rows(()))
+    image, captions, split = keys
+    names = [image, *captions, *([split] if split else [])]
+    if structure is not of_mapping:
+        file.used = f"keys {', '.join(names)}"
+    return images_of(file, _json_rows(file, rows, keys))
+
+
+def _json_rows(file, rows, keys):
+    image_key, caption_keys, split_key = keys
+    is_talk = bare(caption_keys[0]) in ("conversation", "message")
+    without_image = []
+    for place, split, record in rows:
+        if not isinstance(record, dict):
+            file.refuse("an object", record, place)
+            continue
+        image = record.get(image_key)
+        if isinstance(image, list) and len(image) == 1:
+            image = image[0]
+        if is_talk and not image:
+            without_image.append(place)
+            continue
+        there = [key for key in caption_keys if record.get(key) is not None]
+        if not there:
+            expected = f"the key {' or '.join(map(repr, caption_keys))}"
+            file.refuse(expected, record, place)
+            continue
+        texts = [text for key in there for text in _texts(record, key, place)]
+        split = (record.get(split_key) or "") if split_key else split
+        folder = record.get("filepath") if image_key == "filename" else None
+        yield Row(place, image, texts, split, folder)
+    if without_image:
+        file.suspect(
+            f"expected an image in each conversation; left out "
+            f"{len(without_image)} without one.",
+            None,
+        )
+
+
+def _texts(record, key, place):
+    """Returns a (place, text) pair for each caption of a record."""
+    value = record[key]
+    texts = []
+    for i, item in enumerate(value if isinstance(value, list) else [value]):
+        if not isinstance(item, dict):
+            texts.append((place, item))
+            continue
+        where = f"{place}.{key}[{i}]" if isinstance(place, str) else place
+        speaker = item.get("from", item.get("role"))
+        if speaker is None:
+            names = [name for name in COLUMNS["caption"] if name in item]
+            texts.append((where, item[names[0]] if names else item))
+        elif speaker in _ANSWERS:
+            text = item.get("value", item.get("content"))
+            if isinstance(text, str):
+                text = text.replace("<image>", " ").strip()
+            texts.append((where, text))
+    return texts
+
+
+def why_not_coco(file):
+    """Returns why a file is not two lists joined by image ids, or ""."""
+    if file.content is None:
+        return _NO_JSON
+    _, _, reason = _two_lists(file.content)
+    return reason
+
+
+def _two_lists(content):
+    """Returns the keys of a list of images and of captions, and a reason."""
+    lists = {}
+    if isinstance(content, dict):
+        lists = {k: v for k, v in content.items() if isinstance(v, list)}
+    names = [name for name in COLUMNS["image"] if name != "image_id"]
+    images = _list_with(lists, ["id"], names)
+    captions = _list_with(lists, ["image_id"], COLUMNS["caption"])
+    if images is None:
+        return None, None, "it has no list of images with 'id' and 'file_name'"
+    if captions in (None, images):
+        return images, None, "it has no list of 'image_id' and 'caption'"
+    return images, captions, ""
+
+
+def _list_with(lists, *kinds):
+    # Returns the first key whose first objects have a name of each kind.
+    for key, rows in lists.items():
+        for row in rows[:SAMPLE_ROWS]:
+            if isinstance(row, dict) and all(
+                any(name in row for name in names) for names in kinds
+            ):
+                return key
+    return None
+
+
+def read_coco(file, _):
+    """Reads two lists joined by image ids, as in `captions_*.json` of MSCOCO.
+
+    All images are in one split.
+    """
+    content, records = file.json(), {}
+    if content is None:
+        return []
+    images, annotations, reason = _two_lists(content)
+    if reason:
+        file.report(f"expected images and captions; found that {reason}")
+        return []
+    for place, image in _entries(file, content, images):
+        key = _coco_id(file, image, "id", place)
+        name = next((image[n] for n in COLUMNS["image"] if n in image), None)
+        name = file.file_name(name, place)
+        if key in records:
+            file.refuse("a unique 'id'", key, place)
+        elif None not in (key, name):
+            records[key] = ImageRecord(key, [], WHOLE_FILE, name)
+    for place, row in _entries(file, content, annotations):
+        key = _coco_id(file, row, "image_id", place)
+        text = next((row[n] for n in COLUMNS["caption"] if n in row), None)
+        caption = file.caption(text, place)
+        if key is not None and key not in records:
+            expected = f"an 'id' among the {len(records)} valid 'images'"
+            file.refuse(expected, key, place)
+        elif None not in (key, caption):
+            records[key].captions.append(caption)
+    return list(records.values())
+
+
+def _entries(file, content, key):
+    for index, entry in enumerate(content[key]):
+        if isinstance(entry, dict):
+            yield f"{key}[{index}]", entry
+        else:
+            file.refuse("an object", entry, f"{key}[{index}]")
+
+
+def _coco_id(file, entry, name, place):
+    value = entry.get(name)
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return str(value)
+    return file.refuse(f"an integer or a string as {name!r}", value, place)

@@ -1,0 +1,226 @@
+"""Reads captions from tables: values separated by commas, tabs and so on."""
+
+import ast
+import contextlib
+import csv
+import itertools
+import re
+from typing import NamedTuple
+
+from tbnets.data.caption_files import (
+    SAMPLE_ROWS,
+    Chosen,
+    Columns,
+    Row,
+    choose_columns,
+    extension_of,
+    images_of,
+    is_id,
+    is_image,
+)
+from tbnets.files import listed, parse_json, shown
+
+_DELIMITERS = {".tsv": "\t"}
+_LIST = re.compile(r"\[\s*[\"'].*[\"']\s*\]", re.DOTALL)
+
+
+class _Layout(NamedTuple):
+    delimiter: str
+    quoting: int
+    header: list  # Empty if the table has no header.
+    width: int
+    chosen: Chosen
+
+    @property
+    def used(self):
+        """The names or numbers of the columns that are read."""
+        image, captions, split = self.chosen
+        places = [image, *captions, *([] if split is None else [split])]
+        names = [str(place + 1) for place in places]
+        if self.header:
+            names = [self.header[place] for place in places]
+        end = "" if self.header else ", no header"
+        return f"columns {', '.join(names)}{end}"
+
+    def reader(self, lines):
+        return _reader(lines, self.delimiter, self.quoting)
+
+
+def _reader(lines, delimiter, quoting):
+    options = {"delimiter": delimiter, "quoting": quoting, "strict": True}
+    return csv.reader(lines, **options)
+
+
+def why_not_table(file):
+    """Returns why a file is not a table of captions, or ""."""
+    layout = _layout(file)
+    return layout if isinstance(layout, str) else ""
+
+
+def _layout(file):
+    """Returns the `_Layout` of a file, or why it is not a table."""
+    if file.start[:1] in ("{", "[") or "\0" in file.start:
+        return "it is not text in columns"
+    first = _DELIMITERS.get(extension_of(file.path), ",")
+    reasons = []
+    for mark in dict.fromkeys((first, "\t", ",", ";", "|")):
+        quoting = _quoting(file, mark)
+        lines = [line + "\n" for line in file.first_lines]
+        rows = []
+        with contextlib.suppress(csv.Error):  # Reported with its line later.
+            reader = filter(None, _reader(lines, mark, quoting))
+            rows.extend(itertools.islice(reader, SAMPLE_ROWS))
+        widths = [len(row) for row in rows]
+        if max(widths, default=0) < 2:
+            continue
+        found = _with_header(rows, file.columns)
+        found = found if found[1:] else (_without_header(rows) or found)
+        if found[1:]:
+            return _Layout(mark, quoting, *found)
+        reasons.append((widths[0], found[0]))
+    return max(reasons)[1] if reasons else "it has only one column"
+
+
+def _quoting(file, mark):
+    # Tables with bars do not quote their values, and many with tabs do not.
+    is_quoted = mark != "|"
+    if mark == "\t":
+        text = "\n".join(file.first_lines).replace("\r", "")
+        is_quoted = re.search(r'(?m)(?:^|\t) *"[^\t]*"(?:\t|$)', text)
+    return csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+
+
+def _with_header(rows, columns):
+    """Returns (header, width, chosen), or (reason,) without a header."""
+    header, *body = rows
+    body = [row for row in body if len(row) == len(header)]
+    values = list(zip(*body)) or [()] * len(header)
+    chosen = choose_columns(header, values, columns)
+    if isinstance(chosen, str):
+        return (chosen,)
+    names = choose_columns(header, [()] * len(header), columns)
+    cell = header[chosen.image]
+    if isinstance(names, str) and (is_image(cell) or is_id(cell)):
+        return ("its first row is not a header",)
+    return [name.strip() for name in header], len(header), chosen
+
+
+def _without_header(rows):
+    # A caption in the last column may contain delimiters.
+    for width in range(max(map(len, rows)), 1, -1):
+        wide = [row for row in rows if len(row) >= width]
+        if len(wide) < 0.8 * len(rows):
+            continue
+        values = list(zip(*(_joined(row, width, ",") for row in wide)))
+        chosen = choose_columns([""] * width, values, Columns())
+        if not isinstance(chosen, str):
+            return [], width, chosen
+    return ()
+
+
+def _joined(row, width, delimiter):
+    return [*row[: width - 1], delimiter.join(row[width - 1 :])]
+
+
+def read_table(file, _):
+    """Reads a table with an image and its captions in each row.
+
+    The separator, the header and the columns are found in the first rows. If no
+    column has splits, all images are in the split "all".
+    """
+    layout = _layout(file)
+    if isinstance(layout, str):
+        expected = "a table with a column of images and a column of captions"
+        first = file.first_lines[0] if file.first_lines else ""
+        file.refuse(expected, first, 1 if first else None, layout)
+        return []
+    file.used = layout.used
+    return images_of(file, _caption_rows(file, layout))
+
+
+def _caption_rows(file, layout):
+    image, captions, split = layout.chosen
+    for line, row in _rows(file, layout):
+        texts = [text for place in captions for text in _texts(row[place])]
+        if len(captions) > 1:  # The last columns of a row may be empty.
+            texts = [text for text in texts if text.strip()]
+        part = None if split is None else row[split]
+        yield Row(line, row[image], [(line, text) for text in texts], part)
+
+
+def _texts(text):
+    """Returns the captions in a cell, which may hold a JSON or Python list."""
+    if _LIST.fullmatch(text.strip()):
+        for parse in (parse_json, ast.literal_eval):
+            errors = ValueError, SyntaxError, RecursionError, MemoryError
+            with contextlib.suppress(*errors):
+                items = parse(text.strip())
+                if all(isinstance(item, str) for item in items):
+                    return items
+    return [text]
+
+
+def _rows(file, layout):
+    """Yields (line, row) for each row below the header."""
+    lines, ends_well = file.lines()
+    rows = _numbered(file, layout.reader([line + "\n" for line in lines]))
+    rows = ((line, row) for line, row in rows if row)
+    mark, width = layout.delimiter, layout.width
+    repaired = []
+    for line, row in itertools.islice(rows, bool(layout.header), None):
+        if len(row) != width and mark == "|":
+            row = _with_bar(row, width) or row
+            repaired += [line] * (len(row) == width)
+        elif len(row) > width and width - 1 in layout.chosen.captions:
+            row = _joined(row, width, mark)
+            repaired.append(line)
+        if len(row) == width:
+            yield line, row
+        else:
+            names = f" ({listed(layout.header)})" if layout.header else ""
+            advice = f"Quote captions that contain {shown(mark)}."
+            expected = f"{width} columns{names}"
+            file.refuse(expected, row, line, f"It has {len(row)}. {advice}")
+    if repaired:
+        why = (
+            "lacked a bar" if mark == "|" else f"had {shown(mark)} in captions"
+        )
+        file.suspect(
+            f"expected {width} columns; repaired {len(repaired)} rows that "
+            f"{why}. The first is line {repaired[0]}.",
+            repaired[0],
+        )
+    if lines and not ends_well:
+        file.suspect(
+            "expected a newline after the last row; found "
+            f"{shown(lines[-1])}. Add the newline if the file is complete.",
+            len(lines),
+        )
+
+
+def _with_bar(row, count):
+    # A row of Kaggle's results.csv of Flickr30k lacks the bar before a caption.
+    match = re.fullmatch(r"\s*(\d+)\s+(.+)", row[-1])
+    return (
+        [*row[:-1], *match.groups()] if match and len(row) + 1 == count else []
+    )
+
+
+def _numbered(file, reader):
+    while True:
+        first = reader.line_num + 1
+        try:
+            yield first, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            advice = ""
+            if "unexpected end" in str(error):
+                advice = (
+                    " A double quote that starts here is not closed. Write it "
+                    "twice, or copy the file again."
+                )
+            elif "new-line character" in str(error):
+                error = "a carriage return without a newline"
+                advice = " End each row with a newline, or quote the value."
+            file.report(f"expected a row; found: {error}.{advice}", first)

@@ -1,0 +1,416 @@
+"""Tests of files of captions as people have them, read without a flag.
+
+The contents follow public descriptions of the data sets that they are named
+after; the readers go by structure, so that the names are only examples.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.splits import NoSuchSplit
+from tests import photo_files, refusals
+
+DOG, RUN = "A dog, wet and happy.", "It runs to the sea."
+CAT, NAP = "A cat sleeps in the sun.", 'Two "cats" on a wall.'
+A, B = "a.jpg", "b.jpg"
+# The images of each split, with their captions.
+ALL = {"all": {A: [DOG, RUN], B: [CAT, NAP]}}
+ONE_EACH = {"all": {A: [DOG], B: [CAT]}}
+SPLIT = {"train": {A: [DOG, RUN]}, "val": {B: [CAT, NAP]}}
+PAIRS = [(A, DOG), (A, RUN), (B, CAT), (B, NAP)]
+
+
+def lines(*rows):
+    return "".join(f"{row}\n" for row in rows)
+
+
+def json_lines(*rows):
+    return lines(*map(json.dumps, rows))
+
+
+def quoted(text):
+    return '"' + text.replace('"', '""') + '"'
+
+
+def sentences(*texts):
+    return [{"raw": text, "tokens": text.split()} for text in texts]
+
+
+def talk(*answers):
+    return [
+        turn
+        for number, answer in enumerate(answers)
+        for turn in (
+            {
+                "from": "human",
+                "value": "<image>\nWhat is it?" if not number else "?",
+            },
+            {"from": "gpt", "value": answer},
+        )
+    ]
+
+
+def coco(**first):
+    images = [{"id": 7, "file_name": A, "height": 2}, {"id": 9, "file_name": B}]
+    annotations = [
+        {"image_id": 9 if name == B else 7, "id": place, "caption": text}
+        for place, (name, text) in enumerate(PAIRS)
+    ]
+    return json.dumps(first | {"images": images, "annotations": annotations})
+
+
+FILES = {
+    # Kaggle's Flickr8k and Flickr30k, and the token file that they come from.
+    "captions.txt": (
+        lines("image,caption", *(f"{n},{quoted(t)}" for n, t in PAIRS)),
+        ALL,
+    ),
+    "unquoted.txt": (
+        lines("image,caption", *(f"{n},{t}" for n, t in PAIRS)),
+        ALL,
+    ),
+    "results.csv": (
+        lines(
+            "image_name| comment_number| comment",
+            f"{A}| 0| {DOG}",
+            f"{A}| 1| {RUN}",
+            f"{B}| 0| {CAT}",
+            f"{B}| 1   {NAP}",
+        ),
+        ALL,
+    ),
+    "Flickr8k.token.txt": (
+        lines(*(f"{n}#{i % 2}\t{t}" for i, (n, t) in enumerate(PAIRS))),
+        ALL,
+    ),
+    "flickr_annotations_30k.csv": (
+        lines(
+            "raw,sentids,split,filename,img_id",
+            f'{quoted(json.dumps([DOG, RUN]))},"[0, 1]",train,{A},0',
+            f'{quoted(json.dumps([CAT, NAP]))},"[2, 3]",val,{B},1',
+        ),
+        SPLIT,
+    ),
+    # Karpathy's splits and the remote sensing sets in their format.
+    "dataset_flickr8k.json": (
+        json.dumps(
+            {
+                "images": [
+                    {
+                        "sentids": [0, 1],
+                        "imgid": 0,
+                        "sentences": sentences(*texts),
+                        "split": split,
+                        "filename": name,
+                    }
+                    for split, images in SPLIT.items()
+                    for name, texts in images.items()
+                ],
+                "dataset": "flickr8k",
+            }
+        ),
+        SPLIT,
+    ),
+    "dataset_rsicd.json": (
+        json.dumps(
+            {
+                "images": [
+                    {"filename": n, "split": s, "sentences": sentences(*texts)}
+                    for s, images in SPLIT.items()
+                    for n, texts in images.items()
+                ]
+            }
+        ),
+        SPLIT,
+    ),
+    # COCO; in the second file, the first kilobytes have no images.
+    "captions_val2017.json": (coco(info={"year": 2017}, licenses=[]), ALL),
+    "long_info.json": (coco(info={"about": "x y " * 40_000}), ALL),
+    # BLIP, ALBEF, CUHK-PEDES, TextCaps, LLaVA and messages of chat models.
+    "coco_karpathy_train.json": (
+        json.dumps(
+            [
+                {"caption": t, "image": n, "image_id": f"coco_{n}"}
+                for n, t in PAIRS
+            ]
+        ),
+        ALL,
+    ),
+    "coco_karpathy_val.json": (
+        json.dumps([{"image": n, "caption": t} for n, t in ALL["all"].items()]),
+        ALL,
+    ),
+    "reid_raw.json": (
+        json.dumps(
+            [
+                {"split": s, "captions": texts, "file_path": n, "id": 1}
+                for s, images in SPLIT.items()
+                for n, texts in images.items()
+            ]
+        ),
+        SPLIT,
+    ),
+    "TextCaps_0.1.json": (
+        json.dumps(
+            {
+                "dataset_type": "train",
+                "data": [{"image_id": n, "caption_str": t} for n, t in PAIRS],
+            }
+        ),
+        ALL,
+    ),
+    "llava_instruct.json": (
+        json.dumps(
+            [{"id": "0", "conversations": talk("Only text here.")}]
+            + [
+                {"id": "1", "image": n, "conversations": talk(*texts)}
+                for n, texts in ALL["all"].items()
+            ]
+        ),
+        ALL,
+    ),
+    "messages.jsonl": (
+        json_lines(
+            *(
+                {
+                    "images": [name],
+                    "messages": [
+                        {"role": "user", "content": "<image>What is it?"},
+                        {"role": "assistant", "content": text},
+                    ],
+                }
+                for name, text in PAIRS
+            )
+        ),
+        ALL,
+    ),
+    # Mappings, with and without paths at the end; a list for each split.
+    "mapping.json": (json.dumps(ALL["all"]), ALL),
+    "single.json": (json.dumps({A: DOG, B: CAT}), ONE_EACH),
+    "flickr30k.json": (
+        json.dumps({n: [*t, f"images/{n}"] for n, t in ALL["all"].items()}),
+        ALL,
+    ),
+    "facts.json": (
+        json.dumps({n: {"w": 1, "text": t} for n, t in ALL["all"].items()}),
+        ALL,
+    ),
+    "annotation.json": (
+        json.dumps(
+            {
+                split: [
+                    {"image_path": [n], "sentences": texts}
+                    for n, texts in images.items()
+                ]
+                for split, images in SPLIT.items()
+            }
+        ),
+        SPLIT,
+    ),
+    # SBU's lists, and what pandas writes.
+    "sbu.json": (
+        json.dumps(
+            {
+                "image_urls": [f"http://host/1/{n}" for n in (A, B)],
+                "user_ids": ["1", "2"],
+                "captions": [DOG, CAT],
+            }
+        ),
+        ONE_EACH,
+    ),
+    "columns.json": (
+        json.dumps(
+            {"path": {"0": A, "1": B}, "title": {"0": DOG, "1": CAT}},
+        ),
+        ONE_EACH,
+    ),
+    # Tables of open_clip, of the datasets library and of spreadsheets.
+    "train.tsv": (
+        lines("filepath\ttitle", *(f"{n}\t{t}" for n, t in PAIRS)),
+        ALL,
+    ),
+    "tabs.csv": (
+        lines("title\tfilepath", *(f"{t}\t{n}" for n, t in PAIRS)),
+        ALL,
+    ),
+    "metadata.csv": (
+        lines("file_name,text", *(f"{n},{quoted(t)}" for n, t in PAIRS)),
+        ALL,
+    ),
+    "metadata.jsonl": (
+        json_lines(*({"file_name": n, "text": t} for n, t in PAIRS)),
+        ALL,
+    ),
+    "semicolons.dat": (
+        lines("Subset;Photo;Alt text", *(f"valid;{n};{t}" for n, t in PAIRS)),
+        {"valid": ALL["all"]},
+    ),
+    "several.csv": (
+        lines(
+            "img_id,image name,caption_0,caption_1",
+            f"1,{A},{quoted(DOG)},{RUN}",
+            f"2,{B},{CAT},{quoted(NAP)}",
+        ),
+        ALL,
+    ),
+    "python.csv": (
+        lines(
+            "url,comments",
+            f"https://x.org/d/{A}?s=1,{quoted(repr([DOG, RUN]))}",
+            f"https://x.org/d/{B},{quoted(repr([CAT, NAP]))}",
+        ),
+        ALL,
+    ),
+    # Without a header: Conceptual Captions and tables of one's own.
+    "Train_GCC-training.tsv": (
+        lines(*(f"{t}\thttp://h.org/{n[0]}/{n}" for n, t in PAIRS)),
+        ALL,
+    ),
+    "plain.csv": (
+        lines(*(f"train,{n},{quoted(t)}" for n, t in PAIRS)),
+        {"train": ALL["all"]},
+    ),
+    "plain.txt": (lines(*(f"{n},{t}" for n, t in PAIRS)), ALL),
+    "ids.tsv": (
+        lines(f"1000268201\t{DOG}", f"1000268202\t{CAT}"),
+        {"all": {"1000268201": [DOG], "1000268202": [CAT]}},
+    ),
+    "other_names.csv": (
+        lines("Nr,Bild,Beschreibung", f"1,{A},{quoted(DOG)}", f"2,{B},{CAT}"),
+        ONE_EACH,
+    ),
+    "other_keys.json": (
+        json.dumps([{"bild": n, "worte": t, "n": 3} for n, t in PAIRS]),
+        ALL,
+    ),
+}
+
+
+def images_of(images):
+    """Returns the captions of each photo, by the name of its file."""
+    return {
+        pathlib.PurePath(images.file_name(row)).name: [
+            images.captions[place] for place in rows
+        ]
+        for row, rows in enumerate(images.caption_rows())
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*repaired", "ignore:.*left out 1")
+@pytest.mark.parametrize("name", FILES)
+def test_a_public_file_is_read_without_a_flag(tmp_path, name):
+    content, expected = FILES[name]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    assert list_splits("auto", path) == tuple(expected)
+    for split, images in expected.items():
+        assert images_of(read_captions("auto", path, split)) == images
+    read_as = read_captions("auto", path, split).read_as
+    assert read_captions(read_as.split()[0], path, split).read_as == read_as
+
+
+def test_splits_have_their_usual_names(tmp_path):
+    path = tmp_path / "t.csv"
+    names = {"training": "train", "Valid": "dev", "testing": "test"}
+    rows = [f"{name}.jpg,{DOG[:5]},{name}" for name in names]
+    path.write_text(lines("image,caption,set", *rows))
+    for name, usual in names.items():
+        images = read_captions("auto", path, usual)
+        assert images.image_ids == (f"{name}.jpg",)
+    with pytest.raises(NoSuchSplit):
+        read_captions("auto", path, "restval")
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("t.csv", lines("a,b,c,d", f"p,{A},{RUN},{CAT}", f"q,{B},x y,x y")),
+        ("t.jsonl", json_lines({"a": "p", "b": A, "c": RUN, "d": CAT})),
+        ("t.json", json.dumps([{"a": "p", "b": A, "c": RUN, "d": CAT}])),
+    ],
+)
+def test_columns_of_any_name(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content)
+    with refusals.at(path) as error:
+        read_captions("auto", path, "all")
+    assert "--caption_column" in str(error.value)
+    columns = {"image_column": "b", "split_column": "a"}
+    for chosen, texts in (["c"], (RUN,)), (["d", "c"], (CAT, RUN)):
+        columns["caption_column"] = chosen
+        assert list_splits("auto", path, **columns)[0] == "p"
+        images = read_captions("auto", path, "p", **columns)
+        assert (images.image_ids, images.captions) == ((A,), texts)
+    with refusals.at(path) as error:
+        read_captions("auto", path, "p", **(columns | {"image_column": "e"}))
+    assert "no column is named e" in str(error.value).replace("key", "column")
+
+
+def test_addresses_with_one_file_name_are_refused(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text(
+        lines(f"{DOG}\thttp://h/1/a.jpg", f"{CAT}\thttp://h/2/a.jpg")
+    )
+    with refusals.at(path, 2):
+        read_captions("auto", path, "all")
+
+
+def test_what_is_repaired_or_left_out_is_counted(tmp_path):
+    for name, count in {"unquoted.txt": 1, "llava_instruct.json": 1}.items():
+        path = tmp_path / name
+        path.write_text(FILES[name][0])
+        problems = []
+        read_captions("auto", path, "all", problems)
+        assert len(problems) == 1
+        assert f" {count} " in problems[0].message
+
+
+def npy(folder):
+    np.save(folder / "array.npy", np.eye(3))
+    return (folder / "array.npy").read_bytes()
+
+
+OTHERS = {
+    "photo.jpg": photo_files.encode(),
+    "paper.pdf": b"%PDF-1.5\n%\xd0\xd4\xc5\xd8\n1 0 obj\n<< /Length 843 >>\n",
+    "archive.zip": b"PK\x03\x04\x14\0\0\0\x08\0captions.csv" + bytes(99),
+    "empty.csv": b"",
+    "blank.txt": b"\n \n\n",
+    "numbers.txt": b"1\n2\n3\n4\n",
+    "numbers.csv": b"1,2,3\n4,5,6\n",
+    "numbers.json": b"[1, 2, 3]",
+    "page.html": b"<!DOCTYPE html>\n<html><p>A dog, a cat</p>\n</html>\n",
+    "config.yaml": b"image: a.jpg\ncaption: A dog runs.\nsplit: train\n",
+    "config.json": b'{"name": "dogs", "text": "A long text.", "size": [1, 2]}',
+    "config.ini": b"[section]\nimage = a.jpg\n",
+    "labels.csv": b"image,label\na.jpg,dog\nb.jpg,cat\n",
+    "sizes.csv": b"file_name,width,height\na.jpg,3,4\nb.jpg,5,6\n",
+    "people.csv": b"id,name,email\n1,John Smith,j@x.com\n2,Jo Po,p@x.com\n",
+    "instances.json": b'{"images": [{"id": 1, "file_name": "a.jpg"}], '
+    b'"annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}]}',
+    "nothing.json": b"{}",
+    "noise.bin": bytes(
+        np.random.default_rng(0).integers(0, 256, 999, np.uint8)
+    ),
+    "words.txt": "A dog runs.\nA cat sleeps.\n".encode("utf-16"),
+    "story.txt": b"A dog runs, and\na cat sleeps.\nThe end.\n",
+    "cut.json": b'{"images": [{"filename": "a.j',
+    "array.npy": npy,
+    "photos": None,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_file_without_captions_is_refused(tmp_path, name):
+    content, path = OTHERS[name], tmp_path / name
+    if content is None:
+        (path / "more").mkdir(parents=True)
+    else:
+        path.write_bytes(content(tmp_path) if callable(content) else content)
+    for read in (list_splits, lambda *where: read_captions(*where, "train")):
+        with refusals.at(path, 1 if name == "cut.json" else None):
+            read("auto", path)
