@@ -106,6 +106,7 @@ FILES = {
                         "sentences": sentences(*texts),
                         "split": split,
                         "filename": name,
+                        "filepath": "photos",
                     }
                     for split, images in SPLIT.items()
                     for name, texts in images.items()
@@ -129,7 +130,7 @@ FILES = {
     ),
     # COCO; in the second file, the first kilobytes have no images.
     "captions_val2017.json": (coco(info={"year": 2017}, licenses=[]), ALL),
-    "long_info.json": (coco(info={"about": "x y " * 40_000}), ALL),
+    "long_info.json": (coco(info={"about": "x y " * 20_000}), ALL),
     # BLIP, ALBEF, CUHK-PEDES, TextCaps, LLaVA and messages of chat models.
     "coco_karpathy_train.json": (
         json.dumps(

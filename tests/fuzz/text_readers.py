@@ -14,39 +14,12 @@ from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
+from tests.data.test_caption_files import FILES
 from tests.fuzz.damage import npy
 from tests.fuzz.reader import Reader, both_ways, reader_of
 
 WORDS = ("dog", "cat", "don't", "caf\u00e9")
 TREES = ("(NP (DT a) (NN dog))", "(S (NP (NNS cats)) (VP (VBP sit)) (. .))")
-KARPATHY = {
-    "images": [
-        {
-            "filename": f"{i}.jpg",
-            "filepath": "photos",
-            "split": split,
-            "imgid": i,
-            "sentences": [
-                {"raw": f"A {word} is here.", "tokens": [word], "sentid": j}
-                for j, word in enumerate(WORDS[i : i + 2])
-            ],
-        }
-        for i, split in enumerate(("train", "val", "test"))
-    ],
-    "dataset": "tiny",
-}
-COCO = {
-    "info": {"year": 2014},
-    "images": [{"id": 7 + i, "file_name": f"{i}.jpg"} for i in range(3)],
-    "annotations": [
-        {"id": 20 + i, "image_id": 7 + i // 2, "caption": f"A {WORDS[i % 4]} ."}
-        for i in range(6)
-    ],
-}
-BY_NAME = {
-    f"{i}.jpg": ["A dog .", f"A {WORDS[i]} .", f"photos/{i}.jpg"]
-    for i in range(3)
-}
 FLICKR = {
     "Flickr.token.txt": "".join(
         f"{i}.jpg#{j}\tA {WORDS[j]} in picture {i} .\n"
@@ -61,16 +34,6 @@ PRECOMPUTED = {
     "train_ids.txt": "0.jpg\n1.jpg\n",
     "train_ims.npy": npy(np.eye(2, 3, dtype=np.float32)),
 }
-CSV = """image,caption,split
-0.jpg,"A dog.",train
-0.jpg,"Two ""dogs"", one cat.",train
-1.jpg,"Ein H\u00fcndchen.",val
-"""
-ROWS = [
-    {"image": "0.jpg", "caption": "A dog.", "split": "train"},
-    {"image": "0.jpg", "caption": 'Two "dogs", one cat.', "split": "train"},
-    {"image": "1.jpg", "caption": "Ein H\u00fcndchen.", "split": "val"},
-]
 SENTENCES = (
     "[/EN#1/people A man] with [/EN#2/other/animals two dogs] .\n"
     "[/EN#0/notvisual It] is [/EN#3/scene outside] .\n"
@@ -212,22 +175,14 @@ def _word_vectors(name, content):
 
 
 READERS = {
-    "captions_karpathy": _captions(
-        "karpathy", {"dataset.json": json.dumps(KARPATHY)}, "train"
-    ),
-    "captions_coco": _captions("coco", {"captions.json": json.dumps(COCO)}),
-    "captions_mapping": _captions(
-        "mapping", {"train.json": json.dumps(BY_NAME)}
-    ),
+    **{
+        f"captions_{name}": _captions("auto", {name: content}, split)
+        for name, (content, splits) in FILES.items()
+        for split in [*splits][:1]
+        if len(content) < 10_000
+    },
     "captions_flickr": _captions("flickr", FLICKR, "train"),
     "captions_precomputed": _captions("precomputed", PRECOMPUTED, "train"),
-    "captions_csv": _captions("table", {"table.csv": CSV}, "train"),
-    "captions_tsv": _captions(
-        "table", {"table.tsv": "image\tcaption\n0.jpg\tA dog.\n1.jpg\tA cat.\n"}
-    ),
-    "captions_jsonl": _captions(
-        "records", {"table.jsonl": _lines(ROWS)}, "train"
-    ),
     "entities": reader_of(
         {"Sentences/0.txt": SENTENCES, "Annotations/0.xml": ANNOTATION},
         _read_entities,
