@@ -48,7 +48,7 @@ from tbnets.cli.asking import (
 )
 from tbnets.cli.data_flags import Choosing, check_choosing, chosen
 from tbnets.data.images import BrokenImageError, read_content, read_photo
-from tbnets.data.photos import PHOTO_SUFFIXES
+from tbnets.data.photo_archives import PHOTO_SUFFIXES
 from tbnets.errors import InputError
 from tbnets.serving import search
 from tbnets.serving.finding import own_choice
