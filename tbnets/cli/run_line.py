@@ -4,6 +4,7 @@ import os
 from typing import NamedTuple
 
 from tbnets import tasks
+from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.tasks.captioned_data import WEIGHTS_BY_NAME
@@ -75,7 +76,7 @@ def resolve(line, before=None):
         if record["from"]:
             trained = open_trained(record["from"])
             take(_of_trained(line, trained), f"--from={trained.name}")
-        usual = _usual_values(record, tasks.settings_of(record))
+        usual = _usual_values(record)
         usual = {k: v for k, v in usual.items() if k not in line.given}
         take({k: v for k, v in usual.items() if record[k] != v}, "other flags")
     preset = f"--loss={record['loss']}"
@@ -129,8 +130,14 @@ def _of_trained(line, trained):
     return {name: values[name] for name in values.keys() - set_names}
 
 
-def _usual_values(record, settings: Settings):
+def _usual_values(record):
     values = {}
+    path = record["captions"] or record["images"]
+    sources = Sources(record["data_root"], record["started_in"])
+    if not record["scenes"] and path and sources.has_archives(path):
+        # An archive has photos and captions.
+        values = {k: path for k in ("captions", "images") if not record[k]}
+    settings = tasks.settings_of(record | values)
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0
     if settings.reads_photo_folder:

@@ -10,7 +10,13 @@ import os
 import re
 from collections.abc import Callable
 
-from tbnets.data import caption_json, caption_readers, caption_tables
+from tbnets.data import (
+    archive_captions,
+    caption_json,
+    caption_readers,
+    caption_tables,
+)
+from tbnets.data.photo_archives import list_archives
 from tbnets.files import require_file, shown
 
 AUTO = "auto"
@@ -56,6 +62,9 @@ FORMATS = {
     "coco": Format(caption_json.why_not_coco, caption_json.read_coco),
     "records": _json_format(None),
     "mapping": _json_format(caption_json.of_mapping),
+    "webdataset": Format(
+        archive_captions.why_not_shards, archive_captions.read_shards
+    ),
     "table": Format(caption_tables.why_not_table, caption_tables.read_table),
 }
 """Maps the name of each format to the `Format`. The first that fits is used."""
@@ -73,7 +82,8 @@ def find_format(format, file):
         format: a key of `FORMATS`, which must fit the file, or "auto".
         file: the `CaptionFile`.
     """
-    if format == AUTO and not os.path.isdir(file.path):
+    is_set = os.path.isdir(file.path) or list_archives(file.path)[1]
+    if format == AUTO and not is_set:
         require_file(file.path)
     reasons = why_not(file)
     if format != AUTO and not reasons[format]:

@@ -29,6 +29,7 @@ from tbnets.checks import (
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import CaptionFile, Columns
 from tbnets.data.caption_formats import AUTO, FORMATS, find_format
+from tbnets.data.photo_archives import list_archives, stamp
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import ProblemError
 
@@ -279,7 +280,7 @@ def read_captions(
     columns = _columns(image_column, caption_column, split_column)
     records, used = [], []
     for name in split.split("+"):
-        source = _Source(format, split_names.fill_split(path, name), columns)
+        source = _Source(format, _filled(os.fspath(path), name), columns)
         found, read_as = _read_split(source, os.fspath(path), name, problems)
         records += found
         used.append(read_as)
@@ -304,6 +305,12 @@ def read_captions(
     )
 
 
+def _filled(path, split):
+    # The splits of archives are in their names.
+    is_whole = split_names.SPLIT_FIELD not in path or list_archives(path)[1]
+    return path if is_whole else split_names.fill_split(path, split)
+
+
 def _columns(image, caption, split):
     advice = "Pass a list of names."
     check_kind("caption_column", caption, (list, tuple), advice)
@@ -320,7 +327,7 @@ def list_splits(
     """
     check_choice("format", format, FORMAT_NAMES)
     path = os.fspath(path)
-    if split_names.SPLIT_FIELD in path:
+    if split_names.SPLIT_FIELD in path and not list_archives(path)[1]:
         names = split_names.splits_in_path(path)
         if not names:
             raise MissingFileError(
@@ -354,9 +361,10 @@ def _open(source, split, problems):
     The format is None if its search reported a problem. The records are cached
     if the file has no problems.
     """
-    if os.path.isfile(source.path):
-        state = os.stat(source.path)
-        whole = _whole(source, (state.st_size, state.st_mtime_ns))
+    root, names = list_archives(source.path)
+    files = [os.path.join(root, name) for name in names] or [source.path]
+    if all(map(os.path.isfile, files)):
+        whole = _whole(source, tuple(map(stamp, files)))
         if whole is not None and not whole[0].splits:
             return whole
     return _read(source, split, problems)
@@ -375,8 +383,8 @@ def _read(source, split, problems):
 
 
 @functools.lru_cache(maxsize=1)
-def _whole(source, stamp):
-    # A new `stamp` (size, time) invalidates the cache.
+def _whole(source, stamps):
+    # New `stamps` (sizes, times) invalidate the cache.
     problems = []
     whole = _read(source, None, problems)
     return None if problems else whole

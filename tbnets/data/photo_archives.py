@@ -5,26 +5,84 @@ The path of such a photo continues the path of its archive, for example
 photos are then read by random access, as in a folder.
 """
 
+import contextlib
 import errno
 import functools
+import glob
 import os
 import posixpath
 import re
 import tarfile
 
+from tbnets.data.splits import SPLIT_FIELD
+from tbnets.errors import MissingFileError
 from tbnets.files import CheckedFile, shown
 
 PHOTO_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".avif", ".heic", ".heif"),
 )
+SUFFIX = ".tar"
 INSIDE = r"(?s).*\.tar/.*"
 """Regular expression for all paths inside archives, and a few others."""
 
 
 def is_archive(path):
     """Returns whether a path names an archive."""
-    return os.fspath(path).endswith(".tar") and os.path.isfile(path)
+    return os.fspath(path).endswith(SUFFIX) and os.path.isfile(path)
+
+
+def list_archives(path, suffix=SUFFIX):
+    """Finds the archives that a path names, in the order of their names.
+
+    Args:
+        path: an archive, a folder, or a pattern in which `{split}` and `*`
+            match any name and `{000..009}` stands for ten numbers.
+        suffix: ending of the archives' names.
+
+    Returns:
+        (root, names): the folder of the photos, and the path of each archive
+        below it. If `path` is an archive, it is the root, and its name is "".
+
+    Raises:
+        FileNotFoundError: no archive has one of the numbers.
+    """
+    path = os.fspath(path)
+    if not path.endswith(suffix):
+        pattern = os.path.join(glob.escape(path), "**", f"*{suffix}")
+        paths = sorted(glob.glob(pattern, recursive=True))
+        return path, [os.path.relpath(found, path) for found in paths]
+    if os.path.isfile(path):
+        return path, [""]
+    root, names = os.path.dirname(re.split(r"[{*]", path)[0]), []
+    for pattern in _numbered(path.replace(SPLIT_FIELD, "*")):
+        paths = sorted(glob.glob(pattern))
+        if not paths:
+            raise MissingFileError(
+                "`path` must match archives. Received: path="
+                f"{path}, but {pattern} does not exist. Correct the path."
+            )
+        names += [os.path.relpath(found, root or ".") for found in paths]
+    return root, names
+
+
+def has_archives(path):
+    """Returns whether `list_archives` finds archives."""
+    with contextlib.suppress(MissingFileError):
+        return bool(list_archives(path)[1])
+    return False
+
+
+def _numbered(pattern):
+    """Yields a pattern with each number in its ranges, such as `{00..99}`."""
+    match = re.search(r"\{(\d{1,9})\.\.(\d{1,9})\}", pattern)
+    if not match:
+        yield pattern
+        return
+    before, after = pattern[: match.start()], pattern[match.end() :]
+    for number in range(int(match[1]), int(match[2]) + 1):
+        name = f"{before}{number:0{len(match[1])}}{after}"
+        yield from _numbered(name)
 
 
 def is_folder(path):

@@ -6,7 +6,7 @@ import os
 import pathlib
 
 from tbnets.data import splits
-from tbnets.data.photo_archives import is_folder
+from tbnets.data.photo_archives import has_archives, list_archives
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
@@ -122,6 +122,7 @@ class Sources:
                 file = place if split is None else fill_split(place, split)
                 file = pathlib.Path(file)
                 is_made = file.is_file() or (file / MANIFEST).is_file()
+                is_made = is_made or has_archives(file)
                 if is_made or (place is below and file.exists()):
                     return file
         if split is None:
@@ -146,9 +147,14 @@ class Sources:
         The path must exist unless it contains `{split}`.
         """
         path = self.resolve(self.value(flag))
-        if splits.SPLIT_FIELD not in os.fspath(path) and not path.exists():
+        is_pattern = splits.SPLIT_FIELD in os.fspath(path)
+        if not (is_pattern or path.exists() or has_archives(path)):
             raise self.nowhere(flag, path)
         return path
+
+    def has_archives(self, path):
+        """Returns whether a path names archives or a folder that has some."""
+        return has_archives(self.resolve(path))
 
     @property
     def where(self):
@@ -177,7 +183,9 @@ class Sources:
         """The folder of the photos, below the data root or `started_in`."""
         here = self.from_start(self.images)
         below = self.resolve(self.images)
-        return here if is_folder(here) and not below.exists() else below
+        if has_archives(below):
+            return pathlib.Path(list_archives(below)[0])
+        return here if here.is_dir() and not below.exists() else below
 
     def nowhere(self, flag, path):
         """Returns the error for a path that does not exist."""

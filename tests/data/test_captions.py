@@ -256,7 +256,8 @@ def test_what_is_written_is_read(tmp_path, kind):
 
 
 def test_every_format_is_written():
-    assert {format for format, _ in WRITERS.values()} == FORMATS.keys()
+    written = {format for format, _ in WRITERS.values()}
+    assert written == FORMATS.keys() - {"webdataset"}
     with refusals.refused("format"):
         read_captions("csv", "x", "train")
 

@@ -1,0 +1,160 @@
+"""Reads the captions in WebDataset shards.
+
+A shard is a tar archive. The files of a sample share a key: `KEY.jpg`, and
+`KEY.txt`, `KEY.json` or `KEY.cls` with its captions. A key ends at the first
+dot of a file's name.
+"""
+
+import collections
+import os
+import posixpath
+import re
+
+from tbnets.data import photo_archives
+from tbnets.data.caption_files import COLUMNS, ImageRecord, bare
+from tbnets.data.splits import WHOLE_FILE
+from tbnets.files import CheckedFile, ProblemError, parse_json
+
+_TEXTS = ("txt", "json", "cls")
+"""Extensions of files with captions. Only the first that exists is read."""
+_CLASSES = ("classes.txt", "classnames.txt")
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
+    **{"restval": "restval", "dev": "dev"},
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Maps each word for a split in the name of an archive to the split."""
+
+
+def why_not_shards(file):
+    """Returns why a `CaptionFile` does not name shards, or "" if it does."""
+    if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
+        return "it is compressed; decompress it first"
+    if photo_archives.list_archives(file.path)[1]:
+        return ""
+    return "it is neither a .tar file nor a folder with one"
+
+
+def archive_splits(names):
+    """Returns the split of each archive, given their paths.
+
+    The split is the last word such as `train` or `val` in a path. If an archive
+    has no split, or all of them are in train, all are in the split "all".
+    """
+    words = "|".join(_SPLITS)
+    found = []
+    for name in names:
+        matches = re.findall(rf"(?<![a-z])({words})(?![a-z])", name.lower())
+        found.append(_SPLITS[matches[-1]] if matches else None)
+    is_split = None not in found and set(found) != {"train"}
+    return found if is_split else [WHOLE_FILE] * len(found)
+
+
+def read_shards(file, _):
+    """Reads the photos and captions of all shards, in their order.
+
+    The id of an image is the name of its photo in the shard. Each line of a
+    `.txt` file is a caption. In a `.json` file, the captions have a name in
+    `caption_files.COLUMNS`. A number in a `.cls` file refers to a line,
+    counted from 0, of `classes.txt` next to the shards.
+    """
+    root, names = photo_archives.list_archives(file.path)
+    file.used = f"{len(names)} shards"
+    records, counts = {}, collections.Counter()
+    classes = _read_classes(root)
+    for name, split in zip(names, archive_splits(names)):
+        path = os.path.join(root, name) if name else root
+        shard = CheckedFile(path, file.problems)
+        for key, files in _samples(shard).items():
+            photos = [*filter(photo_archives.is_photo_name, files)]
+            texts = sorted(filter(_rank, files), key=_rank)
+            if len(photos) > 1 or not records.keys().isdisjoint(photos):
+                expected = f"one photo with the key {key!r} in all shards"
+                advice = "A key ends at the first dot. Rename the photo."
+                shard.refuse(expected, photos[-1], None, advice)
+            elif photos:
+                captions = _captions(shard, texts[0], classes) if texts else []
+                place = posixpath.join(name, photos[0])
+                record = ImageRecord(photos[0], captions, split, place)
+                records[photos[0]] = record
+                counts["photos without a caption"] += not captions
+            else:
+                counts["captions without a photo"] += bool(texts)
+    if lines := [f"{count} {what}" for what, count in counts.items() if count]:
+        file.suspect(f"{' and '.join(lines)}.", None)
+    return list(records.values())
+
+
+def _samples(shard):
+    """Returns {key: names of its files}."""
+    samples = {}
+    try:
+        names = photo_archives.open_archive(shard.path).places
+    except ProblemError as error:
+        shard.report(error.problem.message)
+        return {}
+    for name in names:
+        folder, base = posixpath.split(name)
+        key = posixpath.join(folder, base.partition(".")[0])
+        samples.setdefault(key, []).append(name)
+    return samples
+
+
+def _rank(name):
+    """Returns 1, 2 or 3 for the names of files with captions, otherwise 0."""
+    extension = name.rpartition(".")[2].lower()
+    return _TEXTS.index(extension) + 1 if extension in _TEXTS else 0
+
+
+def _captions(shard, name, classes):
+    """Reads the captions of a photo from a file in a shard."""
+    content = photo_archives.read_bytes(f"{shard.path}/{name}")
+    try:
+        text = content.decode("utf-8-sig").strip()
+        value = parse_json(text) if name.lower().endswith("json") else text
+    except ValueError as error:  # Also a UnicodeDecodeError.
+        expected = "JSON" if name.lower().endswith("json") else "UTF-8 text"
+        shard.refuse(expected, content, name, f"{error}.")
+        return []
+    if name.lower().endswith("txt"):
+        texts = filter(None, map(str.strip, text.split("\n")))
+    elif name.lower().endswith("json"):
+        texts = _texts_of(value)
+    else:
+        texts = [_class_name(shard, name, text, classes)]
+    captions = [shard.caption(text, name) for text in texts]
+    return [caption for caption in captions if caption is not None]
+
+
+def _texts_of(value):
+    """Returns the captions in the content of a JSON file."""
+    if isinstance(value, dict):
+        row = {bare(name): text for name, text in value.items()}
+        names = [name for name in COLUMNS["caption"] if name in row][:1]
+        names = names or [n for n in row if re.fullmatch(r"caption_?\d+", n)]
+        value = [row[name] for name in names]
+        value = value[0] if len(value) == 1 else value
+    return value if isinstance(value, list) else [value]
+
+
+def _class_name(shard, name, text, classes):
+    if not text.isdecimal():
+        return text
+    if int(text) < len(classes):
+        return classes[int(text)]
+    advice = (
+        f"Write the names of the classes into {_CLASSES[0]} next to the "
+        "shards, one per line in the order of the numbers, or write captions."
+    )
+    received = f"the number {text} and {len(classes)} names of classes"
+    return shard.refuse("the name of a class", received, name, advice)
+
+
+def _read_classes(root):
+    """Returns the names of the classes, or [] if there is no file of them."""
+    folder = root if os.path.isdir(root) else os.path.dirname(root)
+    for name in _CLASSES:
+        if os.path.isfile(path := os.path.join(folder, name)):
+            return CheckedFile(path).lines()[0]
+    return []

@@ -1,0 +1,179 @@
+"""Tests of captions in WebDataset shards."""
+
+import json
+
+import pytest
+
+from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
+from tbnets.errors import InputError, MissingFileError
+from tests.archives import write_shards, write_tar
+from tests.photo_files import encode
+
+PHOTO = encode()
+
+
+def samples_of(count, **files):
+    """Returns `count` samples with a photo and other files."""
+    return [
+        {f"{row}.jpg": PHOTO}
+        | {f"{row}.{kind}": text for kind, text in files.items()}
+        for row in range(count)
+    ]
+
+
+def read(path, split="all", problems=None):
+    return read_captions("auto", path, split, problems)
+
+
+def test_captions_are_read_from_each_kind_of_file(tmp_path):
+    shard = write_tar(
+        tmp_path / "shard.tar",
+        {
+            "a.jpg": PHOTO,
+            "a.txt": "A dog.\n\n Two cats. \n",
+            "b/c.PNG": PHOTO,
+            "b/c.json": json.dumps({"url": "x", "Caption": "A bird."}),
+            "d.json": json.dumps({"captions": ["One.", "Two."], "text": "No"}),
+            "d.webp": PHOTO,
+            "e.jpg": PHOTO,
+            "e.cls": "sheep\n",
+            "f.jpg": PHOTO,
+            "f.json": '{"caption": "no"}',
+            "f.txt": "yes",
+            "g.jpg": PHOTO,
+            "g.json": '{"caption_0": "First.", "caption_1": "Second."}',
+        },
+    )
+    images = read(shard)
+    captions = [
+        [images.captions[row] for row in rows] for rows in images.caption_rows()
+    ]
+    assert dict(zip(images.image_ids, captions)) == {
+        "a.jpg": ["A dog.", "Two cats."],
+        "b/c.PNG": ["A bird."],
+        "d.webp": ["One.", "Two."],
+        "e.jpg": ["sheep"],
+        "f.jpg": ["yes"],
+        "g.jpg": ["First.", "Second."],
+    }
+    assert images.names == images.image_ids
+
+
+def test_numbers_of_classes_are_lines_of_a_file(tmp_path):
+    samples = [{f"{row}.jpg": PHOTO, f"{row}.cls": f"{row}"} for row in (0, 1)]
+    write_shards(tmp_path, "{}.tar", samples, 2)
+    with pytest.raises(InputError, match=r"0\.cls: .*classes\.txt"):
+        read(tmp_path)
+    (tmp_path / "classes.txt").write_text("dog\ncat\n")
+    assert read(tmp_path).captions == ("dog", "cat")
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (["train-0.tar", "val/0.tar", "x/testing.tar"], "train val test"),
+        (["coco-train2017-00.tar", "coco-val2017-00.tar"], "train val"),
+        (["train-0.tar", "train-1.tar"], "all"),
+        (["train-0.tar", "contest-1.tar"], "all"),
+        (["dev.tar"], "dev"),
+    ],
+)
+def test_splits_are_found_in_the_names_of_shards(tmp_path, names, splits):
+    for number, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        contents = {f"{number}.jpg": PHOTO, f"{number}.txt": "A dog."}
+        write_tar(tmp_path / name, contents)
+    for path in (tmp_path, tmp_path / "*.tar", tmp_path / "{split}.tar"):
+        if path == tmp_path or not any("/" in name for name in names):
+            assert list_splits("auto", path) == (*splits.split(),)
+    if len(names) == 3:
+        assert read(tmp_path, "dev").names == ("val/0.tar/1.jpg",)
+
+
+def test_shards_are_named_by_ranges(tmp_path):
+    write_shards(tmp_path, "part-{:03}.tar", samples_of(12, txt="A dog."), 12)
+    images = read(tmp_path / "part-{002..010}.tar")
+    assert images.image_ids == tuple(f"{i}.jpg" for i in range(2, 11))
+    assert images.names[0] == "part-002.tar/2.jpg"
+    assert read(tmp_path / "part-*.tar").num_images == 12
+    with pytest.raises(MissingFileError, match="part-012.tar"):
+        read(tmp_path / "part-{010..012}.tar")
+
+
+def test_photos_and_captions_without_each_other_are_counted(tmp_path):
+    contents = {"a.jpg": PHOTO, "b.jpg": PHOTO, "b.txt": "A.", "c.txt": "B."}
+    shard = write_tar(tmp_path / "shard.tar", contents)
+    with pytest.warns(UserWarning) as warned:
+        images = read(shard)
+    assert images.captions_per_image.tolist() == [0, 1]
+    [message] = [str(warning.message) for warning in warned]
+    assert message == (
+        f"{shard}: 1 photos without a caption and 1 captions without a photo."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("0.txt", b"\xff"), ("0.json", b"{"), ("0.json", b'{"text": 3}')],
+)
+def test_captions_that_are_invalid(tmp_path, name, content):
+    shard = write_tar(tmp_path / "shard.tar", {"0.jpg": PHOTO, name: content})
+    with pytest.raises(InputError, match=f"shard.tar: {name}: expected"):
+        read(shard)
+    problems = []
+    assert read(shard, problems=problems).captions == ()
+    assert [problem.path for problem in problems][0] == str(shard)
+
+
+def test_keys_that_are_not_unique(tmp_path):
+    for name in ("a.tar", "b.tar"):
+        write_tar(tmp_path / name, {"0.jpg": PHOTO, "0.txt": "A dog."})
+    with pytest.raises(InputError, match=r"b\.tar: expected"):
+        read(tmp_path)
+    shard = write_tar(tmp_path / "c.tar", {"1.0.jpg": PHOTO, "1.1.jpg": PHOTO})
+    with pytest.raises(InputError, match="first dot"):
+        read(shard)
+
+
+def test_a_damaged_shard_and_the_good_shards(tmp_path):
+    write_shards(tmp_path, "{}.tar", samples_of(2, txt="A dog."), 2)
+    (tmp_path / "1.tar").write_bytes((tmp_path / "1.tar").read_bytes()[:700])
+    with pytest.raises(InputError, match=r"1\.tar: byte 0: expected"):
+        read(tmp_path)
+    problems = []
+    assert read(tmp_path, problems=problems).image_ids == ("0.jpg",)
+    assert [problem.path for problem in problems] == [str(tmp_path / "1.tar")]
+
+
+def test_compressed_shards(tmp_path):
+    path = tmp_path / "shard.tar.gz"
+    path.write_bytes(b"\x1f\x8b" + bytes(100))
+    with pytest.raises(InputError, match="webdataset: it is compressed"):
+        read(path)
+
+
+def test_examples_of_shards_are_those_of_a_folder(tmp_path):
+    samples = samples_of(40, txt="A dog.\nTwo dogs.")
+    write_shards(tmp_path / "shards", "{:02}.tar", samples, 3)
+    (tmp_path / "photos").mkdir()
+    rows = ["image,caption"]
+    for row in range(40):
+        (tmp_path / f"photos/{row}.jpg").write_bytes(PHOTO)
+        rows += [f"{row}.jpg,A dog.", f"{row}.jpg,Two dogs."]
+    (tmp_path / "captions.csv").write_text("\n".join(rows) + "\n")
+    root = str(tmp_path)
+    shards = Data(Sources(root, captions="shards", images="shards"))
+    folder = Data(Sources(root, captions="captions.csv", images="photos"))
+    for split in ("train", "dev", "test"):
+        pair = [data.split(split).records for data in (shards, folder)]
+        assert pair[0].image_ids == pair[1].image_ids
+        assert pair[0].captions == pair[1].captions
+        assert shards.split(split).photos.paths == [
+            tmp_path / "shards" / name for name in pair[0].names
+        ]
+        assert shards.split(split).photo_folder == tmp_path / "shards"
+    assert [(key, size) for key, _, _, size in shards.photos] == [
+        (f"{row}.jpg", len(PHOTO)) for row in range(40)
+    ]
