@@ -171,7 +171,14 @@ def read_photo(photo) -> np.ndarray:
     Accepts the same inputs as `read_content`. Raises BrokenImageError if the
     file is not a photo.
     """
-    return _judged(photo, decode_photo)
+    return _judged(photo, _decoder())
+
+
+@functools.cache
+def _decoder():
+    # A graph takes a third of the time of the separate ops.
+    spec = tf.TensorSpec([], tf.string)
+    return tf.function(decode_photo, [spec], autograph=False)
 
 
 def read_photo_sizes(paths) -> np.ndarray:
