@@ -380,10 +380,11 @@ class EpochBatches(Batches):
     ) -> dict[str, np.ndarray]:
         """Reads a share of a batch. Does not decode photos."""
         examples = self.examples
-        owners = examples.records.caption_to_image[caption_rows]
+        groups = examples.records.image_groups
+        owners = groups[examples.records.caption_to_image[caption_rows]]
         return self._of_texts(caption_rows, owners, share) | {
             "images": share.read(examples.images, image_rows),
-            "image_ids": image_rows[share.of(len(image_rows))],
+            "image_ids": groups[image_rows][share.of(len(image_rows))],
         }
 
     def signature(self) -> dict[str, tf.TensorSpec]:

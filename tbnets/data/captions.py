@@ -22,6 +22,7 @@ from tbnets.checks import (
     checked_rows,
     first_twice,
     letters,
+    numbered,
     rows_by,
     short_repr,
     spelling,
@@ -106,6 +107,9 @@ class CaptionedImages:
         has_ids: False if the ids are only row numbers, which cannot be compared
             between splits.
         read_as: format of the file and the columns that were read.
+        identities: num_images strings; () if each image is different. Images
+            of one identity, such as photos of one person, match each other's
+            captions in losses and metrics.
 
     Raises:
         ValueError: the lengths of the arguments do not match, an id is
@@ -126,6 +130,7 @@ class CaptionedImages:
     file_names: list[str] | tuple[str, ...] = ()
     has_ids: bool = True
     read_as: str = ""
+    identities: list[str] | tuple[str, ...] = ()
 
     __repr__ = short_repr("num_images", "num_captions", "split", "path")
 
@@ -147,16 +152,17 @@ class CaptionedImages:
                 f"image_ids with {twice!r} twice",
                 "Merge the captions of this image.",
             )
-        if len(self.file_names) not in (0, self.num_images):
-            raise InputError(
-                "file_names",
-                "be empty or have one name per image",
-                f"file_names of length {len(self.file_names)}, "
-                f"{self.num_images} images",
-                "Omit it if the image ids are the file names.",
-            )
+        for name in ("file_names", "identities"):
+            if len(getattr(self, name)) not in (0, self.num_images):
+                raise InputError(
+                    name,
+                    "be empty or have one value per image",
+                    f"{name} of length {len(getattr(self, name))}, "
+                    f"{self.num_images} images",
+                    "Omit it, or pass a value for each image.",
+                )
         rows.setflags(write=False)
-        for name in ("image_ids", "captions", "file_names"):
+        for name in ("image_ids", "captions", "file_names", "identities"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "caption_to_image", rows)
 
@@ -174,6 +180,13 @@ class CaptionedImages:
     def captions_per_image(self) -> np.ndarray:
         """The number of captions per image, int64 `[num_images]`."""
         return np.bincount(self.caption_to_image, minlength=self.num_images)
+
+    @functools.cached_property
+    def image_groups(self) -> np.ndarray:
+        """The number of each image's identity, int64 `[num_images]`."""
+        groups = numbered(self.identities or self.image_ids)
+        groups.setflags(write=False)
+        return groups
 
     def caption_rows(self) -> list[np.ndarray]:
         """Returns each image's caption rows as a list of int64 arrays."""
@@ -197,13 +210,14 @@ class CaptionedImages:
         image_rows = checked_rows("image_rows", image_rows, self.num_images)
         groups = self.caption_rows()
         groups = [groups[row] for row in image_rows]
-        names = self.file_names
+        names, identities = self.file_names, self.identities
         return dataclasses.replace(
             self,
             image_ids=[self.image_ids[row] for row in image_rows],
             captions=[self.captions[row] for group in groups for row in group],
             caption_to_image=_repeated(map(len, groups)),
             file_names=[names[row] for row in image_rows if names],
+            identities=[identities[row] for row in image_rows if identities],
         )
 
 

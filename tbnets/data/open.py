@@ -424,7 +424,8 @@ class Data:
                 raise NoSuchSplit(split, known, error.path) from error
         records = self._read_split(WHOLE_FILE)
         if self.cuts is None:
-            self.cuts = split_names.draw_cuts(records.image_ids, records.path)
+            keys = records.identities or records.image_ids
+            self.cuts = split_names.draw_cuts(keys, records.path)
         return split_names.drawn_split(records, split, self.cuts)
 
     def _read_split(self, split):

@@ -218,6 +218,7 @@ def can_be_drawn(split):
 def drawn_split(records, split, cuts):
     """Returns the images of `records` in a drawn split, keeping their order."""
     drawn_names = {usual_name(name) for name in split.split("+")}
-    splits = [split_of(image_id, cuts) for image_id in records.image_ids]
+    keys = records.identities or records.image_ids
+    splits = [split_of(key, cuts) for key in keys]
     rows = [row for row, name in enumerate(splits) if name in drawn_names]
     return dataclasses.replace(records.subset(rows), split=split)

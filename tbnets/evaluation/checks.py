@@ -103,14 +103,27 @@ def checked_recall_at(recall_at):
     return values
 
 
-def checked_arrays(image_embeddings, text_embeddings, caption_to_image):
+def checked_arrays(
+    image_embeddings, text_embeddings, caption_to_image, image_groups=None
+):
     """Returns `evaluate_retrieval`'s arrays; checks dtypes, shapes and rows."""
     images, texts = checked_embeddings(
         image_embeddings=image_embeddings, text_embeddings=text_embeddings
     )
     counts = len(images), len(texts)
+    groups = caption_to_image, image_groups
+    return images, texts, *checked_groups(*groups, *counts)
+
+
+def checked_groups(caption_to_image, image_groups, num_images, num_texts):
+    """Returns the image of each caption and the group of each image."""
+    counts = num_images, num_texts
     rows = checked_rows("caption_to_image", caption_to_image, *counts)
-    return images, texts, rows
+    if image_groups is None:
+        return rows, np.arange(num_images)
+    unbounded = np.iinfo(np.int64).max
+    names = "image_groups", image_groups
+    return rows, checked_rows(*names, unbounded, num_images)
 
 
 def checked_embeddings(**named):

@@ -24,6 +24,7 @@ from tbnets.evaluation.ranks import (
     Ranks,
     Side,
     best_ranks,
+    positive_pairs,
     precisions,
     summarize_direction,
 )
@@ -289,15 +290,6 @@ def queries_of(side, best, candidates):
     return Queries(best, low, high)
 
 
-def _positives(row_groups, column_groups, order):
-    """Returns the indices (i, j) of pairs in the same group."""
-    first = np.searchsorted(column_groups, row_groups, "left")
-    counts = np.searchsorted(column_groups, row_groups, "right") - first
-    ends = np.cumsum(counts)
-    place = np.arange(ends[-1]) + np.repeat(first - ends + counts, counts)
-    return np.repeat(np.arange(len(counts)), counts), order[place]
-
-
 class _Counter:
     """Counts better candidates in one thread, block by block."""
 
@@ -319,7 +311,8 @@ class _Counter:
             part = scores[start : start + MAX_STRIP]
             first = row_slice.start + start
             places = slice(first, first + len(part)), column_slice
-            part[_positives(rows.groups[places[0]], groups, order)] = -np.inf
+            pairs = positive_pairs(rows.groups[places[0]], groups)
+            part[pairs[0], order[pairs[1]]] = -np.inf
             self._count_strip(places, part, 1 if mirrored else 2)
 
     def _count_strip(self, places, scores, num_directions):

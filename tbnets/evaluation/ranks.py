@@ -118,6 +118,25 @@ class Side(NamedTuple):
     groups: np.ndarray
 
 
+def positive_pairs(row_groups, column_groups):
+    """Returns the (row, column) pairs of equal groups, as two int64 arrays.
+
+    The groups of the columns must be sorted.
+    """
+    first = np.searchsorted(column_groups, row_groups, "left")
+    counts = np.searchsorted(column_groups, row_groups, "right") - first
+    ends = np.cumsum(counts)
+    columns = np.arange(ends[-1]) + np.repeat(first - ends + counts, counts)
+    return np.repeat(np.arange(len(counts)), counts), columns
+
+
+def group_pairs(row_groups, column_groups):
+    """Returns `positive_pairs` for columns in any order."""
+    order = np.argsort(column_groups, kind="stable")
+    rows, columns = positive_pairs(row_groups, column_groups[order])
+    return rows, order[columns]
+
+
 class Queries:
     """Counts the candidates that rank above each query's best positive.
 

@@ -5,10 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import Array, Integers, checked_number, checked_rows
+from tbnets.checks import Array, Integers, checked_number
 from tbnets.errors import InputError, InputTypeError, check_choice
 from tbnets.evaluation import checks, ranking, score_tiles
-from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
+from tbnets.evaluation.ranks import (
+    RECALL_AT,
+    Ranks,
+    group_pairs,
+    summarize_ranks,
+)
 
 
 class Protocol(NamedTuple):
@@ -33,42 +38,52 @@ PROTOCOLS = {
 
 
 def evaluate_protocol(
-    name: str, image_embeddings, text_embeddings, caption_to_image, **options
+    name: str,
+    image_embeddings,
+    text_embeddings,
+    caption_to_image,
+    image_groups=None,
+    recall_at=RECALL_AT,
+    **options,
 ) -> dict:
     """Evaluates embeddings by a standard protocol.
 
     A fold is a block of image rows with their captions. Metrics are averaged
     over the folds; `num_queries` is summed. The other arguments are as in
-    `evaluate_retrieval`.
+    `evaluate_retrieval` and `retrieval_ranks`.
 
     Raises:
         ValueError: If the protocol is unknown or requires a different number of
             images, a fold has no captions, or the arrays are invalid.
     """
-    images, texts, rows = checks.checked_arrays(
-        image_embeddings, text_embeddings, caption_to_image
+    images, texts, rows, groups = checks.checked_arrays(
+        image_embeddings, text_embeddings, caption_to_image, image_groups
     )
 
     def evaluate(fold, captions, own_rows):
         fold_texts = texts if len(captions) == len(texts) else texts[captions]
         arrays = images[fold], fold_texts, own_rows
-        return evaluate_retrieval(*arrays, **options)
+        ranks = retrieval_ranks(*arrays, image_groups=groups[fold], **options)
+        return summarize_ranks(ranks, checks.checked_recall_at(recall_at))
 
     return _averaged(name, len(images), rows, evaluate)
 
 
-def evaluate_scores_protocol(name: str, scores, caption_to_image) -> dict:
+def evaluate_scores_protocol(
+    name: str, scores, caption_to_image, image_groups=None
+) -> dict:
     """Evaluates `PairScores` by a standard protocol.
 
     The arguments and errors are as in `evaluate_protocol`.
     """
     counts = scores.num_images, scores.num_texts
-    rows = checked_rows("caption_to_image", caption_to_image, *counts)
+    given = caption_to_image, image_groups
+    rows, groups = checks.checked_groups(*given, *counts)
     numbers = np.arange(scores.num_images)
 
     def evaluate(fold, captions, own_rows):
-        fold = scores.subset(numbers[fold], captions)
-        return score_tiles.evaluate_scores(fold, own_rows)
+        some = scores.subset(numbers[fold], captions)
+        return score_tiles.evaluate_scores(some, own_rows, groups[fold])
 
     return _averaged(name, scores.num_images, rows, evaluate)
 
@@ -194,6 +209,7 @@ def retrieval_ranks(
     *,
     memory_limit_mb: float = 512,
     text_to_text: bool = True,
+    image_groups: Integers | None = None,
 ) -> dict[str, Ranks]:
     """Ranks the best positive of every query.
 
@@ -203,6 +219,8 @@ def retrieval_ranks(
         caption_to_image: int `[num_captions]`, row of the caption's image.
         memory_limit_mb: MiB for tiles and temporary arrays.
         text_to_text: whether to also rank captions against captions.
+        image_groups: int `[num_images]`. Images of one group, such as photos of
+            one person, match each other's captions.
 
     Returns:
         Dict from direction to `ranks.Ranks`: `queries` are rows of the query
@@ -217,12 +235,11 @@ def retrieval_ranks(
         ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
-    images, texts, groups = checks.checked_arrays(
-        image_embeddings, text_embeddings, caption_to_image
+    images, texts, rows, groups = checks.checked_arrays(
+        image_embeddings, text_embeddings, caption_to_image, image_groups
     )
-    image_rows = np.arange(len(images))
-    images = checks.finite_side("image_embeddings", images, image_rows)
-    texts = checks.finite_side("text_embeddings", texts, groups)
+    images = checks.finite_side("image_embeddings", images, groups)
+    texts = checks.finite_side("text_embeddings", texts, groups[rows])
     ranks = _exact_ranks(images, texts, memory_limit_mb)
     if text_to_text:
         by_text = ranking.queries_of(texts, _best_other_caption(texts), texts)
@@ -232,18 +249,21 @@ def retrieval_ranks(
 
 
 def _exact_ranks(images, texts, memory_limit_mb):
-    pairs = texts.groups, np.arange(len(texts.groups))
-    positives = np.empty(len(texts.groups), np.float32)
+    pairs = group_pairs(images.groups, texts.groups)
+    positives = np.empty(len(pairs[0]), np.float32)
 
     def score(part):
         part_rows = (rows[part] for rows in pairs)
         positives[part] = checks.pair_scores(images, texts, *part_rows)
 
     checks.by_threads(score, len(positives), texts.embeddings.shape[1])
-    best = np.full(len(images.groups), -np.inf, np.float32)
-    np.maximum.at(best, texts.groups, positives)
-    by_image = ranking.queries_of(images, best, texts)
-    by_text = ranking.queries_of(texts, positives, images)
+    best = [
+        np.full(len(s.groups), -np.inf, np.float32) for s in (images, texts)
+    ]
+    for rows, of_side in zip(pairs, best):
+        np.maximum.at(of_side, rows, positives)
+    by_image = ranking.queries_of(images, best[0], texts)
+    by_text = ranking.queries_of(texts, best[1], images)
     ranking.count_better((images, texts), (by_image, by_text), memory_limit_mb)
     return {
         "image_to_text": by_image.result(),

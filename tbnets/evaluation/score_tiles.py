@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import checked_rows
 from tbnets.errors import InputError
-from tbnets.evaluation.checks import finite_scores
-from tbnets.evaluation.ranks import Queries, summarize_ranks
+from tbnets.evaluation.checks import checked_groups, finite_scores
+from tbnets.evaluation.ranks import Queries, group_pairs, summarize_ranks
 from tbnets.progress import progress_bar
 
 TIE = 1e-5
@@ -74,39 +73,46 @@ class PairScores(NamedTuple):
         return scores - self.text_levels[text_rows]
 
 
-def evaluate_scores(scores, caption_to_image) -> dict:
+def evaluate_scores(scores, caption_to_image, image_groups=None) -> dict:
     """Computes the metrics of `evaluate_retrieval` from `PairScores`.
 
     `text_to_text` is missing, because the model does not compare captions.
     """
-    return summarize_ranks(score_ranks(scores, caption_to_image))
+    return summarize_ranks(score_ranks(scores, caption_to_image, image_groups))
 
 
-def score_ranks(scores, caption_to_image) -> dict:
+def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
     """Ranks the best positive of each query, like `retrieval.retrieval_ranks`.
 
     The positives of the `PairScores` are scored first. Then each tile is
     counted in both directions and discarded.
     """
     counts = scores.num_images, scores.num_texts
-    groups = checked_rows("caption_to_image", caption_to_image, *counts)
-    texts = np.arange(len(groups))
-    positives = finite_scores(scores.pairs(groups, texts))
-    best = np.full(scores.num_images, -np.inf, np.float32)
-    np.maximum.at(best, groups, scores.of_texts(positives, texts))
-    by_image = _queries(np.where(best > -np.inf, best, np.inf))
-    by_text = _queries(scores.of_images(positives, groups))
+    rows, groups = checked_groups(caption_to_image, image_groups, *counts)
+    text_groups = groups[rows]
+    images, texts = group_pairs(groups, text_groups)
+    positives = finite_scores(scores.pairs(images, texts))
+    by_image = _best(len(groups), images, scores.of_texts(positives, texts))
+    by_image = _queries(np.where(by_image > -np.inf, by_image, np.inf))
+    by_text = _best(len(rows), texts, scores.of_images(positives, images))
+    by_text = _queries(by_text)
     tiles = row_blocks(*counts)
     bar = progress_bar(len(tiles), "scoring the pairs", "tile", iterable=tiles)
     for images, texts in bar:
         tile = finite_scores(scores.tile(images, texts)).copy()
-        tile[images[:, None] == groups[texts]] = -np.inf
+        tile[groups[images][:, None] == text_groups[texts]] = -np.inf
         _count(by_image, images, scores.of_texts(tile, texts))
         _count(by_text, texts, scores.of_images(tile.T, images))
     return {
         "image_to_text": by_image.result(),
         "text_to_image": by_text.result(),
     }
+
+
+def _best(count, rows, scores):
+    best = np.full(count, -np.inf, np.float32)
+    np.maximum.at(best, rows, scores)
+    return best
 
 
 def row_blocks(num_images, num_texts):

@@ -185,13 +185,13 @@ class RetrievalMetrics(keras.callbacks.Callback):
         self, epoch: int, logs: dict[str, Any] | None = None
     ) -> None:
         """Adds the metrics to `logs`."""
-        images, texts, owners = self._embeddings()
+        images, texts, owners, groups = self._embeddings()
         if getattr(self.model, "learned_similarity", False):
             scores = PairScorer(self.model).scores(images, texts)
-            metrics = score_tiles.evaluate_scores(scores, owners)
+            metrics = score_tiles.evaluate_scores(scores, owners, groups)
         else:
-            metrics = retrieval.evaluate_retrieval(
-                images, texts, owners, text_to_text=False
+            metrics = retrieval.evaluate_protocol(
+                "full", images, texts, owners, groups, text_to_text=False
             )
         for name, value in metrics.items():
             if "recall" in name and logs is not None:
@@ -200,8 +200,9 @@ class RetrievalMetrics(keras.callbacks.Callback):
     def _embeddings(self):
         if isinstance(self.data, Examples):
             embedders = self._embedder.images, self._embedder.texts
-            owners = self.data.records.caption_to_image
-            return *(embed(self.data) for embed in embedders), owners
+            records = self.data.records
+            rows = records.caption_to_image, records.image_groups
+            return *(embed(self.data) for embed in embedders), *rows
         parts = []
         for batch in self.data:
             batch = checked_dict("data", batch, _PARTS)
@@ -216,7 +217,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
             )
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
-        return images[first], texts, owners
+        return images[first], texts, owners, None
 
 
 def _examples(arrays):

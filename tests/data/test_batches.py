@@ -1,5 +1,7 @@
 """Tests of batches, of their shares and of how `tf.data` reads."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -46,6 +48,16 @@ def test_examples_are_known_by_themselves_not_by_what_they_hold():
     one, other = examples(np.zeros(6, np.int64)), examples()
     assert one == one != other
     assert len({one, other, one}) == 2
+
+
+def test_the_ids_of_a_batch_are_identities():
+    records = dataclasses.replace(RECORDS, identities="xyzx")
+    some = dataclasses.replace(examples(), records=records)
+    batch = EpochBatches(some, 9, 9, seed=0).batch([0, 2, 3], [1, 3, 4], 0)
+    # Captions 1, 3 and 4 are of the images 3, 2 and 0; 0 and 3 are alike.
+    assert batch["image_ids"].tolist() == [0, 2, 0]
+    assert batch["caption_image_ids"].tolist() == [0, 2, 0]
+    assert batch["image_ids"].dtype == np.int64
 
 
 def test_an_epoch_draws_every_captioned_image_once():

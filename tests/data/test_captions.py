@@ -77,6 +77,15 @@ def test_captions_of_an_image_keep_their_order():
     assert rows[1].tolist() == list(range(1, 200, 2))
 
 
+def test_images_of_one_identity_are_a_group():
+    images = dataclasses.replace(example(), identities=["7", "3", "7"])
+    assert images.image_groups.tolist() == [0, 1, 0]
+    assert images.subset([2, 1]).identities == ("7", "3")
+    assert example().image_groups.tolist() == [0, 1, 2]
+    with refusals.refused("identities"):
+        dataclasses.replace(images, identities=["7"])
+
+
 def test_subset_keeps_captions_with_their_images():
     some = example().subset([2, 0])
     assert columns(some) == (("z", "x"), ("q", "r", "p", "s"), [0, 0, 1, 1])

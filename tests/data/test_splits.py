@@ -86,6 +86,24 @@ def test_a_split_has_the_captions_of_its_images_in_their_order():
     assert list(both.image_ids) == [i for i in ids if i in both.image_ids]
 
 
+def test_an_identity_is_in_one_drawn_split():
+    identities = [str(row // 4) for row in range(40)]
+    records = CaptionedImages(
+        image_ids=IDS[:40],
+        captions=[],
+        caption_to_image=[],
+        split="all",
+        path="own.csv",
+        identities=identities,
+    )
+    cuts = splits.draw_cuts(identities, "own.csv")
+    parts = [
+        {*splits.drawn_split(records, name, cuts).identities}
+        for name in ("train", "dev", "test")
+    ]
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 10
+
+
 @pytest.mark.parametrize(
     ("split", "can"),
     [("train", True), ("validation+test", True), ("all", False), ("a", False)],

@@ -26,19 +26,22 @@ def ranked(scores, positives):
     return [(query, *rank(*both)) for query, both in pairs if any(both[1])]
 
 
-def matrix_ranks(matrix, caption_to_image):
+def matrix_ranks(matrix, caption_to_image, image_groups=None):
     """Returns {direction: `ranked`} of the scores of images and captions."""
-    own = np.equal.outer(np.arange(len(matrix)), caption_to_image)
+    groups = np.arange(len(matrix)) if image_groups is None else image_groups
+    own = np.equal.outer(groups, groups[caption_to_image])
     return {
         "image_to_text": ranked(matrix, own),
         "text_to_image": ranked(np.transpose(matrix), own.T),
     }
 
 
-def ranks(images, texts, caption_to_image):
+def ranks(images, texts, caption_to_image, image_groups=None):
     """Returns {direction: `ranked`} of embeddings."""
     matrix = [[score(x, y) for y in texts] for x in images]
-    result = matrix_ranks(matrix, caption_to_image)
+    result = matrix_ranks(matrix, caption_to_image, image_groups)
+    if image_groups is not None:
+        caption_to_image = image_groups[caption_to_image]
     captions = list(enumerate(caption_to_image))
     result["text_to_text"] = []
     for j, row in captions:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tbnets.evaluation import retrieval
+from tests import refusals
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +51,19 @@ def test_fold_without_captions_is_refused(coco):
         retrieval.evaluate_protocol(
             "coco_1k", images, texts, np.where(rows // 1000 == 2, 0, rows)
         )
+
+
+def test_groups_are_divided_like_their_images(coco):
+    images, texts, rows = coco
+    groups = np.arange(5000) // 2
+    metrics = retrieval.evaluate_protocol("coco_1k", *coco, groups)
+    inside = rows < 1000
+    first = retrieval.evaluate_protocol(
+        "full", images[:1000], texts[inside], rows[inside], groups[:1000]
+    )
+    plain = retrieval.evaluate_protocol("coco_1k", *coco)
+    assert metrics["recall_sum"] > plain["recall_sum"]
+    assert metrics["recall_sum"] == pytest.approx(first["recall_sum"], rel=0.1)
+    for bad in (groups[1:], groups - 1, groups / 2):
+        with refusals.refused("image_groups"):
+            retrieval.evaluate_protocol("full", *coco, bad)

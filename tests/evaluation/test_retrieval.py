@@ -113,6 +113,19 @@ def test_ranks_are_those_of_the_loop(seed, levels):
         assert oracle.as_lists(found) == expected
 
 
+@pytest.mark.parametrize("levels", [2, 1e6])
+@pytest.mark.parametrize("seed", range(6))
+def test_images_of_one_group_match_its_captions(seed, levels):
+    case = random_case(seed, levels)
+    groups = np.random.default_rng(seed).integers(0, 5, len(case[0]))
+    expected = oracle.ranks(*case, groups)
+    for limit in (SMALLEST, 512):
+        found = retrieval.retrieval_ranks(
+            *case, memory_limit_mb=limit, image_groups=groups
+        )
+        assert oracle.as_lists(found) == expected
+
+
 @pytest.mark.parametrize("dim", [1, 7, 100, 512])
 def test_collapsed_model_finds_nothing(dim):
     # More than a byte counts.

@@ -26,8 +26,10 @@ def test_ranks_are_those_of_the_definition(seed, tile, monkeypatch):
     rows = rng.integers(0, num_images, num_captions)
     # Whole numbers: some tie, the others lie far apart.
     matrix = rng.integers(-3, 4, (num_images, num_captions)).astype("float32")
-    found = score_tiles.score_ranks(of_matrix(matrix), rows)
-    assert oracle.as_lists(found) == oracle.matrix_ranks(matrix, rows)
+    for groups in (None, rng.integers(0, 4, num_images)):
+        found = score_tiles.score_ranks(of_matrix(matrix), rows, groups)
+        wanted = oracle.matrix_ranks(matrix, rows, groups)
+        assert oracle.as_lists(found) == wanted
 
 
 def test_scores_that_differ_by_rounding_tie():

@@ -9,6 +9,7 @@ import numpy as np
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.evaluation import ranking, retrieval, score_tiles
+from tbnets.evaluation.ranks import group_pairs
 from tbnets.serving import search
 from tbnets.tasks.task import (
     FEW_POINTS,
@@ -57,15 +58,17 @@ def draw_answered_captions(scores):
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
     for number, row in enumerate(rows, start=1):
         hit = records.caption_to_image[row]
+        is_hit = records.image_groups == records.image_groups[hit]
         similarities = scores.of_caption(row)
         order = np.argsort(-similarities, kind="stable")
         tiles = [
-            montage.Tile(records.file_name(image), f"{place}", image == hit)
+            montage.Tile(records.file_name(image), f"{place}", is_hit[image])
             for place, image in enumerate(order[:NUM_ANSWERS], start=1)
         ]
-        rank = 1 + int(np.flatnonzero(order == hit)[0])
+        rank = 1 + int(np.flatnonzero(is_hit[order])[0])
         if rank > NUM_ANSWERS:
-            label, name = f"{rank} of {len(order)}", records.file_name(hit)
+            best = order[rank - 1]
+            label, name = f"{rank} of {len(order)}", records.file_name(best)
             tiles.append(montage.Tile(name, label, True, apart=True))
         card = montage.draw_card(records.captions[row], tiles, scores.photos)
         pictures[str(number)] = np.asarray(card)
@@ -197,14 +200,23 @@ class RetrievalScores(Scores):
 
     @property
     def arrays(self):
-        """The embeddings and `caption_to_image`, or {} if `pairs` is set."""
+        """The embeddings and their matches, or {} if `pairs` is set."""
         if self.pairs:
             return {}
+        rows, groups = self._matches
+        matches = {"caption_to_image": rows}
+        if self.records.identities:
+            pairs = group_pairs(groups, groups[rows])
+            matches = {"positive_pairs": np.stack(pairs, axis=1)}
         return {
             "image_embeddings": self.image_embeddings,
             "text_embeddings": self.text_embeddings,
-            "caption_to_image": self.records.caption_to_image,
+            **matches,
         }
+
+    @property
+    def _matches(self):
+        return self.records.caption_to_image, self.records.image_groups
 
     def metrics(self, protocol="full", text_to_text=True):
         """Returns the retrieval metrics.
@@ -218,11 +230,13 @@ class RetrievalScores(Scores):
             pairs, temperature = self.pairs, self.bank_temperature
             if temperature is not None:
                 pairs = ranking.level(pairs, *self._counts, temperature)
-            rows = self.records.caption_to_image
-            return retrieval.evaluate_scores_protocol(protocol, pairs, rows)
+            scored = protocol, pairs, *self._matches
+            return retrieval.evaluate_scores_protocol(*scored)
         return retrieval.evaluate_protocol(
             protocol,
-            **self.arrays,
+            self.image_embeddings,
+            self.text_embeddings,
+            *self._matches,
             memory_limit_mb=self.memory_limit_mb,
             text_to_text=text_to_text,
         )
