@@ -260,6 +260,8 @@ def _box(file, line, value, width, height):
 
 def _span(text, caption, used_spans):
     # Prefers the first unused span.
+    if text == caption:
+        return 0, len(text.split())
     words = [letters(word) for word in caption.split()]
     phrase_words = [letters(word) for word in text.split()]
     spans = [
