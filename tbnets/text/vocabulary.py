@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +13,18 @@ from typing_extensions import Self
 from tbnets.checks import Integers, Path, Strings, checked_number, short_repr
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import CheckedFile, shown, write_text
+from tbnets.text.word_ids import (
+    HAN_LETTER,
+    HAN_NUMBER,
+    LETTER,
+    MARK_OR_NUMBER,
+    OTHER,
+    PADDING_ID,
+    PADDING_WORD,
+    UNKNOWN_ID,
+    UNKNOWN_WORD,
+    first_problem,
+)
 
 
 class PaddedRows:
@@ -118,6 +131,47 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     return tf.strings.split(text)
 
 
+_PLANES = (0, 1, 2, 3, 14)
+"""Parts of Unicode, of 65536 code points each, with assigned characters. The
+characters of the other parts are unassigned or private."""
+
+
+@functools.lru_cache(1)
+def character_tables():
+    """Returns the Unicode tables of `split_words`, for a `PlainTokenizer`.
+
+    The tables are {"folded": {character: text}, "kinds": [[first, last,
+    kind]]}, as JSON values. Computing them takes two seconds.
+    """
+    points = [
+        point
+        for plane in _PLANES
+        for point in range(plane << 16, (plane + 1) << 16)
+        if not 0xD800 <= point < 0xE000  # Surrogates are no characters.
+    ]
+    characters = list(map(chr, points))
+    text = tf.constant(characters)
+    folded = tf_text.case_fold_utf8(
+        tf.strings.regex_replace(text, _APOSTROPHES, "'")
+    )
+    is_letter, is_word, is_han = (
+        tf.strings.regex_full_match(text, pattern).numpy()
+        for pattern in (r"\pL", r"[\pL\pM\pN]", r"\p{Han}")
+    )
+    conditions = is_letter & is_han, is_word & is_han, is_letter, is_word
+    names = HAN_LETTER, HAN_NUMBER, LETTER, MARK_OR_NUMBER
+    kinds, runs = np.select(conditions, names, OTHER).tolist(), []
+    for point, kind in zip(points, kinds):
+        if kind == OTHER:
+            continue
+        if runs and runs[-1][1:] == [point - 1, kind]:
+            runs[-1][1] = point
+        else:
+            runs.append([point, point, kind])
+    pairs = zip(characters, (each.decode() for each in folded.numpy()))
+    return {"folded": {a: b for a, b in pairs if a != b}, "kinds": runs}
+
+
 def _as_strings(captions):
     expected = "captions", "be strings [num_captions]"
     try:
@@ -163,12 +217,6 @@ def count_words(captions):
     return collections.Counter(counts), np.concatenate(lengths)
 
 
-PADDING_WORD = ""
-UNKNOWN_WORD = "[UNK]"
-PADDING_ID = 0
-UNKNOWN_ID = 1
-
-
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """Lists the words that have an id; a word's position is its id.
@@ -191,7 +239,7 @@ class Vocabulary:
 
     def __post_init__(self):
         object.__setattr__(self, "words", tuple(self.words))
-        if problem := _first_problem(self.words):
+        if problem := first_problem(self.words):
             position, expectation = problem
             word = next(iter(self.words[position:]), None)
             raise InputError(
@@ -270,7 +318,7 @@ class Vocabulary:
         """
         file = CheckedFile(path)
         words, ends_well = file.lines()
-        problem = _first_problem(words)
+        problem = first_problem(words)
         if not ends_well:
             problem = (len(words) - 1, "end with a line break")
         if problem:
@@ -351,18 +399,3 @@ def constant_table(keys, values, default):
     values = tf.constant(values, tf.int64)
     initial = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
     return tf.lookup.StaticHashTable(initial, default)
-
-
-def _first_problem(words):
-    """Returns `(position, expectation)` of the first invalid word, or None."""
-    for position, special in enumerate((PADDING_WORD, UNKNOWN_WORD)):
-        if len(words) <= position or words[position] != special:
-            return position, f"have {special!r} as word {position}"
-    seen = set()
-    for position, word in enumerate(words):
-        if word in seen:
-            return position, "have every word once"
-        if position > UNKNOWN_ID and len(word.split()) != 1:
-            return position, "have single words without spaces"
-        seen.add(word)
-    return None
