@@ -24,8 +24,8 @@ class SeededDropout(configured.ConfiguredLayer):
     """Applies dropout whose sequence of masks is restored from checkpoints.
 
     The mask depends on `seed` and on a counter of masks, which is a
-    non-trainable weight. Masks drawn with XLA differ from masks drawn without
-    XLA. Each replica draws its own masks.
+    non-trainable weight. XLA draws different masks than TensorFlow's kernels.
+    Each replica draws its own masks.
 
     Args:
         rate: fraction of units set to 0, in [0, 1). The remaining units are
@@ -51,8 +51,7 @@ class SeededDropout(configured.ConfiguredLayer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the counter of masks."""
-        # Keras' own dropout uses a generator whose state is not saved by all
-        # Keras versions.
+        # Some versions of Keras do not save the state of their own dropout.
         options = {"initializer": "zeros", "trainable": False}
         # TensorFlow keeps int32 variables on the host, and XLA cannot compile
         # a GPU's training step that reads them.
@@ -78,10 +77,7 @@ class SeededDropout(configured.ConfiguredLayer):
 
 
 def batch_normalization(name, dtype=None):
-    """Returns a batch normalisation layer, synchronised across replicas.
-
-    The momentum is 0.9.
-    """
+    """Returns a batch normalisation layer, synchronised across replicas."""
     return keras.layers.BatchNormalization(
         momentum=0.9, name=name, dtype=dtype, synchronized=_has_replicas()
     )
@@ -90,7 +86,7 @@ def batch_normalization(name, dtype=None):
 def share_statistics(network):
     """Synchronises a network's batch normalisation across replicas.
 
-    Batch normalisation inside a layer that is not a model is not changed.
+    Does not reach batch normalisation inside a layer that is not a model.
     """
     if not _has_replicas():
         return
@@ -132,8 +128,7 @@ class Branch(configured.ConfiguredLayer):
         input_dropout: dropout rate on the branch's input. Paper: 0.
         seed: integer seed of the dropout masks.
 
-    A call returns unit vectors, float32 `[n, output_dim]` under every dtype
-    policy.
+    A call returns float32 under every dtype policy.
 
     Example:
         branch = tbnets.Branch((2048, 512))

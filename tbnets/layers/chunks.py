@@ -25,13 +25,12 @@ def encode_in_chunks(encoder, inputs, chunk):
     the last chunk may be smaller.
 
     Args:
-        encoder: built layer that maps `[n, ...]` to `[n, output_dim]`, row by
-            row.
+        encoder: built layer that maps each row of `[n, ...]` to a vector.
         inputs: `[n, ...]`. The gradient does not reach the inputs.
         chunk: maximum number of rows per chunk.
     """
     num_rows = tf.shape(inputs)[0]
-    # Every replica draws an equal number of masks, so that counters agree.
+    # All replicas draw equally many masks, so that their counters agree.
     num_chunks = replicas.maximum(tf.maximum(1, -(-num_rows // chunk)))
     dtype = encoder.compute_dtype
 
@@ -100,7 +99,6 @@ def _key(variable):
 
 
 def _trained(encoder, variables):
-    """Returns the variables that are trainable weights of the encoder."""
     keys = {_key(v) for v in encoder.trainable_variables}
     return [v for v in variables if _key(v) in keys]
 

@@ -33,11 +33,8 @@ def parameters_of(kind, method, base):
 def repr_of(instance, base, **extra):
     """Returns a one-line description of an object.
 
-    The line shows the constructor's first argument, the arguments that differ
-    from their defaults, and `extra`.
-
     Args:
-        instance: object that has the constructor's arguments as attributes.
+        instance: object that stores its constructor's arguments.
         base: the last base class to include.
         **extra: additional values by name.
     """
@@ -56,10 +53,7 @@ def repr_of(instance, base, **extra):
 
 
 class ConfiguredLayer(keras.layers.Layer):
-    """A layer that stores its constructor's arguments as attributes.
-
-    `get_config` returns the arguments of the class and its base classes.
-    """
+    """A layer that stores its constructor's arguments as attributes."""
 
     vocabulary_size: int = 0
     """Number of word ids of a text encoder; 0 for layers that take features."""
@@ -68,7 +62,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return repr_of(self, ConfiguredLayer)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Returns the constructor's arguments, with those of base classes."""
         names = parameters_of(type(self), "__init__", ConfiguredLayer)
         arguments = {name: getattr(self, name) for name in names}
         return {**super().get_config(), **arguments}

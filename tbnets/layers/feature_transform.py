@@ -17,8 +17,7 @@ NOISE = 1e-6
 class StreamingStatistics:
     """Computes the mean and standard deviation of features in one pass.
 
-    Batches are merged accurately, in float64, with the update of Chan et al.
-    1983.
+    Computes in float64 with the update of Chan et al. 1983.
     """
 
     def __init__(self):
@@ -93,10 +92,7 @@ def ternary_bounds(mean, deviation):
 def ternary(features, lower, upper):
     """Maps features to -1 (unusually low), 0 or +1 (unusually high).
 
-    Args:
-        features: float32 `[n, dim]`.
-        lower: float32 `[dim]`, from `ternary_bounds`.
-        upper: float32 `[dim]`.
+    `features` are float32 `[n, dim]`; the bounds come from `ternary_bounds`.
     """
     low = tf.cast(features < lower, tf.float32)
     return tf.cast(features > upper, tf.float32) - low
@@ -106,9 +102,9 @@ def ternary(features, lower, upper):
 class FeatureTransform(FittedLayer):
     """Rescales precomputed features, in training and in serving.
 
-    `center`, `standardize` and `ternary` use statistics of the training
-    features. `adapt` computes these statistics, which are saved as weights in
-    checkpoints and SavedModels.
+    `adapt` computes statistics of the training features for `center`,
+    `standardize` and `ternary`. Checkpoints and SavedModels contain them as
+    weights.
 
     Args:
         steps: names from `FEATURE_STEPS`, applied in order. `signed_sqrt` is
@@ -157,7 +153,7 @@ class FeatureTransform(FittedLayer):
         """Computes the statistics of the training features in one pass.
 
         Args:
-            batches: iterable of float arrays `[n, feature_dim]`.
+            batches: float arrays `[n, feature_dim]`.
 
         Raises:
             ValueError: If there are no features, or their sizes differ.

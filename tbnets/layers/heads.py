@@ -26,8 +26,8 @@ class CanonicalProjection(configured.FittedLayer):
         use_bias: whether to add a bias. CCA with background regions needs a
             bias for texts.
 
-    A call returns unit vectors, float32 `[n, output_dim]`. Without a bias, an
-    input equal to the mean maps to 0.
+    A call returns float32 under every dtype policy. Without a bias, an input
+    equal to the mean maps to 0.
 
     Example:
         projection = tbnets.CanonicalProjection(32)
@@ -76,12 +76,11 @@ class PairHead(configured.ConfiguredLayer):
     Args:
         units: sizes of the FC layers before the last. Paper: `(512, 256)`.
         dropout: dropout rate after each ReLU.
-        scale: factor by which the products are multiplied; None for dim. The
-            products of unit vectors are about 1 / dim. Paper: 1.
+        scale: factor by which the products are multiplied; None for dim,
+            because the products of unit vectors are about 1 / dim. Paper: 1.
         seed: integer seed of the dropout masks.
 
-    A call returns float32 `[n]`. The last layer computes in float32 under every
-    dtype policy.
+    The last layer computes in float32 under every dtype policy.
 
     Example:
         head = tbnets.PairHead((512, 256))

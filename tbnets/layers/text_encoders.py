@@ -23,7 +23,7 @@ def pool_words(states, mask, pooling):
     """Pools `[n, words, dim]` over the words that `mask` selects.
 
     Args:
-        states: `[n, words, dim]`, a vector for each word.
+        states: `[n, words, dim]`.
         mask: bool `[n, words]`.
         pooling: `mean` (0 for a row without words) or `max`.
     """
@@ -110,7 +110,6 @@ class MeanOfWords(TextEncoder):
     """Averages the learned vectors of a caption's words.
 
     Takes the arguments of `TextEncoder`. The papers use `embedding_dim=300`.
-
     A call maps int `[n, words]` to float `[n, embedding_dim]`.
 
     Example:

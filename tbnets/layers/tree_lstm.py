@@ -14,10 +14,10 @@ from tbnets.text.packed_trees import PackedTrees, pack_trees
 # The states of all trees in a batch are computed level by level. A loop step
 # multiplies the states of a level's children by their matrices and sums over
 # each parent's children. The custom gradient visits the levels in reverse.
-# A GPU spends most of the time on launching the ops of each step, so whatever
-# does not depend on the previous step is computed once for all levels: indices,
-# slopes of the gates, and gradients of the matrices. The docstring of
-# `TreeLSTM` contains the equations.
+# A GPU spends most of the time on launching the ops of each step. Therefore all
+# values that do not depend on the previous step are computed once for all
+# levels: indices, slopes of the gates, and gradients of the matrices. The
+# docstring of `TreeLSTM` contains the equations.
 
 WEIGHTS = (
     *("noun_gates", "other_gates", "noun_forget", "other_forget"),
@@ -69,7 +69,6 @@ def _column_sums(matrix):
 
 
 def _split(values, sizes):
-    """Returns the first rows and the remaining rows."""
     return tf.split(values, sizes, num=2)
 
 
@@ -91,7 +90,7 @@ def _array(dtype, size, width):
 
 
 class _Level(NamedTuple):
-    """Holds the positions and sizes in a level, as pairs of numbers."""
+    """The positions and sizes of a level's parts, as pairs of numbers."""
 
     # `tf.slice` and `tf.split` take the pairs without further ops. A begin of 0
     # and a size of -1 select all columns.
@@ -122,7 +121,7 @@ class _Level(NamedTuple):
 
 
 class _Levels:
-    """Computes the sizes and indices for all levels."""
+    """The sizes and indices of all levels."""
 
     # children: each edge's child row.
     # order: the children, followed by the roots.
@@ -175,7 +174,7 @@ class _Levels:
         self.targets = _pieces(self.places[self.num_words :], sizes)
 
     def at(self, level):
-        """Returns a level's positions and sizes."""
+        """Returns the `_Level` with this number."""
         return _Level(*tf.unstack(self._table[level], num=len(_Level._fields)))
 
 
@@ -183,9 +182,9 @@ def _forward(projected, weights, levels):
     """Returns the states and the values that the gradient needs.
 
     Returns:
-        (hidden, cells, word_gates, sums, forget): `[num_nodes, units]`, sorted
-        by `levels.places`; the words' gates i, o and u; and a `tf.TensorArray`
-        each with the phrases' sums and the edges' forget gates.
+        (hidden, cells, word_gates, sums, forget): two `[num_nodes, units]`,
+        sorted by `levels.places`; the words' gates i, o and u; and two
+        `tf.TensorArray`s, the phrases' sums and the edges' forget gates.
     """
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
@@ -412,7 +411,7 @@ class TreeEncoder(TextEncoder):
     def encode_nodes(
         self, inputs: Array, training: bool = False
     ) -> tuple[tf.Tensor, PackedTrees]:
-        """Returns the states of the words and phrases.
+        """Returns the states of all words and phrases.
 
         Args:
             inputs: int32 `[n, nodes, 6]`.
@@ -439,9 +438,7 @@ class TreeEncoder(TextEncoder):
 def span_means(words, trees):
     """Returns each node's mean word vector, `[num_nodes, dim]`.
 
-    Args:
-        words: `[num_words, dim]` in the order of `trees.word_ids`.
-        trees: `PackedTrees`.
+    `words` is `[num_words, dim]`, in the order of `trees.word_ids`.
     """
     num_words, num_trees = tf.shape(words)[0], tf.size(trees.roots)
     owners = trees.trees[:num_words]
@@ -493,12 +490,10 @@ class TreeLSTM(ConfiguredLayer):
         tied: whether all children share the same matrices, as in a child-sum
             Tree-LSTM.
 
-    A call takes `inputs`, the word vectors `[num_words, dim]` in the order of
-    `trees.word_ids`, and `trees`, the `PackedTrees` from `pack_trees`.
-
-    A call returns `[num_nodes, units]`, each node's h, in the order of the
-    packed trees. `tf.gather(states, trees.roots)` selects the sentences'
-    states.
+    A call takes the word vectors `[num_words, dim]`, in the order of
+    `trees.word_ids`, and the `PackedTrees`. It returns each node's h,
+    `[num_nodes, units]`. `tf.gather(states, trees.roots)` selects the states
+    of the sentences.
 
     Example:
         trees = tbnets.pack_trees(rows)  # rows: from TreeRows

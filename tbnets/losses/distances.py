@@ -11,7 +11,7 @@ def similarities(queries, candidates):
         candidates: Float `[num_candidates, embedding_dim]`.
 
     Returns:
-        float32 `[num_queries, num_candidates]`; larger is closer.
+        float32 `[num_queries, num_candidates]`.
     """
     return tf.matmul(
         tf.cast(queries, tf.float32),
@@ -29,8 +29,7 @@ def euclidean(similarities):
     The gradient at distance 0 is defined as 0.
 
     Args:
-        similarities: float32, any shape. Values that exceed 1 due to rounding
-            are treated as 1.
+        similarities: float32, any shape; rounding may raise values above 1.
 
     Returns:
         float32 in `[0, 2]`, shaped like `similarities`.

@@ -1,8 +1,8 @@
 """Sums the hinges of a batch's triplets without listing the triplets.
 
-The code selects the negatives and the first few positives of every anchor by
-similarity. Later rounds process the remaining positives. All shapes are static,
-so XLA can compile the loss.
+First come the hardest negatives and the first few positives of every anchor;
+later rounds process the remaining positives. All shapes are static, so XLA can
+compile the loss.
 """
 
 from typing import NamedTuple
@@ -16,17 +16,17 @@ from tbnets.losses.presets import TERMS
 #
 # Let G be the gradient with respect to the similarities X Y^T. The gradient
 # with respect to X is G Y, and with respect to Y it is G^T X. G is zero except
-# for the selected pairs. `gradient="sparse"` stores G as compressed sparse
-# rows, so its cost grows with the number of pairs. XLA cannot compile it, and
-# accelerators multiply dense matrices faster. `gradient="dense"` builds G.
+# for the selected pairs. `gradient="dense"` builds the matrix G.
+# `gradient="sparse"` stores G as compressed sparse rows, so its cost grows with
+# the number of pairs; but XLA cannot compile it, and accelerators multiply
+# dense matrices faster.
 
 
 class PairSlopes:
     """Computes gradients with respect to embeddings, using sparse products.
 
-    Args:
-        sides: embeddings, float32 `[rows, dim]` and `[columns, dim]`; a single
-            array if a set is compared with itself.
+    `sides` are the anchors and the candidates, float32 `[n, dim]`, or a single
+    array if a set ranks itself.
     """
 
     def __init__(self, sides):
@@ -38,7 +38,7 @@ class PairSlopes:
         Args:
             pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
             values: float32 `[n]`, gradient with respect to the similarities.
-            turned: Whether the anchors are columns instead of rows.
+            turned: Whether the anchors are columns of the matrix.
         """
         anchors, candidates = self._sides[0], self._sides[-1]
         if turned:
@@ -59,7 +59,7 @@ class PairSlopes:
         return gradients[::-1] if turned else gradients
 
     def of_sides(self, state):
-        """Returns `state`, which already contains one gradient per side."""
+        """Returns `state`, which already holds one gradient per side."""
         return state
 
 
@@ -70,7 +70,7 @@ class MatrixSlopes:
         self._sides = sides
 
     def of_pairs(self, pairs, values, turned=False):
-        """Returns the pairs' dense gradient matrix, in a list of one."""
+        """Returns a list with the dense gradient matrix of the pairs."""
         pairs = pairs[:, ::-1] if turned else pairs
         sizes = [tf.shape(self._sides[i])[0] for i in (0, -1)]
         num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
@@ -102,15 +102,13 @@ def _product(sparse, dense):
 #
 # over the pairs (v_k, h_k) of a region and a phrase; h_l and v_l are the
 # negative phrases and regions. `TripletLoss` with weighted anchors computes
-# this loss, with any distance, reduction and choice of negatives. Any other
-# `RankingLoss` can replace it.
+# this loss. Any other `RankingLoss` can replace it.
 
 
 def pair_views(regions, phrases, region_of, is_contrast, weights):
     """Builds the views in which regions and phrases rank each other.
 
-    Each phrase forms one pair with its region. A region that occurs in several
-    pairs is a separate anchor in each pair.
+    A region that is part of several pairs is a separate anchor in each pair.
 
     Args:
         regions: float32 `[num_regions, embedding_dim]`.
@@ -120,7 +118,7 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
         weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
-        Dict of two `View`s: regions rank phrases in `image_to_text`, and
+        Dict with two `View`s: regions rank phrases in `image_to_text`, and
         phrases rank regions in `text_to_image`.
 
     Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
@@ -168,12 +166,12 @@ class View(NamedTuple):
 
 
 def views(images, texts, masks):
-    """Builds a `View` for each term, in the order of `TERMS`.
+    """Builds a dict from each term of `TERMS` to its `View`.
 
     Args:
         images: float32 `[num_images, embedding_dim]`.
         texts: float32 `[num_captions, embedding_dim]`.
-        masks: Three bool masks: image-text, text-text and image-image.
+        masks: The fields of `PositiveMasks`.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
     turned = tf.transpose(cross)
@@ -211,7 +209,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
         num_negatives: Hardest negatives kept per anchor; None keeps all.
         margin: Required gap, in units of the distance.
         distance: A value of `distances.DISTANCES`.
-        gradient: "dense" or "sparse", as in `triplet.TripletLoss`.
+        gradient: "dense" or "sparse", as in `TripletLoss`.
 
     Returns:
         Dict from term to float32 `[3]`: the sum of the hinges, the number of
@@ -233,7 +231,7 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
 
 
 def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
-    """Returns `[sum of hinges, triplets, active triplets]` for each view."""
+    """Returns `[hinge sum, triplets, active triplets]` for each view."""
 
     @tf.custom_gradient
     def run(*sides):
@@ -254,7 +252,7 @@ def _sums_of_matrix(views, num_negatives, margin, distance, sparse):
 
 
 class _Triplets:
-    """The triplets whose anchors are rows or columns of a padded matrix."""
+    """The triplets whose anchors are rows or columns of a similarity matrix."""
 
     def __init__(self, views, matrix, num_negatives, margin, distance):
         self.views, self.matrix = views, matrix
@@ -299,7 +297,6 @@ class _Triplets:
         return tf.while_loop(has_more, step, (unseen, *self.first, state))[-1]
 
     def _sums(self, positives, negatives, pairs, match):
-        """Returns each view's hinge sum, triplet count and active count."""
         bounds = self.margin + self.distance(positives)
         bounds = tf.where(match, bounds, float("-inf"))
         sums = []

@@ -37,13 +37,13 @@ class InfoNCELoss(RankingLoss):
     temperature. The loss of an anchor is the mean over its positives.
 
     A term is the mean over anchors with at least one positive and one negative.
-    If no such anchor exists, the term and its gradient are 0. `active_fraction`
+    Without such an anchor, the term and its gradient are 0. `active_fraction`
     is the share of these anchors whose closest candidate is not a positive;
     ties count as errors.
 
-    Shapes may be unknown, and XLA can compile the loss. A call needs memory for
-    a few arrays of shape `[num_anchors, num_candidates]`. A batch with more
-    than 8192 images or texts is compared in tiles, without such arrays.
+    XLA can compile the loss. A call needs memory for a few arrays of shape
+    `[num_anchors, num_candidates]`. A batch with more than 8192 images or texts
+    is compared in tiles, without such arrays.
 
     Example:
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
@@ -55,7 +55,7 @@ class InfoNCELoss(RankingLoss):
             Missing terms are not computed. CLIP's loss has weight 0.5 for
             `image_to_text` and for `text_to_image`.
         similarity_dtype: "float32", or "bfloat16" for products that are less
-            exact, and faster on accelerators.
+            exact, but faster on accelerators.
 
     Source: van den Oord et al. 2018, Eq. 4, in both directions as in Radford et
     al. 2021 (CLIP), Fig. 3; several positives as in Khosla et al. 2020, Eq. 2.

@@ -14,8 +14,7 @@ from tbnets.losses.positives import positive_masks
 #
 # Like the miners, these functions return indices of a fixed shape and a mask of
 # valid entries, propagate no gradient and compile under XLA. The random numbers
-# depend only on the caller's seed, so a resumed run draws the same numbers as
-# an uninterrupted run.
+# depend only on the caller's seed, so that a resumed run repeats them.
 
 
 class PairSample(NamedTuple):
@@ -26,8 +25,8 @@ class PairSample(NamedTuple):
         negatives: int32 `[num_captions, num_candidates]`, captions that do not
             match the image, drawn with replacement.
         valid: bool `[num_captions]`, False if the batch lacks the image or the
-            image matches every caption. Invalid entries are meaningless, but in
-            range.
+            image matches every caption. Indices of invalid rows are in range,
+            but meaningless.
     """
 
     images: tf.Tensor
@@ -47,8 +46,8 @@ def random_columns(mask, rows, draws):
         draws: float32 `[n, k]` in [0, 1), one random number per pick.
 
     Returns:
-        A pair `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a
-        row without a True column.
+        `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a row
+        without a True column.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)
@@ -70,10 +69,9 @@ def random_columns(mask, rows, draws):
 
 
 def own_images(image_ids, caption_image_ids):
-    """Returns the row of each caption's image, int32 `[num_captions]`.
+    """Finds the first row with each caption's image id, int32 `[num_captions]`.
 
-    This is the first row with the image's id, or -1 if the batch lacks the
-    image.
+    The row is -1 if the batch lacks the image.
     """
     captions = tf.cast(caption_image_ids, tf.int64)[:, None]
     return miners.first_true(captions == tf.cast(image_ids, tf.int64))
@@ -95,7 +93,7 @@ def sample_pairs(
             images.
         text_ids: optional integer `[num_captions]`, one id per distinct text.
         seed: int32 `[2]`, for example the run's seed and the step.
-        num_candidates: number of captions drawn per pair; the papers use 1.
+        num_candidates: captions drawn per pair; the papers use 1.
 
     Raises:
         TypeError: If ids are not integers.
@@ -217,8 +215,7 @@ def softmax_loss(matches, non_matches, valid):
     gradient are 0.
 
     Args:
-        matches: float `[lists]`, logits of the matches; larger means a better
-            match.
+        matches: float `[lists]`, logits of the matches.
         non_matches: float `[lists, size]`, logits of the non-matches.
         valid: bool `[lists, size]`, False for padding in `non_matches`.
 

@@ -1,8 +1,8 @@
 """Selects triplets in a batch from similarities and boolean masks.
 
 All functions return indices of a fixed shape and a mask of valid entries. They
-propagate no gradient, use a constant number of arrays of shape `[rows,
-columns]` and compile under XLA.
+propagate no gradient, need memory for a few arrays of shape `[rows, columns]`
+and compile under XLA.
 """
 
 import warnings
@@ -13,13 +13,11 @@ import tensorflow as tf
 from tbnets.checks import Array, checked_number
 from tbnets.errors import InputError, InputTypeError
 
-# Argument checks for losses and miners.
-#
-# Checks of shapes and dtypes cost a compiled step no time. Vector lengths are
-# checked only in eager mode.
+# Argument checks for losses and miners. Shapes and dtypes are checked while a
+# step is traced, and vector lengths only in eager mode.
 
 UNIT_TOLERANCE = 0.01
-"""Maximum deviation of a vector's length from 1, for half precision."""
+"""Maximum deviation of a vector's length from 1; half precision needs it."""
 _checked_arguments = set()
 """Arguments whose vector lengths were checked; empty before the check."""
 MASKS_OF_IDS = (
@@ -64,7 +62,7 @@ def check_as_many(name, ids, rows_name, rows):
 def embeddings_of_loss(**named):
     """Checks embeddings `[n, dim]` of a shared space; returns them as float32.
 
-    The first eager call warns about rows that do not have length 1 or 0.
+    The first eager call warns about rows whose length is neither 1 nor 0.
     """
     arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
     first, last = next(iter(named)), next(reversed(named))
@@ -113,7 +111,7 @@ def _warn_of_lengths(arrays):
 
 
 def checked_mask(name, mask, shape, advice="Pass booleans."):
-    """Checks that the mask is bool and has the given shape; returns it."""
+    """Returns the mask; raises an error if its dtype or shape is wrong."""
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
         raise InputError(
@@ -155,8 +153,8 @@ def hardest_negatives(
             image_embeddings @ text_embeddings.T, mask.image_to_text, 10)
 
     Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures:
-    negatives are selected once per anchor, because they do not depend on the
-    anchor's positives.
+    negatives are selected per anchor instead of per positive pair, because they
+    do not depend on the positive.
     """
     if not tf.is_tensor(num_negatives):
         checked_number("num_negatives", num_negatives, 1, whole=True)
@@ -239,8 +237,8 @@ def first_positives(positive_mask, limit):
 
     Returns:
         `(indices, valid)`, each `[rows, min(limit, columns)]`: int32 column
-        indices, and a bool mask, False for padding. If a row has more than
-        `limit` True columns, any of them may be selected.
+        indices, and a bool mask, False for padding. A row with more than
+        `limit` True columns may return any of them.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD
@@ -287,7 +285,6 @@ def _at_least_one(size):
 
 
 def _columns(groups, places, size):
-    """Returns the columns at the positions `places` in the groups `groups`."""
     groups = tf.gather(groups, places // size, batch_dims=1)
     return groups * size + places % size
 

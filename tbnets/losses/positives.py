@@ -52,9 +52,9 @@ def positive_masks(
         masks.image_to_text  # [[True, False, True], [False, True, False]]
 
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids define the
-    matches, whereas the papers treat each row of the batch as a different
-    image. As in Eq. 5, a caption's positives are all other captions of its
-    image; the authors' released code keeps only the farthest caption.
+    matches, whereas the papers treat each row as a different image. As in Eq.
+    5, a caption's positives are all other captions of its image; the authors'
+    code keeps only the farthest caption.
     """
     matches = Matches(image_ids, caption_image_ids, text_ids)
     return PositiveMasks(*map(matches.rows, PositiveMasks._fields))
@@ -63,8 +63,8 @@ def positive_masks(
 class Matches:
     """Computes rows of the masks, without the memory for whole masks.
 
-    Takes the ids of `positive_masks`, and the numbers of images and captions if
-    the last ids are padding.
+    Takes the ids of `positive_masks`. If the last ids are padding, `counts`
+    holds the numbers of images and captions.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Matches:
             self._copies = _Copies(self.text_ids)
 
     def rows(self, term, anchors=None, candidates=None):
-        """Returns which anchors match which candidates.
+        """Returns a mask of the matches between anchors and candidates.
 
         Args:
             term: A value of `presets.TERMS`.
@@ -113,7 +113,7 @@ class Matches:
         return mask | self._share_text(anchors)
 
     def masks(self, term, anchors=None, is_padding=None):
-        """Returns the masks of a `hinges.View`, bool `[n, num_candidates]`.
+        """Returns the masks `positive` and `not_negative` of a `hinges.View`.
 
         Args:
             term: A value of `presets.TERMS`.
@@ -142,8 +142,8 @@ class Matches:
     def _any_copy(self, compare):
         """Returns whether any copy of a caption satisfies `compare`.
 
-        `compare(owners)` compares images with the image ids `owners`, which
-        contain one id per caption.
+        `compare(owners)` compares images with `owners`, one image id per
+        caption.
         """
         if self._copies is None:
             return compare(self.caption_ids)
@@ -162,7 +162,7 @@ class Matches:
     def places(self):
         """Locates the images, and the first and last images of each text.
 
-        An image and a text whose places do not overlap do not match.
+        An image and a text match only if their places overlap.
 
         Returns:
             Three int32 arrays: `[num_images]` and two `[num_captions]`.
@@ -191,11 +191,7 @@ class Matches:
 
 
 class _Copies:
-    """The positions of equal ids.
-
-    Attributes:
-        most: int32 scalar, the largest number of equal ids.
-    """
+    """The positions of equal ids; `most` is the largest number of equal ids."""
 
     def __init__(self, ids):
         self._order = tf.argsort(ids)

@@ -29,7 +29,7 @@ _KIROS_2014: dict[str, Any] = {
 
 
 class _Presets(dict):
-    """Maps a loss name to its arguments; raises an error if it is unknown."""
+    """Maps a loss name to its arguments; raises an error for unknown names."""
 
     def __missing__(self, name):
         check_choice("loss", name, self)

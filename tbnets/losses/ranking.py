@@ -103,11 +103,10 @@ class RankingLoss:
         its rows and gets the loss of the whole batch.
 
         Args:
-            image_embeddings: Float `[num_images, embedding_dim]`, rows of unit
-                length.
-            text_embeddings: Float `[num_captions, embedding_dim]`, rows of unit
-                length.
-            image_ids: Integer `[num_images]`, as in `positive_masks`.
+            image_embeddings: Float `[num_images, embedding_dim]`, unit vectors.
+            text_embeddings: Float `[num_captions, embedding_dim]`, unit
+                vectors.
+            image_ids: Integer `[num_images]`.
             caption_image_ids: Integer `[num_captions]`, ids of the captions'
                 images.
             text_ids: Optional integer `[num_captions]`, one id per distinct
@@ -145,8 +144,8 @@ class RankingLoss:
             text_embeddings: Float `[num_captions, embedding_dim]`.
             ids: The arguments of `positive_masks`.
             idle: As in `of_views`.
-            largest: Maximum numbers of images and captions. If it is None and
-                the numbers are unknown, no tiles are used.
+            largest: Maximum numbers of images and captions. Without it, a batch
+                of unknown size is not compared in tiles.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
@@ -179,7 +178,7 @@ class RankingLoss:
         return not (tf.executing_eagerly() or no_accelerator())
 
     def _sums_in_tiles(self, terms, images, texts, matches):
-        """Returns the same sums as `_sums`, without whole matrices."""
+        """Computes `_sums` without whole matrices."""
         found = {}
         for term in terms:
             # One term after another, so that one tile exists at a time.
@@ -191,9 +190,9 @@ class RankingLoss:
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one set of embeddings with labels.
 
-        Rows with the same label are positives of each other, and all other rows
-        are negatives. A row is not its own positive. The loss has the single
-        term `within_view`, with weight 1; `term_weights` is ignored.
+        Rows with equal labels are positives of each other; all other rows are
+        negatives. A row is not its own positive. The loss has the single term
+        `within_view`, with weight 1; `term_weights` is ignored.
 
         Args:
             embeddings: Float `[n, embedding_dim]`, rows of unit length.
@@ -296,7 +295,7 @@ class RankingLoss:
 
 
 def _padded(rows, size):
-    """Pads rows with zeros to `size` rows; returns None for None."""
+    """Pads rows with zeros to `size` rows; returns None unchanged."""
     if rows is None:
         return None
     rows = tf.convert_to_tensor(rows)

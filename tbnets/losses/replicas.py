@@ -4,10 +4,9 @@ Under a `tf.distribute` strategy each device runs a replica of the training step
 on its rows of the batch. A loss that compares rows gathers the whole batch, in
 the order of the replicas, and each replica computes the loss of the whole
 batch. The gradients of `part_of(loss)`, summed over the replicas, are the
-gradient of the loss.
+gradient of the loss. With one replica, these functions add no operations to the
+graph.
 """
-
-# With one replica, these functions add no operations to the graph.
 
 import tensorflow as tf
 
@@ -51,9 +50,9 @@ def _densely(rows):
 
 
 def summed(tensors):
-    """Sums each tensor of a nested structure over the replicas.
+    """Sums each tensor of a nested structure over the replicas, differentiably.
 
-    The sum is differentiable. `tf.IndexedSlices` are concatenated.
+    `tf.IndexedSlices` are concatenated.
     """
     if num_replicas() == 1:
         return tensors
@@ -64,8 +63,8 @@ def summed(tensors):
 def part_of(tensor):
     """Divides a tensor that all replicas hold by the number of replicas.
 
-    None is returned unchanged. `tf.IndexedSlices` are converted to dense
-    tensors, because a sum would otherwise concatenate their slices.
+    Returns None unchanged. Makes `tf.IndexedSlices` dense, because a sum over
+    replicas would concatenate their slices.
     """
     count = num_replicas()
     if count == 1 or tensor is None:

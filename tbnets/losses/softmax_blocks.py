@@ -114,7 +114,7 @@ class _Blocks:
     def _on_block(self, block, function, *arguments):
         """Calls `function(logits, masks, *arguments)` for a block.
 
-        `masks` is None, or which pairs match and which exist.
+        `masks` is None, or two masks of the pairs that match and that exist.
         """
         logits = tf.matmul(*self._of(self._sides, block), transpose_b=True)
         logits = tf.cast(logits, tf.float32)
@@ -167,7 +167,7 @@ class _Blocks:
     def slopes(self, statistics, upstream):
         """Returns the gradients of both sides.
 
-        `upstream`, float32 `[2]`, is the gradient of the sums of losses.
+        `upstream` is float32 `[2]`, the gradient of the sums of losses.
         """
         weights = []
         for i, each in enumerate(statistics):
@@ -226,8 +226,8 @@ def _merged(old, new):
     )
 
 
-# XLA merges the elementwise operations, which take as long as the products
-# otherwise. Blocks of one size are compiled once.
+# XLA merges the elementwise operations, which otherwise take as long as the
+# products. Blocks of one size are compiled once.
 @tf.function(jit_compile=True, autograph=False)
 def _block_statistics(logits, masks):
     """Returns the statistics of a block's rows and columns, `[5, n]` each."""
@@ -264,7 +264,7 @@ def _statistics(logits, masks, axis):
 def _block_slopes(logits, masks, rows, columns):
     """Returns the gradient with respect to a block's logits.
 
-    `rows` and `columns`, `[n, 3]`, are the log-sum-exp, the weight and the
+    `rows` and `columns` are `[n, 3]`: the log-sum-exp, the weight, and the
     weight of each positive.
     """
     slopes, targets = 0.0, 0.0

@@ -6,10 +6,9 @@ from tbnets.losses import replicas
 from tbnets.losses.hinges import View
 from tbnets.startup import no_accelerator
 
-# A whole matrix of similarities needs `4 * num_anchors * num_candidates` bytes,
-# and a loss needs several such matrices. Here only the rows of a few anchors
-# exist at a time. Each tile also computes its part of the gradient, because it
-# would otherwise have to be computed again for the gradient.
+# A loss needs several matrices of `4 * num_anchors * num_candidates` bytes.
+# Here only the rows of a few anchors exist at a time. Each tile also computes
+# its part of the gradient; otherwise the gradient would compute the tile again.
 
 LARGEST = 8192
 """Maximum number of images and of texts that are compared without tiles."""
@@ -18,7 +17,7 @@ TILES = {"cpu": 2**23, "accelerator": 2**26}
 
 
 def is_large(num_images, num_texts):
-    """Returns whether a batch needs tiles; a number may be None if unknown."""
+    """Returns whether a batch needs tiles; an unknown number is None."""
     if num_images is None or num_texts is None:
         return False
     return max(num_images, num_texts) > LARGEST
@@ -30,7 +29,7 @@ def sides_of(term, images, texts):
 
 
 def sums(loss, term, images, texts, matches):
-    """Computes the sums of one term, float32 `[3]`, like `loss._sums`.
+    """Computes `loss._sums` of one term, float32 `[3]`.
 
     `matches` are the `positives.Matches` of the batch.
     """

@@ -4,7 +4,7 @@ $$L = \sum_{t} \lambda_t \, R\big(\{[m + d(a, p) - d(a, n)]_+\}\big)$$
 
 over four terms t: images ranking texts, texts ranking images, and each set
 ranking itself. R is a reduction. The triplets (a, p, n) combine every positive
-pair of the batch with its anchor's hardest negatives.
+pair with its anchor's hardest negatives.
 """
 
 import dataclasses
@@ -39,9 +39,9 @@ class TripletLoss(RankingLoss):
     its own positive nor its own negative. A term without triplets is 0, and so
     is its gradient.
 
-    Shapes may be unknown, and XLA can compile the loss. A call needs memory for
-    a few arrays of shape `[num_anchors, num_candidates]`. A batch with more
-    than 8192 images or texts is compared in tiles, without such arrays.
+    XLA can compile the loss. A call needs memory for a few arrays of shape
+    `[num_anchors, num_candidates]`. A batch with more than 8192 images or texts
+    is compared in tiles, without such arrays.
 
     Example:
         loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
@@ -49,7 +49,7 @@ class TripletLoss(RankingLoss):
             image_embeddings, text_embeddings, image_ids, caption_image_ids)
         output.total, output.active_fraction["text_to_image"]
 
-    The defaults are the preset "wang2018" of `losses.presets`.
+    The defaults are the preset "wang2018".
 
     Args:
         margin: Required gap m, in units of the distance; non-negative (0.1 in
@@ -115,7 +115,6 @@ class TripletLoss(RankingLoss):
         return self.gradient == "dense" and super()._is_compiled()
 
     def _sums(self, views):
-        """Returns `[hinge sum, triplets, active triplets]` for each view."""
         options = self.margin, distances.DISTANCES[self.distance]
         return hinges.sums(views, self.kept_negatives, *options, self.gradient)
 

@@ -1,8 +1,7 @@
-"""Converts captions to CLIP's byte pairs with TensorFlow.
+"""Converts captions to CLIP's byte pairs with ops that TF Serving supports.
 
 A word starts as a list of bytes. Each step merges the pair of neighbours that
-is earliest in the list of merges. TensorFlow Serving supports all of the ops
-used.
+is earliest in the list of merges.
 
 Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
 Departures: HTML and broken encodings are not repaired, and words are cut after

@@ -1,8 +1,7 @@
 """Converts trees to int32 arrays and packs batches of trees.
 
 `tree_array` converts a tree to an array `[nodes, 6]`. `TreeRows` pads a batch
-to `[trees, nodes, 6]`. `pack_trees` uses TensorFlow to sort the batch's
-nodes by level.
+to `[trees, nodes, 6]`. `pack_trees` sorts the batch's nodes by level.
 """
 
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ from tbnets.text.vocabulary import (
     split_in_batches,
 )
 
-# A served graph validates its trees, because a network uses their entries as
-# indices and clients are untrusted.
+# A served graph validates its trees, because the network uses their entries as
+# indices, and clients are untrusted.
 
 NODES_A_WORD = 4
-"""Nodes reserved per word. Binary trees need two, unary chains more."""
+"""Nodes reserved per word; binary trees need two, and unary chains more."""
 
 
 def most_nodes(most_words):
@@ -246,14 +245,11 @@ class TreeRows(PaddedRows):
 
 
 def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
-    """Uses TensorFlow to sort the nodes of a batch of trees by level.
+    """Sorts the nodes of a batch of trees by level, in the graph.
 
     Args:
         rows: int32 `[num_trees, nodes, 6]`, from `TreeRows`; padded with 0.
         noun_phrases: whether edges to noun phrases are sorted separately.
-
-    Returns:
-        `PackedTrees`.
 
     Example:
         rows = tbnets.TreeRows(arrays).batch([0])  # arrays: from tree_arrays
@@ -307,8 +303,8 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
 def _sorts(parents, kinds, is_child):
     """Classifies nodes by the kinds of their children.
 
-    The class is 0 for nodes without noun-phrase children, 1 for nodes with both
-    kinds of children, and 2 for nodes with only noun-phrase children.
+    Class 0 has no noun-phrase children, class 1 has both kinds of children,
+    and class 2 has only noun-phrase children.
     """
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.

@@ -85,9 +85,8 @@ class EmbeddedParser:
     def parse(self, caption) -> str:
         """Returns the parse tree of a caption as a bracketed string.
 
-        Raises:
-            ValueError: If the caption has no words, or the tagger changes the
-                number of words.
+        Raises a ValueError if the caption has no words, or the tagger changes
+        the number of words.
         """
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
@@ -97,8 +96,8 @@ class EmbeddedParser:
 
     def _tag(self, tokens):
         """Returns (word, tag) pairs; the word `of` gets its own tag."""
-        # The first word's capital does not indicate a name. The tagger
-        # separates words and tags by "/".
+        # The first word's capital does not indicate a name. "/" separates words
+        # from tags in the tagger's output.
         texts = [token.replace("/", "-") for token in tokens]
         texts[0] = texts[0].lower()
         tags = [tag for _, tag in self._tagger.tag(" ".join(texts), False)]
@@ -133,8 +132,7 @@ class EmbeddedParser:
 class CoreNLPParser:
     """Parses captions with the CoreNLP server at `url`.
 
-    Raises:
-        ConnectionError: If the server does not respond.
+    Raises a ConnectionError if the server does not respond.
     """
 
     def __init__(self, url=DEFAULT_URL):
@@ -177,10 +175,10 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Creates the parser that `PARSERS` lists under the given name.
+    """Opens a parser of `PARSERS` by name.
 
-    Raises ValueError if the parser is unknown, ModuleNotFoundError if its
-    package is missing, and ConnectionError if its server does not respond.
+    Raises a ValueError if the parser is unknown, a ModuleNotFoundError if its
+    package is missing, and a ConnectionError if its server does not respond.
     """
     check_choice("parser", name, PARSERS)
     if name == "corenlp":

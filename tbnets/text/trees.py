@@ -259,10 +259,8 @@ _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 def trees_of(path, captions) -> list[Tree]:
     """Looks up the tree of every caption by the caption's text.
 
-    Args:
-        path: JSON lines file from `tools/parse_captions.py`, or a folder of
-            gold trees.
-        captions: list of strings.
+    `path` is a JSON lines file from `tools/parse_captions.py`, or a folder of
+    gold trees.
 
     Raises:
         FileNotFoundError: If the path or a file in the folder is missing.

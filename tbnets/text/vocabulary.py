@@ -36,7 +36,7 @@ class PaddedRows:
     Args:
         values: int32 `[n, ...]`, the concatenated rows of word ids (without 0)
             or of tree nodes.
-        lengths: int `[num_rows]`, each row's length.
+        lengths: int `[num_rows]`.
     """
 
     dtype = tf.int32
@@ -111,7 +111,7 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
         captions: string `[num_captions]`, UTF-8.
 
     Returns:
-        A `tf.RaggedTensor` of strings, `[num_captions, (words)]`.
+        String `tf.RaggedTensor` `[num_captions, (words)]`.
 
     Raises:
         TypeError: If captions are not strings.
@@ -258,7 +258,7 @@ class Vocabulary:
         Words are sorted by descending count, then alphabetically.
 
         Args:
-            captions: sequence of strings from the training split.
+            captions: sequence of strings.
             min_count: minimum number of occurrences of a word.
             max_words: maximum number of words, without the two special words;
                 None for no limit.
@@ -275,13 +275,7 @@ class Vocabulary:
         min_count: int = 1,
         max_words: int | None = None,
     ) -> Self:
-        """Builds the vocabulary from word counts, as `build` does.
-
-        Args:
-            counts: {word: count}.
-            min_count: as in `build`.
-            max_words: as in `build`.
-        """
+        """Builds the vocabulary from `{word: count}`, as `build` does."""
         checked_number("min_count", min_count, 1, whole=True)
         if max_words is not None:
             max_words = checked_number("max_words", max_words, 1, whole=True)
@@ -332,6 +326,8 @@ class Vocabulary:
 class Tokenizer(tf.Module):
     """Maps caption strings to token ids with a lookup table in the graph.
 
+    A caption without words becomes one unknown word.
+
     Args:
         vocabulary: a `Vocabulary`.
         max_tokens: maximum number of words per caption; None for no limit.
@@ -360,11 +356,10 @@ class Tokenizer(tf.Module):
         """Maps captions to ids without padding.
 
         Args:
-            captions: string `[num_captions]`, UTF-8; `num_captions` may be 0.
+            captions: string `[num_captions]`, UTF-8.
 
         Returns:
-            int32 `tf.RaggedTensor` `[num_captions, (words)]`. A caption without
-            words becomes one unknown word.
+            int32 `tf.RaggedTensor` `[num_captions, (words)]`.
         """
         words = split_words(captions)
         if self.max_tokens is not None:

@@ -60,8 +60,7 @@ def centred(vectors, scale):
     captions are therefore so similar that a network hardly learns to separate
     them.
 
-    Source: Mu and Viswanath 2018, "All-but-the-top", whose first step is to
-    remove the mean.
+    Source: Mu and Viswanath 2018, "All-but-the-top", first step.
     """
     rows = vectors.vectors - vectors.vectors.mean(axis=0)
     deviation = rows.std()
@@ -73,12 +72,8 @@ def centred(vectors, scale):
 def with_new_dims(table, count, seed=0):
     """Appends `count` random numbers to each word's row in a table.
 
-    Args:
-        table: float32 `[words, dim]`; row 0 is padding, whose new numbers are
-            0.
-        count: numbers to append per word, drawn uniformly from -0.05 to 0.05 as
-            in Keras.
-        seed: integer seed of the random numbers.
+    The numbers are drawn uniformly from -0.05 to 0.05, as in Keras. Row 0, the
+    padding, gets zeros.
     """
     generator = generator_of(seed, "new_dims")
     new_columns = generator.uniform(-0.05, 0.05, (len(table), count))
@@ -176,8 +171,7 @@ def read_word_vectors(
 ) -> WordVectors:
     """Reads the vectors of the given words from a file.
 
-    The file may be in word2vec binary, word2vec text or GloVe text format.
-    Word2vec text starts with a line `words dimensions`; GloVe text does not. An
+    The file may be in word2vec binary, word2vec text or GloVe text format. An
     exact match has priority. Otherwise, the first word in the file that differs
     only in case and apostrophes is used: `dont` matches `don't`, and `paris`
     matches `Paris`.
