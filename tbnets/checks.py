@@ -44,8 +44,7 @@ def checked_number(
     """Returns `value` as a finite number in [least, most].
 
     Raises ValueError for other values. `above` excludes `least`, and `below`
-    excludes `most`. `whole` requires an integer and returns an int. `name` is
-    the name of the argument in the error message.
+    excludes `most`. `whole` requires an integer and returns an int.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -81,9 +80,9 @@ def checked_array(name, values):
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
     """Returns `values` as an array. Raises ValueError if the shape is wrong.
 
-    A None in `shape` matches any size, and `shape=None` matches any shape.
-    `what` describes the values in the error message, such as "embeddings", and
-    `advice` is the last sentence of the message.
+    A None in `shape` matches any size, and `shape=None` matches any shape. In
+    the error message, `what` describes the values, such as "embeddings", and
+    `advice` is the last sentence.
     """
     try:
         array = np.asarray(values, dtype)
@@ -118,8 +117,8 @@ def refuse_single(name, values):
 def checked_rows(name, values, num_rows, count=None):
     """Returns the row numbers `values` as int64 `[n]`.
 
-    Raises ValueError if a value is not an integer in [0, num_rows), or if
-    `count` is given and n is not `count`.
+    Raises ValueError if a value is not an integer in [0, num_rows), or if n is
+    not `count`.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -191,11 +190,11 @@ def checked_dict(name, values, keys):
 
 # Equality of texts, photos and objects.
 #
-# Two texts count as equal if they have the same `text_key`, so case and spaces
-# do not matter. Two transcriptions of a caption may differ in spaces, hyphens
-# and commas, but have the same `letters`. Two photos count as equal if they
-# have the same id. Two boxes in a photo show the same object if their overlap
-# (IoU) is at least `SAME_THING`.
+# Two texts are equal if their `text_key`s are, so case and spaces do not
+# matter. Two transcriptions of a caption may differ in spaces, hyphens and
+# commas, but have equal `letters`. Two photos are equal if their ids are. Two
+# boxes in a photo show one object if their overlap (IoU) is at least
+# `SAME_THING`.
 
 SAME_THING = 0.5
 """Minimum IoU of two boxes that show the same object. All papers use 0.5."""
@@ -211,7 +210,7 @@ def spelling(text):
 def text_key(text):
     """Returns the case-folded text with single spaces between its words.
 
-    Texts with identical keys count as equal. Punctuation matters.
+    Texts with equal keys count as equal. Punctuation matters.
     """
     return spelling(text).casefold()
 
@@ -235,7 +234,7 @@ def first_twice(keys):
 
 
 def text_ids(texts):
-    """Returns int64 ids `[n]`. Texts with identical `text_key`s share an id."""
+    """Returns int64 ids `[n]`; texts with equal `text_key`s share an id."""
     return numbered(map(text_key, texts))
 
 

@@ -90,7 +90,7 @@ class UnreachableError(UserError, ConnectionError):
 def import_extra(extra, module):
     """Imports a module that requires the optional extra `tbnets[extra]`.
 
-    Raises ImportError with the install command if the extra is not installed.
+    If it is not installed, the ImportError contains the install command.
     """
     try:
         return importlib.import_module(module)

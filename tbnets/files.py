@@ -36,8 +36,8 @@ except ImportError:  # Windows has no fcntl.
     fcntl = None
 
 # Readers of captions, lists and features report bad rows through these classes,
-# so that every message has the file, the line, the expected and the received
-# value, and the change to make.
+# so that every message contains the file, the line, the expected and the
+# received value, and advice.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ class CheckedFile:
             self.report(message, line)
 
     def read_bytes(self):
-        """Returns the content. Raises FileNotFoundError for a missing file."""
+        """Returns the content of the file."""
         require_file(self.path)
         with open(self.path, "rb") as stream:
             return stream.read()
@@ -121,8 +121,8 @@ class CheckedFile:
         r"""Returns the lines, and whether the last line ends with a newline.
 
         Only "\n" and "\r\n" end a line, because captions may contain other
-        characters at which `str.splitlines` splits. Calls `report` for each
-        line that is not valid UTF-8.
+        characters at which `str.splitlines` splits. Reports each line that is
+        not valid UTF-8.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
@@ -156,8 +156,8 @@ class CheckedFile:
     def json_rows(self, keys, strings=False):
         """Yields (line number, object) for each row of a JSON Lines file.
 
-        Reports invalid rows. Every object must contain the `keys`. If `strings`
-        is True, the values of these keys must be strings.
+        Reports objects that lack one of `keys` and, if `strings` is true,
+        values of these keys that are not strings.
         """
         rows, ends_well = self.lines()
         kind = "the strings " * strings
@@ -196,9 +196,9 @@ class CheckedFile:
         return value.strip()
 
     def file_name(self, value, place=None):
-        """Returns a valid file name, or None after reporting a bad value.
+        """Returns a relative path inside the images folder.
 
-        A valid name is a relative path inside the images folder.
+        Reports any other value and returns None.
         """
         reason = _why_not_a_file_name(value)
         if not reason:
@@ -210,9 +210,8 @@ class CheckedFile:
 def parse_json(text):
     """Parses a JSON text, given as str or as UTF-8 bytes.
 
-    Raises:
-        ValueError: the text is not JSON, or an object repeats a key. By
-            default, Python's parser silently uses the last value.
+    Invalid JSON and repeated keys raise a ValueError. By default, Python's
+    parser silently uses the last value of a repeated key.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -223,7 +222,6 @@ def parse_json(text):
 
 
 def _as_object(pairs):
-    # By default, the last value of a repeated key would be used.
     twice = first_twice(key for key, _ in pairs)
     if twice is not None:
         raise InputError(
@@ -233,10 +231,10 @@ def _as_object(pairs):
 
 
 def is_kind(value, kind):
-    """Returns whether a JSON value has the type `kind`.
+    """Returns whether a JSON value has a type such as `dict[str, float]`.
 
-    `kind` is a type such as `dict[str, float]`. Integers are counts and must
-    not be negative. An integer is also accepted as a float.
+    Integers are counts and must not be negative. An integer is also accepted as
+    a float.
     """
     whole, inner = typing.get_origin(kind), typing.get_args(kind)
     if whole is types.UnionType:
@@ -323,8 +321,7 @@ def _why_not_a_file_name(value):
 def shipped_folder(name):
     """Returns the path of the shipped folder `model_zoo` or `configs`.
 
-    In a wheel, the folder is inside the package. In a clone, it is next to the
-    package.
+    In a wheel, the folder is inside the package; in a clone, next to it.
     """
     package = pathlib.Path(__file__).resolve().parent
     inside = package / name
@@ -335,8 +332,8 @@ def try_lock(descriptor):
     """Locks an open file or folder until it is closed.
 
     Two separately opened descriptors exclude each other, even in one process.
-    Returns whether this call locked the file, or None if the system or the file
-    system does not support locks.
+    Returns whether this call locked the file, or None if the system does not
+    support locks.
     """
     if fcntl is None:
         return None
@@ -403,14 +400,10 @@ def write_atomically(path, write):
 
     The new content is written to a temporary file in the same folder, flushed
     to disk and renamed to `path`. Devices such as /dev/null are written
-    directly. The folder must exist.
+    directly. The folder must exist. If an OSError is raised, `path` is
+    unchanged.
 
-    Args:
-        path: file to write.
-        write: function that is called with the open binary file.
-
-    Raises:
-        OSError: `path` cannot be written and is unchanged.
+    `write` is a function that is called with the open binary file.
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -451,8 +444,7 @@ def new_folder(path):
     """Yields a temporary folder, and renames it to `path` after the block.
 
     If the block raises or the process is killed, `path` is not created. The
-    parent folder of `path` must exist. Raises OSError if `path` exists or
-    cannot be written.
+    parent folder of `path` must exist. An existing `path` raises an OSError.
 
     Example:
         with new_folder("models/dogs") as folder:

@@ -4,9 +4,9 @@
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
-`seed_of` returns the first seed for a part of the network. The part's layers
-use consecutive seeds, so that no two layers share a dropout mask.
-`generator_of` returns NumPy generators for random numbers on the host.
+`seed_of` returns the first seed for a part of the network. Consecutive seeds
+keep the layers of the part from sharing a dropout mask. `generator_of` returns
+NumPy generators for random numbers on the host.
 """
 
 import zlib
@@ -33,10 +33,7 @@ PER_RUN = 1000
 def seed_of(run_seed, stream, num_layers=1):
     """Returns the first of the `PER_STREAM` seeds for a part of the network.
 
-    Args:
-        run_seed: seed of the run, >= 0.
-        stream: part of the network, a key of `STREAMS`.
-        num_layers: number of layers in the part, at most `PER_STREAM`.
+    `stream` is a key of `STREAMS`. `num_layers` is at most `PER_STREAM`.
     """
     advice = "Add a new part to `STREAMS`."
     check_choice("stream", stream, STREAMS, advice)
@@ -54,7 +51,7 @@ def seed_of(run_seed, stream, num_layers=1):
 def generator_of(run_seed, stream, *places):
     """Returns a `numpy.random.Generator` for random numbers on the host.
 
-    Identical arguments give identical numbers. Different arguments give
+    Identical arguments give identical numbers, and different arguments give
     independent numbers.
 
     Args:

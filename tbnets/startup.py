@@ -56,7 +56,7 @@ def allow_tensor_float_32(is_allowed):
 def describe_device():
     """Returns the name of TensorFlow's device, such as `CPU, 2 cores`.
 
-    If the device is a GPU, the text also says whether TF32 is on.
+    For a GPU, the text includes whether TF32 is on.
     """
     import tensorflow as tf  # Slow to import.
 
@@ -83,10 +83,6 @@ def quiet_tensorflow():
 
     Only one thread at a time runs the `with` block, because concurrent imports
     of TensorFlow and Keras fail.
-
-    Example:
-        with startup.quiet_tensorflow():
-            import tensorflow as tf
     """
     is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
     is_shown = is_shown or sys.stderr is None  # A program without a terminal.
@@ -99,8 +95,7 @@ def quiet_tensorflow():
 def prepare_tensorflow():
     """Turns TF32 off, and hides the output of importing TensorFlow.
 
-    Takes effect when TensorFlow is imported. If TensorFlow is already imported,
-    the function only turns TF32 off.
+    If TensorFlow is not yet imported, this happens when it is imported.
     """
     if "tensorflow" in sys.modules:
         allow_tensor_float_32(False)
@@ -192,10 +187,10 @@ def choose_kernels(processor="/proc/cpuinfo"):
     """Enables TensorFlow's oneDNN kernels on processors with AVX2 and FMA.
 
     By default, TensorFlow uses these kernels only on processors with
-    instructions for neural networks. With only AVX2 and FMA, the kernels also
-    speed up a training step by a fifth or more, but change the last bits of the
-    results. Has no effect if TensorFlow is already imported or the environment
-    sets TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
+    instructions for neural networks. With only AVX2 and FMA, they also speed up
+    a training step by a fifth or more, but change the last bits of the results.
+    Has no effect if TensorFlow is already imported or the environment sets
+    TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return

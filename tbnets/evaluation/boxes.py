@@ -15,11 +15,9 @@ PAIRS_AT_ONCE = 1 << 18
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
-    """Checks boxes, and returns them as float64.
+    """Checks boxes `[n, 4]`, and returns them as float64; n and areas may be 0.
 
-    Args:
-        boxes: `[n, 4]` numbers; n may be 0, and so may a box's area.
-        name: name of the boxes in error messages.
+    `name` is the name of the boxes in error messages.
     """
     array = checked_array(name, boxes)
     if array.size == 0 and array.ndim == 1:
@@ -82,8 +80,7 @@ def non_maximum_suppression(
 
     Args:
         boxes: `[n, 4]`.
-        scores: `[n]`, larger is better. Of two boxes with the same score, the
-            earlier is better.
+        scores: `[n]`, larger is better; among tied boxes, the first is better.
         iou_threshold: a number in [0, 1]; boxes that overlap a kept box with a
             larger IoU are dropped.
         limit: maximum number of boxes to keep; None for all.
@@ -114,10 +111,9 @@ def non_maximum_suppression(
 
 
 def clip_boxes(boxes, width, height) -> np.ndarray:
-    """Clips boxes `[n, 4]` to the borders of a photo.
+    """Clips boxes `[n, 4]` to the borders of a photo, given its size in pixels.
 
-    `width` and `height` are the photo's size in pixels. A box outside the photo
-    gets area 0.
+    A box outside the photo gets area 0.
     """
     boxes = check_boxes(boxes)
     return np.clip(boxes, 0, [width, height, width, height])

@@ -49,11 +49,7 @@ def _round_scores(products, norms, dim):
 def pair_scores(rows, columns, row_index, column_index):
     """Computes the exact scores of pairs, float32 `[p]`.
 
-    Args:
-        rows: `Side` of the pairs' first elements.
-        columns: `Side` of the pairs' second elements.
-        row_index: int64 `[p]`, indices into `rows`.
-        column_index: int64 `[p]`, indices into `columns`.
+    `row_index` and `column_index`, int64 `[p]`, are rows of the two `Side`s.
     """
     dim = rows.embeddings.shape[1]
     scores = np.empty(len(row_index), np.float32)
@@ -152,12 +148,9 @@ def checked_embeddings(**named):
 
 
 def finite_side(name, values, groups):
-    """Checks that scores are finite; returns the `Side` of the embeddings.
+    """Returns the `Side` of embeddings `[n, dim]` whose scores must be finite.
 
-    Args:
-        name: name of the embeddings in the error.
-        values: `[n, dim]`.
-        groups: int64 `[n]`, as in `Side`.
+    `name` is the name of the embeddings in the error.
     """
     _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.

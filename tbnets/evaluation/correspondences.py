@@ -9,8 +9,8 @@ from tbnets.errors import InputError, check_choice, check_kind
 from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation import checks
 
-# Many candidates of a photo show one object, and the most similar candidate may
-# contain only its most typical part. A consensus of candidates can be better.
+# Often many candidates show one object, and the most similar candidate contains
+# only its most typical part. A consensus of candidates can be better.
 
 CHOICES = ("most_similar", "expected_overlap", "mean_box")
 CANDIDATE_CHOICES = MOST_SIMILAR, EXPECTED_OVERLAP = CHOICES[:2]
@@ -64,7 +64,7 @@ def checked_choice(
     choice_area_exponent=0.0,
     known=CHOICES,
 ) -> Choice:
-    """Returns the `Choice` for the three arguments in `CHOOSING`.
+    """Returns the `Choice` for the arguments in `CHOOSING`.
 
     `known` are the names in `CHOICES` that the caller supports.
     """
@@ -205,13 +205,13 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
     Returns:
         dict of fractions in [0, 1], or NaN if there are no links:
         `correspondence_accuracy`, `correspondence_chance` (a random candidate),
-        `correspondence_whole_photo` (always the whole photo) and
-        `correspondence_upper_bound` (the best candidate). The first three have
-        variants `correspondence_pointing_...`, which require only that the
-        candidate's centre is in the annotated box. `correspondence_exact_spans`
-        is the fraction of links whose noun phrase has exactly the words of the
-        link. `correspondence_links` and `correspondence_lost` count all links
-        and the links without a noun phrase.
+        `correspondence_whole_photo` and `correspondence_upper_bound` (the best
+        candidate). The first three have variants `correspondence_pointing_...`,
+        which require only that the candidate's centre is in the annotated box.
+        `correspondence_exact_spans` is the fraction of links whose noun phrase
+        has exactly the words of the link. `correspondence_links` and
+        `correspondence_lost` count all links and the links without a noun
+        phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
     Departures: annotated boxes define correctness. The centre is from the

@@ -60,14 +60,13 @@ def average_precision(scores, hits, num_positives) -> float:
 
 
 def mean_average_precision(scores, hits, classes, num_positives) -> float:
-    """Averages the average precision over classes.
+    """Averages the average precision over classes that have positives.
 
     Args:
         scores: float `[n]`, scores of the detections of all classes.
         hits: bool `[n]`.
         classes: int `[n]`, each detection's class.
-        num_positives: int `[num_classes]`; classes without positives do not
-            count.
+        num_positives: int `[num_classes]`.
     """
     groups = rows_by(np.asarray(classes), len(num_positives))
     values = [
@@ -88,9 +87,9 @@ class Localized(NamedTuple):
     """Rank of the matching proposal for each phrase.
 
     Attributes:
-        ranks: int64 `[num_phrases]`, 1-based rank of the highest-ranked
-            proposal that matches, or `MISSED` if none matches. Wrong proposals
-            with the same score are ranked above it.
+        ranks: int64 `[num_phrases]`, 1-based rank of the best matching
+            proposal, or `MISSED` if none matches. Wrong proposals with the
+            same score are ranked above it.
         tied: bool `[num_phrases]`, whether a wrong proposal has the same score.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.
@@ -171,10 +170,7 @@ def evaluate_localization(
 
 
 def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
-    """Computes the metrics of `evaluate_localization` from a `Localized`.
-
-    The other arguments are as in `evaluate_localization`.
-    """
+    """Computes the metrics of `evaluate_localization` from a `Localized`."""
     recall_at = checks.checked_recall_at(recall_at)
     metrics = _summary(localized, slice(None), DIRECTION, recall_at)
     if types is not None:

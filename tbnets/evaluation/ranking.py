@@ -32,19 +32,15 @@ from tbnets.evaluation.score_tiles import row_blocks, spread
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
 
-# Ranks with any number of positives per query and candidate.
-#
-# A region may have several phrases, and a phrase may describe regions in
-# several photos.
+# Ranks with any number of positives per query and candidate. A region may have
+# several phrases, and a phrase may describe regions in several photos.
 
 SCORES_AT_ONCE = 1 << 22
 """Maximum number of scores in memory: 16 MiB, and about 16 MiB for masks."""
 
 
 class EmbeddingScores:
-    """A table of exact scores, computed on demand.
-
-    Functions that take an array of scores also accept this table.
+    """A table of exact scores, computed on demand; can replace an array.
 
     Args:
         queries: `[num_queries, dim]`, L2-normalised.
@@ -72,7 +68,6 @@ class EmbeddingScores:
         return turned
 
     def __getitem__(self, rows):
-        """Returns the scores of the queries `rows`, float32 `[n, m]`."""
         queries, candidates = self._sides
         query_side = Side(queries.embeddings[rows], queries.norms[rows], rows)
         strip, starts = slice(0, len(rows)), range(0, self.shape[1], MAX_BLOCK)
@@ -86,11 +81,7 @@ class EmbeddingScores:
 def pairs_of(name, pairs, shape, least=0):
     """Returns the matching pairs, int64 `[n, 2]`, sorted by the first side.
 
-    Args:
-        name: name of the pairs in the error.
-        pairs: bool of `shape`, or int `[n, 2]`; may contain duplicates.
-        shape: numbers of rows of the two sides.
-        least: minimum number of pairs.
+    `pairs` are bool of `shape`, or int `[n, 2]`, at least `least` rows.
     """
     pairs = checked_array(name, pairs)
     if pairs.dtype == bool and pairs.shape == shape:
@@ -116,8 +107,7 @@ def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
     Args:
         scores: `[num_queries, num_candidates]`, larger is better: an array,
             which may be memory-mapped, or `EmbeddingScores`.
-        pairs: int `[n, 2]`, rows of matching queries and candidates, in any
-            order.
+        pairs: int `[n, 2]`, rows of matching queries and candidates.
         rank: `ranks.best_ranks`, or a function that extends it.
     """
     parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
@@ -212,9 +202,9 @@ TEMPERATURE = 0.4
 def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     """Subtracts from each score the level of its candidate.
 
-    The level of a candidate measures how well it matches queries in general: it
-    is a soft mean of the candidate's scores with a bank of queries. The bank's
-    texts give the levels of images, and its images give the levels of texts.
+    The level of a candidate is a soft mean of its scores with a bank of
+    queries. The bank's texts give the levels of images, and its images give the
+    levels of texts.
 
     Args:
         scores: `PairScores` of a split's images and texts, each followed by the
@@ -271,10 +261,7 @@ FLOAT32_SMALLEST_NORMAL = 2.0**-126
 def queries_of(side, best, candidates):
     """Returns the `Queries` of a `Side`, with bounds for uncertain scores.
 
-    Args:
-        side: `Side` of the queries.
-        best: float32 `[n]`, each row's best positive score, or -inf.
-        candidates: `Side` of the candidates.
+    `best`, float32 `[n]`, is each row's best positive score, or -inf.
     """
     best = np.where(best > -np.inf, best, np.float32(np.inf))
     dim = side.embeddings.shape[1]
@@ -316,7 +303,7 @@ class _Counter:
             self._count_strip(places, part, 1 if mirrored else 2)
 
     def _count_strip(self, places, scores, num_directions):
-        """Counts better candidates in a strip; scores of positives are -inf."""
+        """Counts better candidates in a strip, where positives score -inf."""
         exact = None
         for axis in range(num_directions):
             queries, place = self._queries[axis], places[axis]
@@ -361,7 +348,7 @@ class _Counter:
     def _compare(self, axis, scores, low, high):
         """Returns the masks `score >= low` and `score > high`.
 
-        Rows are padded to a multiple of 8 bytes.
+        The rows of both masks are padded to a multiple of 8 bytes.
         """
         num_rows, num_columns = scores.shape
         width = -(-num_columns // 8) * 8

@@ -32,8 +32,8 @@ def best_ranks(scores, matches):
     """Ranks the best match in each row of scores `[queries, candidates]`.
 
     Returns:
-        (ranks, tied): int64 and bool `[num_queries]` as in `Ranks`; a row
-        without a match ranks after the last candidate, and does not tie.
+        (ranks, tied) as in `Ranks`. A row without a match ranks after the last
+        candidate, and does not tie.
     """
     matched = np.where(matches, scores, -np.inf)
     best = matched.max(axis=1, keepdims=True, initial=-np.inf)
@@ -42,7 +42,7 @@ def best_ranks(scores, matches):
 
 
 def precisions(scores, matches):
-    """Computes R-Precision and mAP@R, which use all matches of a query.
+    """Computes R-Precision and mAP@R; ties count against the model.
 
     Args:
         scores: float32 `[num_queries, num_candidates]`, finite.
@@ -50,7 +50,7 @@ def precisions(scores, matches):
 
     Returns:
         Dict of float64 `[num_queries]`: `r_precision` and `map_at_r` as in
-        `evaluate_retrieval`. Ties count against the model.
+        `evaluate_retrieval`.
     """
     counts = matches.sum(axis=1)
     most = int(counts.max(initial=0))
@@ -68,11 +68,7 @@ def precisions(scores, matches):
 
 
 def summarize_ranks(ranks: dict, recall_at: tuple = RECALL_AT) -> dict:
-    """Computes the metrics of `evaluate_retrieval`.
-
-    `ranks` is a dict from direction to `Ranks`, and `recall_at` are the
-    cutoffs.
-    """
+    """Computes the metrics of `evaluate_retrieval` from a dict of `Ranks`."""
     metrics, recalls = {}, []
     for direction, query_ranks in ranks.items():
         for name, value in summarize_direction(query_ranks, recall_at).items():

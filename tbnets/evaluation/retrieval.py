@@ -51,10 +51,6 @@ def evaluate_protocol(
     A fold is a block of image rows with their captions. Metrics are averaged
     over the folds; `num_queries` is summed. The other arguments are as in
     `evaluate_retrieval` and `retrieval_ranks`.
-
-    Raises:
-        ValueError: If the protocol is unknown or requires a different number of
-            images, a fold has no captions, or the arrays are invalid.
     """
     images, texts, rows, groups = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image, image_groups
@@ -72,10 +68,7 @@ def evaluate_protocol(
 def evaluate_scores_protocol(
     name: str, scores, caption_to_image, image_groups=None
 ) -> dict:
-    """Evaluates `PairScores` by a standard protocol.
-
-    The arguments and errors are as in `evaluate_protocol`.
-    """
+    """Evaluates `PairScores` by a protocol, like `evaluate_protocol`."""
     counts = scores.num_images, scores.num_texts
     given = caption_to_image, image_groups
     rows, groups = checks.checked_groups(*given, *counts)
@@ -224,8 +217,8 @@ def retrieval_ranks(
 
     Returns:
         Dict from direction to `ranks.Ranks`: `queries` are rows of the query
-        side, `ranks` their 1-based ranks, and `tied` whether a negative had
-        exactly the best positive's score.
+        side, `ranks` their 1-based ranks, and `tied` whether a negative has the
+        best positive's score.
 
     Raises:
         ValueError: As in `evaluate_retrieval`.

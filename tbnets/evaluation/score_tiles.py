@@ -1,8 +1,8 @@
 """Computes the ranks of a model that scores pairs, tile by tile.
 
 The last bits of these float32 scores depend on the position in a tile.
-Therefore a candidate within `TIE` of the best positive counts as a tie. Ties
-count against the model.
+Therefore a candidate within `TIE` of the best positive counts as a tie, and
+against the model.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ class PairScores(NamedTuple):
     Attributes:
         num_images: number of images.
         num_texts: number of texts.
-        tile: function that maps image rows int64 `[a]` and text rows int64
-            `[b]` to scores float32 `[a, b]`.
-        pairs: function that maps image rows int64 `[p]` and text rows int64
-            `[p]` to scores float32 `[p]`.
+        tile: maps image rows int64 `[a]` and text rows int64 `[b]` to scores
+            float32 `[a, b]`.
+        pairs: maps image rows int64 `[p]` and text rows int64 `[p]` to scores
+            float32 `[p]`.
         image_levels: float32 `[num_images]`, levels to subtract when texts rank
             images (`ranking.level`).
         text_levels: float32 `[num_texts]`, levels to subtract when images rank
@@ -74,18 +74,15 @@ class PairScores(NamedTuple):
 
 
 def evaluate_scores(scores, caption_to_image, image_groups=None) -> dict:
-    """Computes the metrics of `evaluate_retrieval` from `PairScores`.
-
-    `text_to_text` is missing, because the model does not compare captions.
-    """
+    """Computes the metrics of `evaluate_retrieval`, except `text_to_text`."""
     return summarize_ranks(score_ranks(scores, caption_to_image, image_groups))
 
 
 def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
-    """Ranks the best positive of each query, like `retrieval.retrieval_ranks`.
+    """Ranks the best positive of each query, like `retrieval_ranks`.
 
-    The positives of the `PairScores` are scored first. Then each tile is
-    counted in both directions and discarded.
+    The positives are scored first. Then each tile is counted in both directions
+    and discarded.
     """
     counts = scores.num_images, scores.num_texts
     rows, groups = checked_groups(caption_to_image, image_groups, *counts)
@@ -150,7 +147,7 @@ def _queries(best):
 
 
 def _count(queries, rows, scores):
-    """Counts better candidates, given scores `[rows, n]` of some queries."""
+    """Adds the better candidates among scores `[rows, n]` of some queries."""
     at_least = (scores >= queries.low[rows, None]).sum(axis=1)
     above = (scores > queries.high[rows, None]).sum(axis=1)
     queries.better[rows] += at_least
@@ -202,10 +199,7 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
 def spread(scores, num_pairs=65536):
     """Returns the standard deviation of scores over random pairs.
 
-    Pairs are drawn with replacement, using a fixed seed.
-
-    Raises:
-        ValueError: If all scores are the same.
+    The pairs are drawn with a fixed seed. Equal scores raise a ValueError.
     """
     generator = np.random.default_rng(0)
     counts = scores.num_images, scores.num_texts

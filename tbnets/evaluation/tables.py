@@ -14,8 +14,7 @@ REGIONS = "phrase_to_region"
 FEW_QUERIES = 200
 """Number of queries below which tables show 95 % intervals.
 
-Below this number, a recall near 0.5 may be off by 7 points or more, as much as
-most compared models differ.
+With fewer queries, a recall near 0.5 may be off by 7 points or more.
 """
 _CORRESPONDENCES = (
     "regions of phrases: {correspondence_accuracy} right, "
@@ -47,15 +46,14 @@ def recall_cutoffs(metrics: dict) -> tuple:
 def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     """Formats metrics as an aligned table, with recalls in per cent.
 
-    Recalls of fewer than 200 queries are followed by their 95 % intervals
-    (`retrieval.bootstrap_interval`).
+    Recalls of fewer than 200 queries are followed by their 95 % intervals, from
+    `bootstrap_interval`.
 
     Args:
-        metrics: flat dict of floats, for example from
-            `retrieval.evaluate_retrieval` or
-            `localization.evaluate_localization`. For localization, the table
-            has a row for all phrases, then a row per type. R@k ranks all
-            proposals, and nms R@k ranks the proposals left after suppression.
+        metrics: flat dict of floats, for example from `evaluate_retrieval` or
+            `evaluate_localization`. For localization, the table has a row for
+            all phrases, then a row per type. R@k ranks all proposals, and nms
+            R@k ranks the proposals left after suppression.
         title: the first line; omitted if empty.
 
     Example:
@@ -185,7 +183,7 @@ def _tie_note(tie_rate):
 def headline(metrics: dict, best: str) -> str:
     """Returns metrics in a few words, for the line of an epoch.
 
-    The best epoch is chosen by the metric `best`.
+    `best` is the metric that chooses the best epoch.
     """
     shares = {name: per_cent(value) for name, value in metrics.items()}
     if f"{REGIONS}/upper_bound" in metrics:

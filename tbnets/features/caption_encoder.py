@@ -1,7 +1,6 @@
 """Encoders that map captions to fixed vectors.
 
-An encoder is fitted on training captions and saved in one `.npz` file without
-pickle.
+An encoder is fitted on training captions and saved in one `.npz` file.
 """
 
 import hashlib
@@ -66,12 +65,9 @@ class CaptionEncoder:
     def fit(
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
-        """Fits the encoder and returns it.
+        """Fits the encoder on training captions and returns it.
 
-        Args:
-            captions: strings from the training split only.
-            vectors: `text.word_vectors.WordVectors`, for encoders that use
-                them.
+        Some encoders also need the vectors of the words.
         """
         return self
 
@@ -88,7 +84,7 @@ class CaptionEncoder:
             yield rows, self.transform(captions[rows])
 
     def tokenizer(self, max_tokens: int | None = None) -> Any:
-        """Returns the `Tokenizer` that maps captions to word ids in a graph."""
+        """Returns the `Tokenizer` from captions to the encoder's word ids."""
         return Tokenizer(self.vocabulary, max_tokens)
 
     @property
@@ -129,7 +125,7 @@ class CaptionEncoder:
     def restore(self, header: Any, arrays: Any) -> None:
         """Restores the encoder from the header and arrays of a file.
 
-        Raises KeyError, TypeError or ValueError if an entry is invalid.
+        An invalid entry raises a KeyError, TypeError or ValueError.
         """
         checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
         self.words_ = checked.words[FIRST_WORD:]
@@ -149,14 +145,13 @@ class CaptionEncoder:
         return {}
 
     def check(self) -> None:
-        """Raises ValueError if the fitted arrays are inconsistent."""
+        """Raises an error if the fitted arrays are inconsistent."""
 
 
 def word_counts(vocabulary, captions):
     """Counts each known word in each caption.
 
-    Returns a float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`,
-    without columns for padding and unknown words.
+    Returns a float32 `scipy.sparse.csr_array` `[n, vocabulary.size - 2]`.
     """
     sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
@@ -170,7 +165,7 @@ def word_counts(vocabulary, captions):
 
 
 def check_vectors(vectors):
-    """Raises ValueError if the word vectors are missing or empty."""
+    """Raises an error if the word vectors are missing or empty."""
     if vectors is not None:
         advice = "Read them with `tbnets.read_word_vectors`."
         check_kind("vectors", vectors, WordVectors, advice)
@@ -184,10 +179,9 @@ def check_vectors(vectors):
 
 
 class MeanFeatures(CaptionEncoder):
-    """Averages the word vectors of a caption.
+    """Averages the word vectors of a caption, ignoring words without a vector.
 
-    Words without a vector are ignored. A caption without known words maps to
-    zeros.
+    A caption without known words maps to zeros.
 
     Attributes:
         vectors_: float32 `[len(words_), dim]`.
@@ -221,7 +215,7 @@ class MeanFeatures(CaptionEncoder):
         return self
 
     def describe(self) -> str:
-        """Returns one line with the number of words and the vector size."""
+        """Returns a line with the number of words and the vector size."""
         return f"means of {self.dim}-d vectors of {len(self.words_)} words"
 
     def transform(self, captions: Sequence[str]) -> np.ndarray:

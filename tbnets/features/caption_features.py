@@ -1,7 +1,7 @@
 """Extracts features of captions into a store that is keyed by text.
 
-Captions with the same `caption_key` share a row. The store's folder also holds
-the encoder, so that an exported model can read raw captions.
+Captions with the same `caption_key` share a row. The folder also holds the
+encoder, so that an exported model can read raw captions.
 """
 
 import os
@@ -37,15 +37,14 @@ def plan_of(encoder):
 
 
 def description(encoder):
-    """Returns the extraction settings for the store's manifest."""
+    """Returns the settings and the digest of an encoder for the manifest."""
     return {**plan_of(encoder), "encoder_sha256": encoder.digest()}
 
 
 def open_fitted(folder, encoder):
     """Returns a store's fitted encoder, or None if the store is new.
 
-    Raises ValueError if the stored encoder and the unfitted `encoder` have
-    different settings.
+    Raises an error if the settings differ from those in `encoder`.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -58,8 +57,7 @@ def open_fitted(folder, encoder):
 def open_writer(folder, encoder, dtype="float32", share=None):
     """Opens a store for writing and saves its encoder there.
 
-    `share` describes the part of the texts that the store covers, or is None
-    for all texts.
+    `share` describes the part of the texts in the store; None means all texts.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
@@ -72,11 +70,7 @@ def open_writer(folder, encoder, dtype="float32", share=None):
 def extract_captions(captions, encoder, writer, progress=lambda count: None):
     """Extracts the features of captions that are not in a store.
 
-    Args:
-        captions: strings; identical captions are encoded only once.
-        encoder: a fitted `CaptionEncoder`.
-        writer: a `FeatureWriter`.
-        progress: called with the number of new texts.
+    `progress` is called with the number of new texts.
     """
     texts = {caption_key(caption): caption for caption in captions}
     todo = [key for key in texts if key not in writer.done]
@@ -90,14 +84,7 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 
 
 def load_encoder(path) -> CaptionEncoder:
-    """Reads a fitted encoder from a file or a store.
-
-    No code in the file is executed.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is damaged or contains no encoder.
-    """
+    """Reads a fitted encoder from a file or a store, without executing code."""
     path = pathlib.Path(path)
     if path.is_dir():
         path = path / ENCODER_FILE
@@ -127,8 +114,7 @@ def load_encoder(path) -> CaptionEncoder:
 def load_encoder_of(made_by, path):
     """Reads a store's encoder and checks that it computed the features.
 
-    `made_by` is the store's `Features.made_by`. Raises ValueError if another
-    encoder computed the features.
+    `made_by` is the store's `Features.made_by`.
     """
     encoder, expected_sha256 = load_encoder(path), made_by["encoder_sha256"]
     if encoder.digest() != expected_sha256:

@@ -67,11 +67,8 @@ def fold_batch_normalization(network):
 
     A batch normalisation is folded if its input is a convolution that has no
     activation and no other consumer. Rounding changes the outputs by about 2e-6
-    times the largest output. Returns `network` itself if no layer can be folded
-    or if a layer of an unsupported type has weights.
-
-    Args:
-        network: functional Keras model, which is not changed.
+    times the largest output. If no layer can be folded, or a layer of an
+    unsupported type has weights, returns the network itself.
     """
     pairs = _pairs(network)
     kinds = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
@@ -156,7 +153,7 @@ def full_network_outputs(cnn):
     """Returns the (layer name, Keras tensor) pairs for `FULL_NETWORK`.
 
     Each tensor is a layer's output after its batch normalisation and
-    non-linearity. For VGG16, the tensors have 12,416 dimensions in total.
+    activation. For VGG16, the tensors have 12,416 dimensions in total.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -276,10 +273,7 @@ class Cnn:
         return side
 
     def describe(self, layers, resize):
-        """Describes the network for the manifest of a feature store.
-
-        `resize` describes the resizing in words.
-        """
+        """Describes the network and the resizing for a store's manifest."""
         return {
             "cnn": self.name,
             "weights_sha256": cnn_weights.weights_sha256(self.network),
@@ -303,8 +297,7 @@ class Cnn:
     def outputs(self, layers):
         """Returns a (name, Keras tensor) pair for each layer name.
 
-        The name `last` selects the last layer before a classifier. Raises
-        ValueError for an unknown layer.
+        The name `last` selects the last layer before a classifier.
         """
         output_of_layer = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
@@ -322,7 +315,7 @@ class Cnn:
 
 
 def build_cnn(name, weights=None, image_size=None, top=True):
-    """Builds a network and loads its weights.
+    """Builds a network and loads its weights; returns a `Cnn`.
 
     Args:
         name: a key of `NETWORKS`.
@@ -333,14 +326,6 @@ def build_cnn(name, weights=None, image_size=None, top=True):
         image_size: side of the square input in pixels; None for the network's
             default. Papers: 224.
         top: whether to build the fully-connected layers and the classifier.
-
-    Returns:
-        A `Cnn`.
-
-    Raises:
-        FileNotFoundError: If the weights file does not exist.
-        ValueError: If the name is unknown, or the weights do not fit, are not
-            installed or cannot be downloaded.
     """
     check_choice("name", name, sorted(NETWORKS), "Change `name`.")
     row = NETWORKS[name]
@@ -394,13 +379,11 @@ def in_policy(name):
 def call_with_any_batch(function, photos):
     """Calls a convolutional function on a batch that may be empty.
 
-    Args:
-        function: maps `[n, height, width, 3]`, n >= 1, to `[n, ...]`.
-        photos: `[n, height, width, 3]`; n may be 0, or unknown in a graph.
+    `function` maps `[n, height, width, 3]`, n >= 1, to `[n, ...]`. n may be
+    unknown in a graph.
     """
     # oneDNN's convolution returns the wrong number of channels for an empty
-    # batch. A picture is therefore added to an empty batch, and its row is
-    # removed from the result.
+    # batch. Therefore a picture is added, and its row is removed.
     if photos.shape[0]:
         return function(photos)
     num_photos = tf.shape(photos)[0]
@@ -415,11 +398,7 @@ def pooled_network(cnn, outputs):
     """Returns a network that computes one vector per picture, `[n, dim]`.
 
     Feature maps and tokens are averaged over their positions, and all vectors
-    are concatenated.
-
-    Args:
-        cnn: a `Cnn`.
-        outputs: list of (name, Keras tensor) pairs of the network.
+    are concatenated. `outputs` are (name, Keras tensor) pairs of the network.
     """
     vectors = [_vector(name, output) for name, output in outputs]
     if len(vectors) > 1:

@@ -84,7 +84,7 @@ class _Unpickler(pickle._Unpickler):
         self.storages = {}
 
     def find_class(self, module, name):
-        """Returns the object for a name in `_NAMES`."""
+        """Returns the value of a name in `_NAMES`."""
         name = f"{module}.{name}"
         if name not in _NAMES:
             raise InputError(
@@ -122,9 +122,6 @@ def read_tensors(path) -> dict:
 
     Returns:
         {name: read-only float32 or int64 array}.
-
-    Raises:
-        ValueError: If the file is damaged or its format is not supported.
     """
     path = pathlib.Path(path)
     try:
@@ -200,8 +197,7 @@ _FREE = 1 << 20
 def check_datasets(name, file, size):
     """Raises an InputError if an HDF5 file's arrays need too much memory.
 
-    `name` is used in the error message. `file` is a path or an open binary file
-    of `size` bytes.
+    `file` is a path or an open binary file of `size` bytes.
     """
     sizes = []
 
@@ -234,11 +230,6 @@ def load_weights(network, path):
     Layers are matched by name, or by order if no name matches. Layers that the
     network lacks, such as a classifier, are skipped. If an error is raised, the
     network is unchanged.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is not an HDF5 file of weights, or a tensor is
-            missing or has the wrong shape.
     """
     require_weights_file(path)
     try:
@@ -270,7 +261,7 @@ def load_weights(network, path):
 
 
 def require_weights_file(path):
-    """Raises FileNotFoundError if the file does not exist."""
+    """Raises an error if the file does not exist."""
     if not pathlib.Path(path).is_file():
         raise MissingFileError(
             f"`weights` must be a weights file. Received: weights={path}, "
@@ -297,7 +288,7 @@ def _stored_layers(root):
 def assign(network, stored, path):
     """Sets a network's weights from a dict {layer name: list of arrays}.
 
-    Layers are matched as in `load_weights`. `path` is used in error messages.
+    Layers are matched as in `load_weights`. Errors name `path`.
     """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]

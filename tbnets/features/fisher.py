@@ -443,8 +443,8 @@ class FisherFeatures(CaptionEncoder):
     def encode_counts(self, counts: Any) -> np.ndarray:
         """Returns Fisher vectors before PCA, float32 `[n, full_dim]`.
 
-        `counts`, `[n, len(words_)]`, contains the number of times that each
-        word occurs in each caption.
+        `counts`, `[n, len(words_)]`, are the numbers of each word's
+        occurrences in each caption.
         """
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)
@@ -507,9 +507,6 @@ def independent_components(vectors, seed=0):
     The function maps `[m, dim]` to float64 `[m, ica_dim]`. The components of
     `vectors` have mean 0 and variance 1. Directions without variance are left
     out.
-
-    Raises:
-        ValueError: If all vectors are identical.
     """
     FastICA = import_extra("text", "sklearn.decomposition").FastICA
     vectors = np.asarray(vectors, np.float64)

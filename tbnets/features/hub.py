@@ -11,7 +11,7 @@ PREFIX = "hub:"
 
 
 def package():
-    """Imports and returns `tbnets.extras.hub`."""
+    """Imports `tbnets.extras.hub`."""
     # This is the only import of an extra in the core packages.
     from tbnets.extras import hub
 
@@ -26,10 +26,8 @@ def is_hub(name):
 def placed(name, *starts):
     """Makes the folder path in a preset's name absolute.
 
-    Args:
-        name: a flag's value. Returned unchanged if it does not name a folder.
-        *starts: folders in which a relative path is looked up, in order; by
-            default the current folder.
+    A relative path is looked up in the folders `starts`, in order, or by
+    default in the current folder. Any other name is returned unchanged.
     """
     for start in starts or [""] if is_hub(name) else ():
         folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
@@ -39,9 +37,6 @@ def placed(name, *starts):
 
 
 def unplaced(name):
-    """Removes the parent folders from the path in a preset's name.
-
-    Any other value is returned unchanged.
-    """
+    """Removes the parent folders from the path in a preset's name."""
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name

@@ -21,11 +21,7 @@ from tbnets.features.cnn import (
 
 
 class SeveralNetworks:
-    """Concatenates the features of several networks.
-
-    Args:
-        parts: one `PhotoFeatures` per network, in order of concatenation.
-    """
+    """Concatenates the features of several `PhotoFeatures`."""
 
     def __init__(self, parts):
         self.parts = tuple(parts)
@@ -38,8 +34,7 @@ class SeveralNetworks:
     def forward(self, photos):
         """Computes float32 `[n, dim]` features of decoded photos.
 
-        `photos` contains float32 `[n, side, side, 3]` for each network; n may
-        be 0.
+        `photos` has float32 `[n, side, side, 3]` for each network.
         """
         pairs = zip(self.parts, photos)
         return tf.concat([part.forward(x) for part, x in pairs], axis=1)
@@ -171,7 +166,7 @@ def build_described_cnn(description, weights):
     """Builds the `Cnn` that extracted a store's features.
 
     `weights` is as in `build_named_cnn`, or `hub:PRESET` if a preset extracted
-    the features. Raises ValueError if the weights do not match `description`.
+    the features. Weights that do not match `description` raise an error.
     """
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
@@ -203,8 +198,8 @@ def build_described_cnn(description, weights):
 def open_photo_features(description, weights):
     """Builds the `PhotoFeatures` that extracted a store's features.
 
-    The arguments are as in `build_described_cnn`. If `description` is
-    `{"side_by_side": [descriptions]}`, returns `SeveralNetworks`.
+    If `description` is `{"side_by_side": [descriptions]}`, returns
+    `SeveralNetworks`. `weights` is as in `build_described_cnn`.
     """
     if SIDE_BY_SIDE in description:
         parts = description[SIDE_BY_SIDE]

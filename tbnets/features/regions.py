@@ -54,10 +54,6 @@ class AveragedFeatures:
             centre, for example to include the surroundings. None means 1 for
             all layers.
 
-    Raises:
-        ValueError: If a layer is unknown or does not output a map, or `grids`
-            or `scales` is invalid.
-
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
         >>> extract = AveragedFeatures(cnn, ["last", "block14_add"])
@@ -102,7 +98,7 @@ class AveragedFeatures:
         Args:
             pixels: `[height, width, 3]`, RGB in [0, 255], upright, any numeric
                 dtype.
-            boxes: float32 `[k, 4]` in pixels, clipped to the photo; k may be 0.
+            boxes: float32 `[k, 4]` in pixels; k may be 0.
         """
         size = self.cnn.image_size
         sides = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
@@ -131,10 +127,9 @@ class AveragedFeatures:
         return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
 
     def of_decoded(self, pixels, sides, boxes):
-        """Computes float32 `[k, dim]` features of a decoded photo's boxes.
+        """Computes float32 `[k, dim]` features of a photo from `decode`.
 
-        `pixels` and `sides` are as returned by `decode`. `boxes` are float32
-        `[k, 4]` in pixels at full size.
+        `boxes` are float32 `[k, 4]` in pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
@@ -200,10 +195,8 @@ _PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 class WarpFeatures:
     """Computes features of regions as R-CNN does, with one pass per region.
 
-    Args:
-        cnn: a `cnn.Cnn`.
-        layer: name of the layer whose maps are averaged, or `last`.
-        context: as in `warped_crops`.
+    `layer` is the layer whose maps are averaged, or `last`. `context` is as in
+    `warped_crops`.
     """
 
     @in_float32()
@@ -259,9 +252,6 @@ class RoiFeatures:
             R-CNN: 600.
         longest_side: maximum length in pixels of a scaled photo's longer side.
             Fast R-CNN: 1000.
-
-    Raises:
-        ValueError: If the network cannot be cut at this layer.
     """
 
     @in_float32()
@@ -345,15 +335,7 @@ KINDS = {
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Builds an extractor, which maps (pixels, boxes) to features.
-
-    Args:
-        cnn: a `cnn.Cnn`.
-        kind: a key of `KINDS`.
-        layer: name of a layer, or `last`. `roi_average` also accepts a list of
-            names.
-        **options: other arguments of the extractor's class.
-    """
+    """Builds the extractor `KINDS[kind]`, from (pixels, boxes) to features."""
     check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
 
@@ -402,10 +384,7 @@ def _any_size(network, output):
 
 
 def open_averaged_features(description, weights):
-    """Builds the `AveragedFeatures` that extracted a store's features.
-
-    The arguments are as in `build_described_cnn`.
-    """
+    """Builds the `AveragedFeatures` that extracted a store's features."""
     cnn = build_described_cnn(description, weights)
     names = "layers", "geometry", "grids", "scales"
     return AveragedFeatures(cnn, *(description[name] for name in names))

@@ -50,9 +50,6 @@ def find_lemmatizer():
 
     The lemmatiser is NLTK's `wordnet` if its data are installed, otherwise
     `simplemma`.
-
-    Raises:
-        ImportError: If neither is installed.
     """
     with contextlib.suppress(ImportError, LookupError):
         from nltk.stem import WordNetLemmatizer

@@ -30,8 +30,7 @@ from tbnets.files import write_atomically
 def write_points(folder, name, points):
     """Writes `visualization.plots.Points` for TensorBoard's projector.
 
-    `folder` is the folder of the event files, and `name` the name of the
-    points.
+    `folder` contains the event files, and `name` is the name of the points.
     """
     folder = pathlib.Path(folder)
     config = projector_config_pb2.ProjectorConfig()
@@ -73,10 +72,9 @@ def metadata(columns):
 
 
 def sprite(thumbnails):
-    """Arranges thumbnails in a square, row by row.
+    """Arranges thumbnails `[n, side, side, 3]` in a square, row by row.
 
-    The thumbnails are uint8 `[n, side, side, 3]`. The square `[height, height,
-    3]` is white after the last thumbnail.
+    The square `[height, height, 3]` is white after the last thumbnail.
     """
     count, side = thumbnails.shape[:2]
     across = int(np.ceil(np.sqrt(count)))
@@ -198,10 +196,9 @@ class Board:
 
     @_unless_lost
     def add_settings(self, settings, epoch, about=""):
-        """Writes a table of a run's settings.
+        """Writes a table of a run's settings, preceded by the Markdown `about`.
 
-        `epoch` is the number of finished epochs, and `about` is Markdown that
-        precedes the table.
+        `epoch` is the number of finished epochs.
         """
         text = "\n\n".join(filter(None, [about, settings.as_table()]))
         with self._run.as_default():
@@ -215,10 +212,9 @@ class Board:
 
     @_unless_lost
     def add_epoch(self, history):
-        """Writes the scalars of the most recent epoch.
+        """Writes the scalars of the last of the epochs in `history`.
 
         A scalar outside the overview gets no chart while it is constant.
-        `history` is a list with one dict of scalars per epoch.
         """
         with self._run.as_default():
             for key in history[-1]:
@@ -242,10 +238,7 @@ class Board:
 
     @_unless_lost
     def add_pictures(self, pictures, epoch, about):
-        """Writes pictures, a dict from names to uint8 `[height, width, 3]`.
-
-        `about` describes the pictures.
-        """
+        """Writes pictures, a dict from names to uint8 `[height, width, 3]`."""
         with self._run.as_default():
             for name, pixels in pictures.items():
                 tag, rows = f"{ANSWERS}/{name}", np.asarray(pixels)[None]

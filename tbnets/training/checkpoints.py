@@ -1,8 +1,8 @@
 """Saves and restores checkpoints: single files that resume a run exactly.
 
-A checkpoint is an `.npz` with variables, arrays of the run's task, and a JSON
-text with the rest of the state. Reading does not use pickle, so an untrusted
-checkpoint cannot execute code.
+A checkpoint is an `.npz` file with variables, arrays of the run's task, and a
+JSON text with the rest of the state. Reading does not use pickle, so an
+untrusted checkpoint cannot execute code.
 """
 
 import dataclasses
@@ -83,12 +83,8 @@ def _to_numpy(variable):
 def save_checkpoint(path, model, optimizer, state):
     """Saves a model, its optimizer and the run state in one file, atomically.
 
-    Args:
-        path: path of the file; None on workers other than the chief, which must
-            read the variables but write no file.
-        model: a built Keras model.
-        optimizer: its built optimizer, or None.
-        state: a `RunState`.
+    `path` is None on workers other than the chief, which must read the
+    variables but write no file. `optimizer` may be None.
     """
     arrays, names, values = {}, {}, vars(state).copy()
     for kind, variables in _variables(model, optimizer).items():
@@ -121,12 +117,7 @@ def read_progress(path):
 def read_checkpoint(path, only=None):
     """Reads a `Checkpoint` that `save_checkpoint` wrote.
 
-    Args:
-        path: the file.
-        only: "header" to skip the arrays; None to read the whole file.
-
-    Raises:
-        ValueError: If the file is damaged or is not a checkpoint.
+    `only="header"` skips the arrays. A damaged file raises a ValueError.
     """
     path = pathlib.Path(path)
     try:
@@ -176,12 +167,9 @@ def _assign(path, kind, variables, checkpoint):
 
 
 def restore_checkpoint(path, model, optimizer=None):
-    """Restores a model and its optimizer; returns the `RunState`.
+    """Restores a built model and its optimizer; returns the `RunState`.
 
-    Args:
-        path: file that `save_checkpoint` wrote.
-        model: a built model with the same architecture.
-        optimizer: its built optimizer; None for inference.
+    For inference, `optimizer` may be None.
     """
     checkpoint = read_checkpoint(path)
     put_into(checkpoint, path, model, optimizer)

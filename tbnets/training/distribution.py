@@ -138,10 +138,7 @@ class Workers:
         return distributed(self.strategy, batches)
 
     def of_chief(self, value=None):
-        """Returns the chief's value on every worker; waits for all workers.
-
-        JSON must be able to represent the value.
-        """
+        """Returns the chief's JSON value; waits for all workers."""
         if not self.are_several:
             return value
         text = json.dumps(value).encode() if self.is_chief else b""
@@ -175,11 +172,7 @@ class Workers:
             self.wait()
 
     def check_same(self, argument, value, advice):
-        """Raises an error if this worker's value differs from the chief's.
-
-        `argument` is the name of the value, and JSON must be able to represent
-        it.
-        """
+        """Raises an error if this worker's JSON value is not the chief's."""
         other, value = self.of_chief(value), json.loads(json.dumps(value))
         if other == value:
             return

@@ -107,15 +107,9 @@ class ProgressBar(keras.callbacks.Callback):
 def fit(session, train):
     """Trains until the last epoch, or until early stopping ends the run.
 
-    Args:
-        session: a `Session`. If the run is resumed, its network is already
-            restored.
-        train: examples to train on.
-
-    Raises:
-        ValueError: If an example of the training split cannot be read.
-        OSError: If a checkpoint cannot be written; the previous checkpoint is
-            kept.
+    `train` are the examples to train on. The network of a resumed run must
+    already be restored. A checkpoint that cannot be written raises an OSError;
+    the previous checkpoint is kept.
     """
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:

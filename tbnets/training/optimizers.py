@@ -14,12 +14,11 @@ from tbnets.errors import InputError, check_choice
 # Keras' optimizers with fused updates.
 #
 # Keras composes an update from a dozen small operations, each of which reads
-# and writes whole arrays. TensorFlow has a single operation for the update,
-# which these classes use in Keras' optimizers. Formula, variables, schedules,
-# decay, clipping, averages, configs and checkpoints remain compatible. Under a
-# distribution strategy each copy of a mirrored variable is updated. AMSGrad and
-# SGD without momentum run Keras' code, because the operation does not support
-# them.
+# and writes whole arrays. These classes use TensorFlow's single operation for
+# the update. Formula, variables, schedules, decay, clipping, averages, configs
+# and checkpoints remain compatible. Under a distribution strategy each copy of
+# a mirrored variable is updated. AMSGrad and SGD without momentum run Keras'
+# code, because the operation does not support them.
 #
 # SGD returns the same results as in Keras; the results of Adam agree up to
 # rounding. The operation computes 1 - beta_2 in float32, with a relative
@@ -172,7 +171,6 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates a momentum slot for each variable if momentum is not 0."""
         super(_Fused, self).build(variables)
         return [[m] for m in self.momentums] if self.momentum else []
 
@@ -198,8 +196,8 @@ def build_schedule(name, rate, *, decay_steps, total_steps, decay_rate=0.1):
             steps); `exponential` (the same decay, but smooth); or `cosine` (to
             0 over `total_steps`).
         rate: the learning rate of the first step.
-        decay_steps: number of steps after which the rate is multiplied by the
-            factor. Wang et al. 2016: 10 epochs.
+        decay_steps: number of steps between decays. Wang et al. 2016: 10
+            epochs.
         total_steps: number of steps over which `cosine` decays.
         decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
     """
@@ -273,10 +271,9 @@ def create_optimizer_variables(optimizer, network):
 
 
 def current_learning_rate(optimizer):
-    """Returns the learning rate of `optimizer`, a float32 scalar.
+    """Returns the learning rate of the next step, a float32 scalar.
 
-    With a schedule, this is the rate of the next step, or of the last step for
-    Keras 2 optimizers.
+    With a schedule, Keras 2 optimizers return the rate of the last step.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):
@@ -285,9 +282,9 @@ def current_learning_rate(optimizer):
 
 
 def loss_scale(optimizer):
-    """Returns the factor by which an optimizer divides gradients.
+    """Returns the factor by which the loss must be multiplied before gradients.
 
-    The loss must be multiplied by this factor. The factor is a tensor under
+    The optimizer divides the gradients by this factor. It is a tensor under
     `mixed_float16` in Keras 3, and otherwise a number, usually 1.
     """
     scaled = getattr(optimizer, "scale_loss", None)

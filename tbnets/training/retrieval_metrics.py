@@ -25,7 +25,7 @@ CAPTION_CHUNK = 1024
 class Embedder:
     """Embeds the examples of a split with graphs that are traced once.
 
-    `image_size` is the side of decoded photos, for networks that read pixels.
+    Networks that read pixels need `image_size`, the side of decoded photos.
     """
 
     def __init__(self, network, image_size=None):
@@ -85,9 +85,7 @@ def _in_chunks(embed, inputs, rows, chunk):
 class PairScorer:
     """Computes `PairScores` of embeddings with a network's head.
 
-    Args:
-        network: a built model with `learned_similarity`.
-        memory_limit_mb: memory in MiB for the pairs that are scored at once.
+    `memory_limit_mb` limits the pairs that are scored at once, in MiB.
     """
 
     def __init__(self, network, memory_limit_mb=512):
@@ -122,7 +120,7 @@ class PairScorer:
 
 
 def _cut(rows, size):
-    """Splits rows into one or more pieces; no rows give one empty piece."""
+    """Splits rows into pieces; no rows give one empty piece."""
     starts = range(0, len(rows) or 1, size)
     return [rows[start : start + size] for start in starts]
 
@@ -135,10 +133,10 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
     The logs gain `val_recall_sum`, `val_mean_recall`, and recalls named as in
     `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger is
-    better, so callbacks that monitor these logs need `mode="max"`. This
-    callback must precede callbacks that read the logs; the `fit` method of
-    tbnets networks sorts the callbacks. Any other model must have the methods
-    `embed_images` and `embed_text`.
+    better, so callbacks that monitor these logs need `mode="max"` and must come
+    after this callback; the `fit` method of tbnets networks sorts the
+    callbacks. Any other model must have the methods `embed_images` and
+    `embed_text`.
 
     Args:
         data: data that `fit` accepts: a dict of arrays, possibly with fewer

@@ -60,9 +60,9 @@ def diagnose(history, margin, reduction):
     """Returns a warning if training has collapsed, else None.
 
     A network that scores pairs is only checked for identical scores. A loss at
-    the margin is not sufficient evidence of a collapse, because the mean of the
-    hinges above 0 also has this value if only the hardest negatives are as
-    close as the positives.
+    the margin does not prove a collapse, because the mean of the hinges above 0
+    also has this value if only the hardest negatives are as close as the
+    positives.
 
     Args:
         history: list with one dict of scalars per epoch, from the first epoch.

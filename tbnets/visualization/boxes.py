@@ -111,8 +111,8 @@ class PhraseBox(NamedTuple):
 def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     """Draws a photo with its boxes and their phrases.
 
-    Phrases do not overlap as long as there is enough space. Boxes are clipped
-    to the photo.
+    Phrases do not overlap if there is enough space. Boxes are clipped to the
+    photo.
 
     Args:
         photo: uint8 `[height, width, 3]`, RGB.
@@ -122,10 +122,6 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
     Returns:
         uint8 `[h, w, 3]`; a very narrow photo gets a grey margin.
-
-    Example:
-        >>> dog = PhraseBox([5, 8, 60, 90], "a dog")
-        >>> pixels = draw_boxes(read_photo("a.jpg"), [dog])
     """
     photo = Image.fromarray(np.asarray(photo))
     scale = side / max(photo.size)
@@ -267,8 +263,8 @@ def _places(edges, label, size):
 def freest(places, size, occupied):
     """Returns the place with the fewest occupied pixels, and their number.
 
-    `size` is the width and height of the text. `occupied`, `[n, 4]`, contains
-    the edges of areas to keep free.
+    `size` is the width and height of the text. `occupied`, `[n, 4]`, are the
+    edges of areas to keep free.
     """
     starts, occupied = np.array(places)[:, None], np.reshape(occupied, (-1, 4))
     ends = np.minimum(starts + size, occupied[:, 2:])

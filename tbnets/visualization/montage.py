@@ -92,9 +92,6 @@ def draw_montage(
         hits: for each query, the indices of the matching images, or None if
             they are unknown. None if they are unknown for all queries.
         legend: meaning of the frames, drawn below if there are frames.
-
-    Returns:
-        A `PIL.Image.Image`.
     """
     hits = hits or [None] * len(queries)
     is_marked = any(rows is not None for rows in hits)

@@ -119,7 +119,7 @@ def _answer(rank, image_id, similarity, folder, start):
 
 
 def _name(image_id):
-    """Returns a file's name as HTML, with line breaks allowed at separators."""
+    """Returns a file's name as HTML that may break at separators."""
     parts = re.split(r"(?<=[/_-])|(?=\.[^.]*$)", image_id)
     return "<wbr>".join(_text(part) for part in parts)
 

@@ -55,13 +55,10 @@ PANELS = (
 
 
 def draw_history(history, path):
-    """Draws a run's scalars over its epochs as a PNG.
+    """Draws a run's scalars over its epochs as a PNG file.
 
-    Epochs that lack a scalar are skipped in the scalar's curve.
-
-    Args:
-        history: non-empty list with a dict of scalars for each epoch.
-        path: PNG file to write.
+    `history` is a non-empty list with a dict of scalars for each epoch. A curve
+    skips epochs that lack its scalar.
     """
     keys = sorted({key for row in history for key in row})
     panels = {panel: _of_panel(keys, *panel[1:]) for panel in PANELS}
@@ -112,8 +109,6 @@ def import_tsne():
 def lay_out(vectors):
     """Maps unit vectors `[n, dim]` to float `[n, 2]` in [0, 1] with t-SNE.
 
-    Raises ImportError if scikit-learn is not installed.
-
     Source: van der Maaten & Hinton 2008, "Visualizing data using t-SNE".
     """
     make, count = import_tsne(), len(vectors)
@@ -135,11 +130,7 @@ def draw_map(points, title):
     """Draws points on a map so that similar points are close together.
 
     Photos are drawn as thumbnails, sentences as dots with lines to their
-    photos, and noun phrases as diamonds.
-
-    Args:
-        points: `Points` with the columns `text`, `kind` and `image`.
-        title: text below the map, next to the legend.
+    photos, and noun phrases as diamonds. The title is next to the legend.
 
     Source: Niu et al. 2017, Fig. 8. Departures: the map shows photos and texts
     instead of numbers, and also noun phrases.
