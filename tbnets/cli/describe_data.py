@@ -33,6 +33,7 @@ from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.images import faults
+from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
 from tbnets.data.splits import fill_split
@@ -315,6 +316,10 @@ def main(options):
     if options.captions:
         splits, vocabulary = read_splits(options, problems)
         print(f"Read as: {captions.summary(splits.values())}\n")
+        matches = options.images and match_names(options.images, options.where)
+        if matches:
+            print(f"{MATCHED}\n")
+            splits = {k: with_matches(x, matches) for k, x in splits.items()}
     if options.phrases:
         phrases = {
             name: read_phrases(options.phrases, split, problems)

@@ -133,10 +133,14 @@ def _of_trained(line, trained):
 def _usual_values(record):
     values = {}
     path = record["captions"] or record["images"]
-    sources = Sources(record["data_root"], record["started_in"])
+    sources = Sources(
+        record["data_root"], record["started_in"], images=record["images"]
+    )
     if not record["scenes"] and path and sources.has_archives(path):
         # An archive has photos and captions.
         values = {k: path for k in ("captions", "images") if not record[k]}
+    elif record["images"] and not (record["captions"] or record["scenes"]):
+        values = sources.captions_beside_photos()
     settings = tasks.settings_of(record | values)
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0

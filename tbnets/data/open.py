@@ -17,8 +17,10 @@ from tbnets.data.captions import caption_key, common_images, read_captions
 from tbnets.data.photos import (
     find_photo,
     find_photos,
+    match_names,
     photos_there,
     read_listed,
+    with_matches,
 )
 from tbnets.data.phrases import read_phrases
 from tbnets.data.sources import Sources
@@ -191,6 +193,7 @@ class Data:
         self._recipe_results = {}
         self._to_agree = {}
         self.cuts = None
+        self._matches = None
         self._splits = {}
         self._features = {}
         self._widths = {}
@@ -441,4 +444,20 @@ class Data:
             if error.names:
                 raise
             raise sources.nowhere("captions", where["path"]) from error
+        if names := self._matched_names(records):
+            records = with_matches(records, names)
         return self.own.usable_records(records) if self.own else records
+
+    def _matched_names(self, records):
+        folder = self.sources.images and self.sources.photo_folder
+        is_file = photo_archives.is_file
+        if not folder or all(is_file(folder / x) for x in records.names):
+            return {}
+        if self._matches is None:
+            self._matches = match_names(folder, self.sources.where)
+        return self._matches
+
+    @property
+    def matches_names(self):
+        """Whether `match_names` has matched images of the opened splits."""
+        return bool(self._matches)

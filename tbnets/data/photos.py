@@ -104,7 +104,8 @@ def left_out_lines(broken, other_files, count):
 def find_photos(folder, captions=None, splits=None):
     """Returns a list of (id, `pathlib.Path`) for photos, with unique ids.
 
-    The list includes missing photos that the captions name.
+    The list includes missing photos that the captions name. Other names are
+    matched with `match_names`.
 
     Args:
         folder: folder of the photos.
@@ -116,12 +117,64 @@ def find_photos(folder, captions=None, splits=None):
     folder = pathlib.Path(folder)
     if not captions:
         return [(name, folder / name) for name in sort_files(folder)[0]]
+    matches = match_names(folder, captions)
     photos = {}
     for split in splits or list_splits(**captions):
         records = read_captions(**captions, split=split)
         for key, name in zip(records.image_ids, records.names):
-            photos.setdefault(key, folder / name)
+            photos.setdefault(key, folder / matches.get(name, name))
     return list(photos.items())
+
+
+MATCHED = "Images are matched by name without folder and extension."
+
+
+def match_names(folder, captions):
+    """Maps image names without a photo to the only photo that fits each.
+
+    A photo fits if its name is equal without folder and extension, unless both
+    are in a folder and the folders differ. No photo is used for two names.
+
+    Args:
+        folder: folder of the photos.
+        captions: arguments of `list_splits`, as a dict.
+    """
+    folder, names = pathlib.Path(folder), {}
+    for split in list_splits(**captions):
+        records = read_captions(**captions, split=split, problems=[])
+        names |= dict.fromkeys(records.names)
+    missing = [x for x in names if not photo_archives.is_file(folder / x)]
+    if not missing or not folder.is_dir():
+        return {}
+    by_stem = {}
+    for name, _ in _walk(folder):
+        if is_photo_name(name) and name not in names:
+            by_stem.setdefault(stem_of(name), []).append(name)
+    fits = {}
+    for name in missing:
+        last = os.path.basename(name)
+        photos = [
+            photo
+            for photo in by_stem.get(
+                stem_of(last) if is_photo_name(last) else last, ()
+            )
+            if _has_folder_of(photo, name)
+        ]
+        same = [photo for photo in photos if os.path.basename(photo) == last]
+        if len(best := same or photos) == 1:
+            fits.setdefault(best[0], []).append(name)
+    return {names[0]: photo for photo, names in fits.items() if not names[1:]}
+
+
+def with_matches(records, matches):
+    """Returns `records` with the file names found by `match_names`."""
+    names = [matches.get(name, name) for name in records.names]
+    return dataclasses.replace(records, file_names=names)
+
+
+def _has_folder_of(photo, name):
+    folders = (path.split("/")[-2::-1] for path in (photo, name))
+    return all(one == other for one, other in zip(*folders))
 
 
 def photos_there(photos, folder):

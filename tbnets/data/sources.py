@@ -39,6 +39,8 @@ _UNSET = {
     "trees": ("a file of trees", _TREES),
 }
 """Maps a flag to (expected value, advice), for messages if it is not set."""
+METADATA = ("metadata.csv", "metadata.jsonl")
+"""Files of captions beside photos, as written by the datasets library."""
 MADE = "made"
 """Name of the folder for the results of recipes."""
 
@@ -186,6 +188,12 @@ class Sources:
         if has_archives(below):
             return pathlib.Path(list_archives(below)[0])
         return here if here.is_dir() and not below.exists() else below
+
+    def captions_beside_photos(self):
+        """Returns {"captions": path} for captions in the folder of photos."""
+        paths = (self.photo_folder / name for name in METADATA)
+        found = [os.path.abspath(path) for path in paths if path.is_file()]
+        return {"captions": found[0]} if found else {}
 
     def nowhere(self, flag, path):
         """Returns the error for a path that does not exist."""

@@ -4,6 +4,7 @@ import functools
 import os
 
 from tbnets.data.open import Data
+from tbnets.data.photos import MATCHED
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
@@ -205,6 +206,8 @@ class CaptionedData(TaskData):
             sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
             text = f"drawn by image, as the captions have none: {sizes}"
             facts["splits"] = text
+        if self.opened.matches_names:
+            facts["names"] = MATCHED
         return facts | texts.notes(fitted)
 
     def photo_reader(self, made_by):

@@ -10,6 +10,7 @@ from tbnets.data.photos import (
     list_files,
     list_photos,
     listed_rows,
+    match_names,
     photos_there,
     read_listed,
     sort_files,
@@ -152,6 +153,41 @@ def test_a_line_of_two_photos_and_a_list_of_none_are_refused(
     path.write_text(lines)
     with refusals.at(path, line):
         listed_rows(ids, path)
+
+
+@pytest.mark.parametrize(
+    "name, photo",
+    [
+        ("a.jpg", "a.jpg"),  # As it is.
+        ("c", "more/c.png"),
+        ("c.jpg", "more/c.png"),
+        ("x/more/c.png", "more/c.png"),
+        ("less/c.png", None),  # Another folder.
+        ("x/a.jpg", None),  # The photo of another name.
+        ("d", None),  # Two photos.
+        ("d.png", "more/d.png"),
+        ("C", None),
+        ("v1.5", None),
+    ],
+)
+def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
+    for path in ("a.jpg", "more/c.png", "d.jpg", "more/d.png", "v1.jpg"):
+        (tmp_path / "photos" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / path).touch()
+    where = {"format": "table", "path": tmp_path / "t.csv"}
+    rows = dict.fromkeys(["a.jpg", name])
+    where["path"].write_text(
+        "".join(f"{x}\n" for x in ["image,text", *(f"{x},p" for x in rows)])
+    )
+    [*_, (key, path)] = find_photos(tmp_path / "photos", where)
+    assert (key, path) == (name, tmp_path / "photos" / (photo or name))
+
+
+def test_no_photo_has_two_names(tmp_path):
+    (tmp_path / "0.jpg").touch()
+    path = tmp_path / "t.csv"
+    path.write_text("image,text\ntrain/0.jpg,p\ntest/0.jpg,q\n")
+    assert match_names(tmp_path, {"format": "auto", "path": path}) == {}
 
 
 @pytest.fixture

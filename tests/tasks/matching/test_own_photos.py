@@ -247,16 +247,26 @@ def test_usual_queries_are_captions_of_the_test_split(begun_before):
     assert set(queries) <= set(session.task.data.split("test").records.captions)
 
 
-@pytest.mark.parametrize("blank, ending", [("", 4), (" ", 0)])
-def test_captions_whose_names_are_not_those_of_the_photos(
-    folder, blank, ending
-):
+def test_captions_whose_names_are_not_those_of_the_photos(folder):
     for name in NAMES:
-        (folder / "photos" / name).rename(folder / "photos" / f"{blank}{name}")
-    said = [f"{blank}{name[: len(name) - ending]}" for name in NAMES]
-    write_captions("own.csv", said)
-    with pytest.raises(own_photos.NoPhotos, match=f"'{blank}0.jpg'"):
+        (folder / "photos" / name).rename(folder / "photos" / f" {name}")
+    write_captions("own.csv", [f" {name}" for name in NAMES])
+    with pytest.raises(own_photos.NoPhotos, match="' 0.jpg'"):
         settings_for()
+
+
+def test_captions_beside_the_photos_need_no_flag(folder):
+    path = folder / "photos" / "metadata.csv"
+    write_captions(path, NAMES)
+    text = path.read_text().replace("image,caption", "file_name,text")
+    path.write_text(text.replace(".jpg,", ","))  # Names without extension.
+    found = run_line.resolve(tiny.typed("--images=photos"))
+    assert found.settings.captions.captions == str(path)
+    assert found.sources["captions"] == "other flags"
+    data = tasks.open_task(found.settings).data
+    names = {name for x in EVERY for name in data.split(x).records.names}
+    assert names == {*NAMES}
+    assert "without folder and extension" in data.notes({})["names"]
 
 
 def test_photos_that_are_all_broken(folder):
