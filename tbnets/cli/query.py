@@ -65,10 +65,11 @@ from tbnets.cli.asking import (
     write_montage,
 )
 from tbnets.data.caption_files import CaptionFile
-from tbnets.data.caption_formats import AUTO, why_not
+from tbnets.data.caption_formats import AUTO, find_format
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
+from tbnets.files import CheckedFile
 from tbnets.serving import photo_index, search
 from tbnets.serving.photo_index import about
 from tbnets.serving.search_index import open_approximate, open_index
@@ -164,9 +165,8 @@ def example_captions(options, model, names):
 
 def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
-    file = CaptionFile(path)
-    lines, _ = file.lines()
-    if not all(why_not(file).values()):
+    lines, _ = CheckedFile(path).lines()
+    if find_format(AUTO, CaptionFile(path, [])):
         splits = list_splits(AUTO, path)
         images = (read_captions(AUTO, path, split) for split in splits)
         lines = [text for each in images for text in each.captions]

@@ -36,7 +36,8 @@ _HEAD_BYTES = 65536
 _SUFFIX = r"\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])"
 _IMAGE = re.compile(rf"[^\t\n]*[^\s/\\]{_SUFFIX}|https?://\S+", re.IGNORECASE)
 _ID = re.compile(r"[\w./-]*\d[\w./-]*")
-_WORDS = re.compile(r"[^\W\d_]\S*\s+\S*[^\W\d_]|[^\W\d_a-zA-Z]{4}")
+_LETTER = re.compile(r"[^\W\d_]")
+_WITHOUT_SPACES = re.compile(r"[\u3040-\u9fff]{4}|[\u0e00-\u0e7f]{8}")
 
 
 class Columns(NamedTuple):
@@ -216,7 +217,8 @@ def is_sentence(value):
         return bool(value) and all(map(is_sentence, value))
     if not isinstance(value, str) or is_image(value):
         return False
-    return bool(_WORDS.search(value))
+    num_words = sum(map(bool, map(_LETTER.search, value[:1000].split())))
+    return num_words > 1 or bool(_WITHOUT_SPACES.search(value))
 
 
 def _is_split(value):

@@ -70,11 +70,6 @@ FORMATS = {
 """Maps the name of each format to the `Format`. The first that fits is used."""
 
 
-def why_not(file):
-    """Maps each format to why a `CaptionFile` does not have it, or to ""."""
-    return {name: form.why_not(file) for name, form in FORMATS.items()}
-
-
 def find_format(format, file):
     """Returns the name of a file's format, or "" after reporting a problem.
 
@@ -85,16 +80,18 @@ def find_format(format, file):
     is_set = os.path.isdir(file.path) or list_archives(file.path)[1]
     if format == AUTO and not is_set:
         require_file(file.path)
-    reasons = why_not(file)
-    if format != AUTO and not reasons[format]:
+    elif format != AUTO and not FORMATS[format].why_not(file):
         return format
-    fitting = [name for name, reason in reasons.items() if not reason]
-    if format == AUTO and fitting:
-        return fitting[0]
-    if fitting:
+    reasons = {}
+    for name, form in FORMATS.items():
+        reasons[name] = form.why_not(file)
+        if reasons[name]:
+            continue
+        if format == AUTO:
+            return name
         file.report(
-            f"expected captions of format {format}; found the format "
-            f"{fitting[0]}. Set `format` to {fitting[0]} or {AUTO}."
+            f"expected captions of format {format}; found the format {name}. "
+            f"Set `format` to {name} or {AUTO}."
         )
         return ""
     if format != AUTO:

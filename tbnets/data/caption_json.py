@@ -4,6 +4,8 @@ A structure is a function that takes the content of a file and returns a list of
 (place, split, record), or a string that says why the content is different.
 """
 
+import contextlib
+
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import (
     COLUMNS,
@@ -20,7 +22,7 @@ from tbnets.data.caption_files import (
     is_sentence,
 )
 from tbnets.data.splits import WHOLE_FILE
-from tbnets.files import CheckedFile, shown
+from tbnets.files import parse_json, shown
 
 _NO_JSON = "it is not JSON"
 _NO_RECORDS = "it has no list of objects"
@@ -43,7 +45,7 @@ def _record_lists(content, place="", split=None):
         ]
     if not isinstance(content, dict) or not content:
         return
-    if all(map(split_names.is_usual, content)):
+    if split is None and all(map(split_names.is_usual, content)):
         parts = [next(_record_lists(content[k], k, k), []) for k in content]
         yield [entry for part in parts for entry in part]
         return
@@ -70,7 +72,7 @@ def of_mapping(content, split=None):
     """Returns records of a mapping from an image to its captions."""
     if not isinstance(content, dict) or not content:
         return "it is not an object of images"
-    if all(map(split_names.is_usual, content)):
+    if split is None and all(map(split_names.is_usual, content)):
         parts = [of_mapping(part, key) for key, part in content.items()]
         texts = [part for part in parts if isinstance(part, str)]
         return texts[0] if texts else [row for part in parts for row in part]
@@ -126,9 +128,11 @@ def _find(structure, file):
     if _is_lines(file):
         if structure is not None:
             return _NO_JSON
-        sample = CheckedFile(file.path, [])
-        sample.lines = lambda: (file.first_lines[:SAMPLE_ROWS], True)
-        lists = [[(line, None, row) for line, row in sample.json_rows(())]]
+        rows = []
+        for line in file.first_lines[:SAMPLE_ROWS]:
+            with contextlib.suppress(ValueError):  # Reported later.
+                rows.append((0, None, parse_json(line)))
+        lists = [rows]
     elif file.content is None:
         return _NO_JSON
     elif structure is None:

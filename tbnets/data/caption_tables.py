@@ -21,7 +21,8 @@ from tbnets.data.caption_files import (
 from tbnets.files import listed, parse_json, shown
 
 _DELIMITERS = {".tsv": "\t"}
-_LIST = re.compile(r"\[\s*[\"'].*[\"']\s*\]", re.DOTALL)
+_STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_LIST = re.compile(rf"\[\s*(?:(?:{_STRING})\s*(?:,\s*)?)+\]", re.DOTALL)
 
 
 class _Layout(NamedTuple):
@@ -152,11 +153,8 @@ def _texts(text):
     """Returns the captions in a cell, which may hold a JSON or Python list."""
     if _LIST.fullmatch(text.strip()):
         for parse in (parse_json, ast.literal_eval):
-            errors = ValueError, SyntaxError, RecursionError, MemoryError
-            with contextlib.suppress(*errors):
-                items = parse(text.strip())
-                if all(isinstance(item, str) for item in items):
-                    return items
+            with contextlib.suppress(ValueError, SyntaxError):
+                return parse(text.strip())
     return [text]
 
 
