@@ -32,6 +32,7 @@ COLUMNS = {
 
 The names are matched without case and without a final "s".
 """
+IDENTITIES = ("identity", "person_id", "pid", "id")
 _HEAD_BYTES = 65536
 _SUFFIX = r"\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])"
 _IMAGE = re.compile(rf"[^\t\n]*[^\s/\\]{_SUFFIX}|https?://\S+", re.IGNORECASE)
@@ -52,6 +53,7 @@ class ImageRecord(NamedTuple):
     """An image and its captions, as returned by a reader.
 
     `has_id` is False if the id is only a row number within the split.
+    `identity` is "" if no other image has the identity of the image.
     """
 
     image_id: str
@@ -59,6 +61,7 @@ class ImageRecord(NamedTuple):
     split: str
     file_name: str
     has_id: bool = True
+    identity: str = ""
 
 
 class CaptionFile(CheckedFile):
@@ -230,7 +233,7 @@ class Row(NamedTuple):
 
     `place` is for messages. `texts` lists a (place, text) pair per caption.
     `split` is None if the file has no splits. `folder` is the folder of the
-    image, if the image is only a file name.
+    image, if the image is only a file name. `identity` is the id of the record.
     """
 
     place: int | str
@@ -238,12 +241,13 @@ class Row(NamedTuple):
     texts: list
     split: object
     folder: object = None
+    identity: object = None
 
 
 def images_of(file, rows: Iterable[Row]):
     """Merges rows with the same image and split into `ImageRecord`s."""
-    records, spelled, addresses = {}, {}, {}
-    for place, image, texts, split, folder in rows:
+    records, spelled, addresses, identities = {}, {}, {}, {}
+    for place, image, texts, split, folder, identity in rows:
         image = str(image) if type(image) is int else image
         image = image.strip() if isinstance(image, str) else image
         name = _photo_name(file, image, place, addresses)
@@ -263,7 +267,22 @@ def images_of(file, rows: Iterable[Row]):
             key = (image, part.strip())
             record = ImageRecord(image, [], part.strip(), name)
             records.setdefault(key, record).captions.extend(captions)
-    return list(records.values())
+            identities.setdefault(image, set()).add(identity)
+    return _identified(list(records.values()), identities)
+
+
+def _identified(records, identities):
+    """Adds the identities if each image has one, and images share some."""
+    distinct = set().union(*identities.values())
+    each_has_one = all(len(found) == 1 for found in identities.values())
+    if None in distinct or not each_has_one:
+        return records
+    if not 1 < len(distinct) < len(identities):
+        return records
+    return [
+        record._replace(identity=str(*identities[record.image_id]))
+        for record in records
+    ]
 
 
 def _photo_name(file, image, place, addresses):

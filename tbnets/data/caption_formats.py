@@ -58,6 +58,7 @@ FORMATS = {
         caption_readers.read_flickr,
         caption_readers.flickr_splits,
     ),
+    "phrases": Format(caption_json.why_not_phrases, caption_json.read_phrases),
     "karpathy": _json_format(caption_json.of_images),
     "coco": Format(caption_json.why_not_coco, caption_json.read_coco),
     "records": _json_format(None),

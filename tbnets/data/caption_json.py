@@ -6,9 +6,11 @@ A structure is a function that takes the content of a file and returns a list of
 
 import contextlib
 
+from tbnets.data import phrase_json
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import (
     COLUMNS,
+    IDENTITIES,
     SAMPLE_ROWS,
     Columns,
     ImageRecord,
@@ -199,13 +201,21 @@ def _json_rows(file, rows, keys):
         texts = [text for key in there for text in _texts(record, key, place)]
         split = (record.get(split_key) or "") if split_key else split
         folder = record.get("filepath") if image_key == "filename" else None
-        yield Row(place, image, texts, split, folder)
+        has_list = any(isinstance(record[key], list) for key in there)
+        identity = _identity(record) if has_list else None
+        yield Row(place, image, texts, split, folder, identity)
     if without_image:
         file.suspect(
             f"expected an image in each conversation; left out "
             f"{len(without_image)} without one.",
             None,
         )
+
+
+def _identity(record):
+    # The id of the person or object, which several images may share.
+    found = [record[name] for name in IDENTITIES if name in record]
+    return found[0] if found and type(found[0]) in (int, str) else None
 
 
 def _texts(record, key, place):
@@ -227,6 +237,25 @@ def _texts(record, key, place):
                 text = text.replace("<image>", " ").strip()
             texts.append((where, text))
     return texts
+
+
+def why_not_phrases(file):
+    """Returns why a file has no phrases that `phrase_json` reads, or ""."""
+    if file.content is None:
+        return _NO_JSON
+    is_known = phrase_json.structure_of(file.content) in phrase_json.STRUCTURES
+    return "" if is_known else "it has no 'regions' or 'ann_id' in a list"
+
+
+def read_phrases(file, _):
+    """Reads the phrases of images as their captions."""
+    return images_of(
+        file,
+        (
+            Row(place, row["image"], [(place, row["phrase"])], row.get("split"))
+            for place, row in phrase_json.rows_of(file)
+        ),
+    )
 
 
 def why_not_coco(file):

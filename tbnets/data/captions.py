@@ -244,7 +244,9 @@ def summary(splits):
     num_images = sum(images.num_images for images in splits)
     num_captions = sum(images.num_captions for images in splits)
     read_as = next((images.read_as for images in splits), "")
-    return f"{read_as}, {num_images:,} images, {num_captions:,} captions"
+    text = f"{read_as}, {num_images:,} images, {num_captions:,} captions"
+    identities = {key for images in splits for key in images.identities}
+    return text + f", {len(identities):,} identities" * bool(identities)
 
 
 FORMAT_NAMES = (AUTO, *FORMATS)
@@ -300,6 +302,7 @@ def read_captions(
         used.append(read_as)
     names = [record.file_name for record in records]
     ids = [record.image_id for record in records]
+    identities = [record.identity for record in records]
     if len(set(ids)) < len(ids):
         raise InputError(
             "split",
@@ -316,6 +319,7 @@ def read_captions(
         file_names=() if names == ids else names,
         has_ids=all(record.has_id for record in records),
         read_as=used[0],
+        identities=identities if all(identities) else (),
     )
 
 

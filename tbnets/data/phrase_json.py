@@ -29,25 +29,28 @@ def rows_of(file):
     """
     _refuse_pickle(file)
     content = file.json()
+    if content is not None:
+        yield from STRUCTURES.get(structure_of(content), _rows)(file, content)
+
+
+def structure_of(content):
+    """Returns a key of `STRUCTURES`, or "" for any other JSON."""
     first = content[0] if isinstance(content, list) and content else None
     if not isinstance(first, dict):
-        if content is not None:
-            file.refuse("a list of JSON objects", content)
-    elif "regions" in first:
-        yield from _regions(file, content)
-    elif {"sentences", "ann_id"} <= first.keys():
-        yield from _references(file, content)
-    else:
-        for place, row in _entries(file, content):
-            if all(name in row for name in NEEDED):
-                yield place, row
-            else:
-                keys = ", ".join(map(repr, NEEDED))
-                file.refuse(
-                    f"{keys}; 'regions'; or 'sentences' and 'ann_id'",
-                    sorted(row),
-                    place,
-                )
+        return ""
+    if "regions" in first:
+        return "regions"
+    return "references" * ({"sentences", "ann_id"} <= first.keys())
+
+
+def _rows(file, entries):
+    for place, row in _entries(file, entries):
+        if all(name in row for name in NEEDED):
+            yield place, row
+        else:
+            keys = ", ".join(map(repr, NEEDED))
+            expected = f"{keys}; 'regions'; or 'sentences' and 'ann_id'"
+            file.refuse(expected, sorted(row), place)
 
 
 def _refuse_pickle(file):
@@ -119,6 +122,9 @@ def _references(file, references):
         sentences = reference.get("sentences")
         for where, sentence in _entries(file, sentences, f"{place}.sentences"):
             yield where, {**row, "phrase": sentence.get("sent"), "box": box}
+
+
+STRUCTURES = {"regions": _regions, "references": _references}
 
 
 def _beside(file, name):

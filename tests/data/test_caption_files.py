@@ -10,7 +10,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.captions import list_splits, read_captions, summary
 from tbnets.data.splits import NoSuchSplit
 from tests import photo_files, refusals
 
@@ -189,6 +189,22 @@ FILES = {
         ),
         ALL,
     ),
+    # The phrases of Visual Genome.
+    "region_descriptions.json": (
+        json.dumps(
+            [
+                {
+                    "id": n,
+                    "regions": [
+                        {"x": 1, "y": 2, "width": 3, "height": 4, "phrase": t}
+                        for t in texts
+                    ],
+                }
+                for n, texts in ((1, [DOG, RUN]), (2, [CAT, NAP]))
+            ]
+        ),
+        {"all": {"1.jpg": [DOG, RUN], "2.jpg": [CAT, NAP]}},
+    ),
     # Mappings, with and without paths at the end; a list for each split.
     "mapping.json": (json.dumps(ALL["all"]), ALL),
     "single.json": (json.dumps({A: DOG, B: CAT}), ONE_EACH),
@@ -312,6 +328,50 @@ def test_a_public_file_is_read_without_a_flag(tmp_path, name):
         assert images_of(read_captions("auto", path, split)) == images
     read_as = read_captions("auto", path, split).read_as
     assert read_captions(read_as.split()[0], path, split).read_as == read_as
+
+
+@pytest.mark.parametrize(
+    "key, ids, identities",
+    [
+        ("id", [1, 2, 1], ("1", "2", "1")),
+        # Integers that are one number in float32.
+        ("pid", [2**53 + 1, 2**53, 2**53], (str(2**53 + 1), *[str(2**53)] * 2)),
+        ("person_id", ["a", "b", "b"], ("a", "b", "b")),
+        # Ids of images; one id for all; other values and keys.
+        ("id", [1, 2, 3], ()),
+        ("id", [1, 1, 1], ()),
+        ("id", [1, 2, None], ()),
+        ("id", [1.0, 2.0, 1.0], ()),
+        ("imgid", [1, 2, 1], ()),
+    ],
+)
+def test_an_id_that_images_share_is_an_identity(tmp_path, key, ids, identities):
+    path = tmp_path / "reid_raw.json"
+    rows = [
+        {"file_path": f"{n}/{row}.jpg", "captions": [DOG, RUN], key: n}
+        for row, n in enumerate(ids)
+    ]
+    path.write_text(json.dumps(rows))
+    images = read_captions("auto", path, "all")
+    assert images.identities == identities
+    told = f", {len({*ids})} identities" if identities else "captions"
+    assert summary([images]).endswith(told)
+
+
+def test_an_id_of_captions_is_no_identity(tmp_path):
+    path = tmp_path / "reid_raw.json"
+    rows = [
+        {"image": name, "captions": [text], "id": row % 2}
+        for row, (name, text) in enumerate(PAIRS)
+    ]
+    path.write_text(json.dumps(rows))
+    assert read_captions("auto", path, "all").identities == ()
+    # One caption in each row: the id may be of the row.
+    rows = [
+        {"image": f"{n}.jpg", "caption": DOG, "id": n % 2} for n in range(3)
+    ]
+    path.write_text(json.dumps(rows))
+    assert read_captions("auto", path, "all").identities == ()
 
 
 def test_splits_have_their_usual_names(tmp_path):

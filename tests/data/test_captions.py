@@ -187,6 +187,20 @@ def write_mapping(folder, splits):
     return folder / "{split}.json"
 
 
+def write_references(folder, splits):
+    images, references, box = [], [], [0, 0, 1, 1]
+    for split, captions in splits.items():
+        for name, texts in captions.items():
+            key = {"image_id": len(images), "ann_id": len(images)}
+            images.append({"id": len(images), "file_name": name})
+            said = [{"sent": text} for text in texts]
+            references.append(key | {"split": split, "sentences": said})
+    boxes = [{"id": row, "bbox": box} for row in range(len(images))]
+    instances = {"images": images, "annotations": boxes}
+    write(folder / "instances.json", json.dumps(instances))
+    return write(folder / "refs.json", json.dumps(references))
+
+
 def write_precomputed(folder, splits):
     for split, images in splits.items():
         captions = [text for some in images.values() for text in some]
@@ -227,6 +241,7 @@ WRITERS = {
     "coco": ("coco", write_coco),
     "mapping": ("mapping", write_mapping),
     "precomputed": ("precomputed", write_precomputed),
+    "references": ("phrases", write_references),
     "csv": ("table", write_table("t.csv", "excel")),
     "tsv": ("table", write_table("t.tsv", "excel-tab")),
     "jsonl": ("records", write_jsonl),

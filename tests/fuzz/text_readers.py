@@ -89,6 +89,10 @@ REFERENCES = {
         "annotations": [{"id": 3, "bbox": [0, 1.5, 3, 4]}],
     },
 }
+IDENTITIES = [
+    {"file_path": f"{i}.jpg", "captions": ["A man .", "He runs ."], "id": i % 2}
+    for i in range(3)
+]
 PARSED = [
     {"id": f"{i}.jpg#0", "caption": f"c {i}", "tree": tree, "fallback": True}
     for i, tree in enumerate(TREES)
@@ -110,6 +114,10 @@ BINARY = b"4 3\n" + b"".join(
 
 def _lines(values):
     return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def _dumped(contents):
+    return {name: json.dumps(value) for name, value in contents.items()}
 
 
 def _captions(format, contents, split="all"):
@@ -142,12 +150,8 @@ def _read_entities(folder):
 def _phrases(contents):
     """Returns the reader of phrases whose first file the user names."""
     name = next(iter(contents))
-    texts = {
-        key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in contents.items()
-    }
     return reader_of(
-        texts,
+        contents,
         lambda folder: both_ways(
             lambda problems: read_phrases(folder / name, None, problems)
         ),
@@ -181,6 +185,10 @@ READERS = {
         for split in [*splits][:1]
         if len(content) < 10_000
     },
+    "captions_identities": _captions(
+        "records", {"reid.json": json.dumps(IDENTITIES)}
+    ),
+    "captions_references": _captions("phrases", _dumped(REFERENCES), "val"),
     "captions_flickr": _captions("flickr", FLICKR, "train"),
     "captions_precomputed": _captions("precomputed", PRECOMPUTED, "train"),
     "entities": reader_of(
@@ -188,8 +196,8 @@ READERS = {
         _read_entities,
     ),
     "phrase_table": _phrases({"phrases.jsonl": _lines(PHRASES)}),
-    "phrases_of_regions": _phrases(REGIONS),
-    "phrases_of_references": _phrases(REFERENCES),
+    "phrases_of_regions": _phrases(_dumped(REGIONS)),
+    "phrases_of_references": _phrases(_dumped(REFERENCES)),
     "photo_list": reader_of(
         {"list.txt": "0.jpg\n1\n"},
         lambda folder: listed_rows(

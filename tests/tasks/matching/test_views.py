@@ -1,5 +1,7 @@
 """Tests of what is drawn of a matching run's examples."""
 
+import dataclasses
+
 import numpy as np
 import PIL.Image
 import pytest
@@ -111,3 +113,25 @@ def test_images_without_captions_are_points_too():
     points = RetrievalScores(rows, rows[1:], records).points((9, 9))
     assert points.columns["text"] == ["", "one", "one"]
     assert points.columns["image"] == ["a", "b", "b"]
+
+
+def test_a_photo_of_the_right_person_is_a_right_answer():
+    # The embeddings exchange the images 0 and 2 of one person.
+    ids, rows = ("a", "b", "c"), np.eye(3, dtype="float32")
+    records = CaptionedImages(
+        ids, [*"xyz"], np.arange(3), "dev", "", identities=("7", "3", "7")
+    )
+    for identities, hits in ((records.identities, 3), ((), 1)):
+        some = dataclasses.replace(records, identities=identities)
+        scores = RetrievalScores(rows, rows[[2, 1, 0]], some)
+        distances = dataclasses.replace(scores, pairs=scores._as_pairs)
+        for each in (scores, distances):
+            metrics = each.metrics()
+            assert metrics["text_to_image/recall_at_1"] == hits / 3
+            assert metrics["image_to_text/recall_at_1"] == hits / 3
+    arrays = RetrievalScores(rows, rows, records).arrays
+    assert arrays["positive_pairs"].tolist() == [
+        *([0, 0], [0, 2]),
+        [1, 1],
+        *([2, 0], [2, 2]),
+    ]
