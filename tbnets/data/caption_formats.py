@@ -66,6 +66,9 @@ FORMATS = {
     "webdataset": Format(
         archive_captions.why_not_shards, archive_captions.read_shards
     ),
+    "parquet": Format(
+        archive_captions.why_not_parquet, archive_captions.read_parquet
+    ),
     "table": Format(caption_tables.why_not_table, caption_tables.read_table),
 }
 """Maps the name of each format to the `Format`. The first that fits is used."""

@@ -1,8 +1,8 @@
-"""Reads photos inside tar archives, without unpacking them.
+"""Reads photos inside tar archives and parquet files, in any order.
 
 The path of such a photo continues the path of its archive, for example
-`shards/train-000.tar/dog.jpg`. An archive is indexed once, by its headers. The
-photos are then read by random access, as in a folder.
+`shards/train-000.tar/dog.jpg`. An archive is indexed once. A tar archive is
+indexed by its headers, and its photos are read in place.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import posixpath
 import re
 import tarfile
 
+from tbnets.data.parquet_files import ParquetFile
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.errors import MissingFileError
 from tbnets.files import CheckedFile, shown
@@ -22,23 +23,24 @@ PHOTO_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".avif", ".heic", ".heif"),
 )
-SUFFIX = ".tar"
-INSIDE = r"(?s).*\.tar/.*"
+SUFFIXES = (".tar", ".parquet")
+_END = r"\.(?:tar|parquet)/"
+INSIDE = rf"(?s).*{_END}.*"
 """Regular expression for all paths inside archives, and a few others."""
 
 
 def is_archive(path):
     """Returns whether a path names an archive."""
-    return os.fspath(path).endswith(SUFFIX) and os.path.isfile(path)
+    return os.fspath(path).endswith(SUFFIXES) and os.path.isfile(path)
 
 
-def list_archives(path, suffix=SUFFIX):
+def list_archives(path, suffixes=SUFFIXES):
     """Finds the archives that a path names, in the order of their names.
 
     Args:
         path: an archive, a folder, or a pattern in which `{split}` and `*`
             match any name and `{000..009}` stands for ten numbers.
-        suffix: ending of the archives' names.
+        suffixes: possible endings of the archives' names.
 
     Returns:
         (root, names): the folder of the photos, and the path of each archive
@@ -48,9 +50,10 @@ def list_archives(path, suffix=SUFFIX):
         FileNotFoundError: no archive has one of the numbers.
     """
     path = os.fspath(path)
-    if not path.endswith(suffix):
-        pattern = os.path.join(glob.escape(path), "**", f"*{suffix}")
+    if not path.endswith(suffixes) or os.path.isdir(path):
+        pattern = os.path.join(glob.escape(path), "**", "*.*")
         paths = sorted(glob.glob(pattern, recursive=True))
+        paths = [found for found in paths if found.endswith(suffixes)]
         return path, [os.path.relpath(found, path) for found in paths]
     if os.path.isfile(path):
         return path, [""]
@@ -104,6 +107,9 @@ def is_file(path):
 def read_bytes(path):
     """Returns the content of a file, which may be inside an archive."""
     archive, name = _split(path)
+    if archive and name not in archive.places:
+        code, path = errno.ENOENT, os.path.join(archive.path, name)
+        raise FileNotFoundError(code, os.strerror(code), path)
     if archive:
         return archive.read(name)
     with open(path, "rb") as file:
@@ -113,25 +119,24 @@ def read_bytes(path):
 def stamp(path):
     """Returns the size in bytes and the modification time in ns of a file.
 
-    The time of a photo inside an archive is the time of the archive.
+    Inside an archive, the size and the time are those of the archive.
     """
-    archive, name = _split(path)
+    archive, _ = _split(path)
     state = os.stat(archive.path if archive else path)
-    size = archive.place(name)[1] if archive else state.st_size
-    return size, state.st_mtime_ns
+    return state.st_size, state.st_mtime_ns
 
 
 def _split(path):
     """Returns the archive and the file's name, or (None, "")."""
     path = os.fsdecode(path)
-    for match in re.finditer(r"\.tar/", path):
+    for match in re.finditer(_END, path):
         if os.path.isfile(archive := path[: match.end() - 1]):
             return open_archive(archive), path[match.end() :]
     return None, ""
 
 
 def open_archive(path):
-    """Returns the `TarFiles` of an archive. They are cached."""
+    """Returns the `TarFiles` or `ParquetFile` of an archive, cached."""
     state = os.stat(path)
     return _opened(os.fspath(path), (state.st_size, state.st_mtime_ns))
 
@@ -139,7 +144,7 @@ def open_archive(path):
 @functools.cache
 def _opened(path, stamp):
     # A new `stamp` (size, time) invalidates the cache.
-    return TarFiles(path)
+    return TarFiles(path) if path.endswith(".tar") else ParquetFile(path)
 
 
 class TarFiles:
@@ -154,21 +159,12 @@ class TarFiles:
         self.path = path
         self.places = _tar_places(CheckedFile(path))
 
-    def place(self, name):
-        """Returns (offset, size). Raises FileNotFoundError if not found."""
-        if name in self.places:
-            return self.places[name]
-        code = errno.ENOENT
-        raise FileNotFoundError(
-            code, os.strerror(code), os.path.join(self.path, name)
-        )
-
     def read(self, name):
         """Returns the content of a file."""
-        return read_part(self.path, *self.place(name))
+        return _read_part(self.path, *self.places[name])
 
 
-def read_part(path, offset, size):
+def _read_part(path, offset, size):
     """Returns `size` bytes of a file, beginning at `offset`."""
     with open(path, "rb", buffering=0) as file:
         file.seek(offset)
@@ -217,7 +213,7 @@ def _tar_places(file):
                 members.members.clear()  # They would take memory.
     except (tarfile.TarError, RecursionError, UnicodeDecodeError) as error:
         file.report(f"{expected}: {error}. {advice}", f"byte {end}")
-    if (last := read_part(file.path, end, _BLOCK)) != bytes(_BLOCK):
+    if (last := _read_part(file.path, end, _BLOCK)) != bytes(_BLOCK):
         message = f"{expected}: {shown(last[:16])}, not its end. {advice}"
         file.report(message, f"byte {end}")
     return places

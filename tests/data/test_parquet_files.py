@@ -1,0 +1,192 @@
+"""Tests of captions and photos in parquet files."""
+
+import io
+
+import numpy as np
+import pytest
+
+from tbnets.data import images, parquet_files, photo_archives
+from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
+from tbnets.errors import InputError
+from tests.photo_files import encode
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+PHOTOS = [encode(seed=seed) for seed in range(5)]
+NAMES = [f"{row}.jpg" for row in range(5)]
+
+
+def photos_of(paths=NAMES, contents=PHOTOS):
+    """Returns a column of photos as the datasets library writes it."""
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    pairs = zip(contents, paths)
+    return pa.array([{"bytes": x, "path": name} for x, name in pairs], kind)
+
+
+def write(path, rows_at_once=2, **columns):
+    pq.write_table(pa.table(columns), path, row_group_size=rows_at_once)
+    return path
+
+
+def read(path, split="all", problems=None):
+    return read_captions("auto", path, split, problems)
+
+
+def captions_of(found):
+    rows = zip(found.image_ids, found.caption_rows())
+    return {key: [found.captions[row] for row in x] for key, x in rows}
+
+
+CAPTIONS = {
+    "caption": [f"Dog {row}." for row in range(5)],
+    "text": [[f"Dog {row}."] for row in range(5)],
+    "sentences": pa.array(
+        [["A.", "B."], ["C."], [], ["D.", None], ["E."]],
+        pa.large_list(pa.large_string()),
+    ),
+}
+EXPECTED = {"sentences": [["A.", "B."], ["C."], [], ["D."], ["E."]]}
+
+
+@pytest.mark.parametrize("column", CAPTIONS)
+def test_photos_and_captions_in_a_file(tmp_path, column):
+    path = tmp_path / "data.parquet"
+    write(
+        path, image=photos_of(), label=[1.5] * 5, **{column: CAPTIONS[column]}
+    )
+    found = read(path)
+    expected = EXPECTED.get(column, [[f"Dog {row}."] for row in range(5)])
+    assert captions_of(found) == dict(zip(NAMES, expected))
+    assert found.read_as == f"parquet (columns image, {column})"
+    for row in (4, 0, 3, 1, 2, 0):
+        assert photo_archives.read_bytes(path / found.names[row]) == PHOTOS[row]
+        assert images.read_file(str(path / NAMES[row])).numpy() == PHOTOS[row]
+    assert images.fault_of(path / "5.jpg") == "does not exist"
+
+
+def test_several_columns_of_captions(tmp_path):
+    path = write(
+        tmp_path / "data.parquet",
+        image=photos_of(),
+        caption_0=[f"A {row}" for row in range(5)],
+        caption_1=[f"B {row}" if row else None for row in range(5)],
+    )
+    assert captions_of(read(path))["0.jpg"] == ["A 0"]
+    assert captions_of(read(path))["4.jpg"] == ["A 4", "B 4"]
+
+
+def test_names_of_photos(tmp_path):
+    texts = CAPTIONS["caption"]
+    plain = pa.array(PHOTOS, pa.large_binary())
+    columns = {"jpg": plain, "filename": NAMES, "caption": texts}
+    path = write(tmp_path / "a.parquet", **columns)
+    assert read(path).image_ids == (*NAMES,)
+    path = write(tmp_path / "b.parquet", jpg=plain, caption=texts)
+    assert read(path).image_ids == (*(f"b-{row}" for row in range(5)),)
+    outside = [*NAMES[:4], "../4.jpg"]
+    path = write(tmp_path / "c.parquet", x=photos_of(outside), caption=texts)
+    assert read(path).image_ids[0] == "c-0"
+    absolute = [f"/home/me/{name}" for name in NAMES]
+    path = write(tmp_path / "d.parquet", x=photos_of(absolute), caption=texts)
+    assert read(path).image_ids == (*NAMES,)
+
+
+def test_rows_with_one_name_are_one_image_if_their_photos_are_equal(tmp_path):
+    names, contents = ["a.jpg", "a.jpg", "b.jpg"], PHOTOS[:1] * 2 + PHOTOS[1:2]
+    texts = ["One.", "Two.", "Three."]
+    image = photos_of(names, contents)
+    path = write(tmp_path / "a.parquet", image=image, caption=texts)
+    expected = {"a.jpg": ["One.", "Two."], "b.jpg": ["Three."]}
+    assert captions_of(read(path)) == expected
+    image = photos_of(names, PHOTOS[:3])
+    path = write(tmp_path / "b.parquet", image=image, caption=texts)
+    found = read(path)
+    assert found.image_ids == ("b-0", "b-1", "b-2")
+    assert photo_archives.read_bytes(path / found.names[1]) == PHOTOS[1]
+
+
+def test_splits(tmp_path):
+    texts = CAPTIONS["caption"]
+    for part, paths in (("train", NAMES), ("test", [f"x{n}" for n in NAMES])):
+        name = f"{part}-00000-of-00001.parquet"
+        write(tmp_path / name, image=photos_of(paths), caption=texts)
+    assert list_splits("auto", tmp_path) == ("train", "test")
+    test = read(tmp_path, "test")
+    assert test.names[0] == "test-00000-of-00001.parquet/x0.jpg"
+    splits = ["train", "train", "val", "val", "val"]
+    path = tmp_path / "test.parquet"
+    write(path, image=photos_of(), caption=texts, split=splits)
+    assert list_splits("auto", path) == ("train", "val")
+    assert read(path, "train").image_ids == (*NAMES[:2],)
+
+
+def test_captions_of_photos_in_a_folder(tmp_path):
+    for name, content in zip(NAMES, PHOTOS):
+        (tmp_path / name).write_bytes(content)
+    path = tmp_path / "metadata.parquet"
+    write(path, file_name=NAMES, text=CAPTIONS["caption"])
+    data = Data(Sources(str(tmp_path), captions=".", images="."))
+    split = data.split("train")
+    assert read(tmp_path).image_ids == (*NAMES,)
+    [content, *_] = split.photos.batch(np.arange(1))
+    assert content.decode() == str(tmp_path / split.records.names[0])
+
+
+def test_photos_without_content_are_empty(tmp_path):
+    image = photos_of(NAMES, [PHOTOS[0], None, b"", *PHOTOS[3:]])
+    path = tmp_path / "data.parquet"
+    write(path, image=image, caption=CAPTIONS["caption"])
+    faults = [images.fault_of(path / name) for name in read(path).names]
+    assert faults == [None, "is empty", "is empty", None, None]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"label": list(range(5))},
+        {"caption": list(range(5))},
+        {"caption": [[["A."]]] * 5},
+        {"caption": [{"raw": "A."}] * 5},
+    ],
+)
+def test_columns_that_are_not_captions(tmp_path, columns):
+    path = write(tmp_path / "data.parquet", image=photos_of(), **columns)
+    with pytest.raises(InputError, match="data.parquet: expected a column"):
+        read(path)
+
+
+def test_damaged_files(tmp_path):
+    path = write(
+        tmp_path / "a.parquet", image=photos_of(), caption=CAPTIONS["caption"]
+    )
+    content = path.read_bytes()
+    for number, damaged in enumerate(
+        [b"", b"PAR1", content[:500], content[:-9] + content[-8:], PHOTOS[0]]
+    ):
+        path = tmp_path / f"{number}.parquet"
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match="expected a parquet file; found"):
+            read(path)
+
+
+def test_two_files_with_one_name(tmp_path):
+    for name in ("a.parquet", "b.parquet"):
+        image, texts = photos_of(), CAPTIONS["caption"]
+        write(tmp_path / name, image=image, caption=texts)
+    with pytest.raises(InputError, match=r"b\.parquet: expected a unique name"):
+        read(tmp_path)
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parquet_files, "_temporary_file", Full)
+    path = tmp_path / "data.parquet"
+    write(path, image=photos_of(), caption=CAPTIONS["caption"])
+    with pytest.raises(InputError, match="TMPDIR"):
+        images.read_photo(path / "0.jpg")
