@@ -8,8 +8,8 @@ For example:
 
 Each benchmark prints the median milliseconds over --repeats and the ratio to a
 lower bound, such as the matrix products alone. The two alternate, so that other
-load on the machine affects both equally. The first line names the device. If it
-is a GPU, the line also says whether TF32 is on.
+load on the machine affects both equally. The first line names the device and,
+for a GPU, whether TF32 is on.
 """
 
 import dataclasses

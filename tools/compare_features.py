@@ -38,11 +38,7 @@ def unit_rows(features, ids):
 
 
 def compare(first, second):
-    """Returns ids, cosines, and whether each id is its own nearest neighbour.
-
-    Raises:
-        ValueError: the sets have no common ids, or different dimensions.
-    """
+    """Returns ids, cosines, and whether each id is its own nearest row."""
     if first.dim != second.dim:
         raise InputError(
             "Both features must have equal dimensions. Received: "

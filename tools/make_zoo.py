@@ -12,9 +12,8 @@ recall sum. Without --card, it keeps the hand-written part of the card.
   python tools/make_zoo.py --name=scenes_embedding --again
 
 The first command updates the generated part of a card. The second exports a
-model again with the current exporter, and compares the two models' outputs.
-
-To write the README of the zoo, run:
+model again with the current exporter, and compares the outputs of both models.
+This command writes the README of the zoo:
 
   python tools/make_zoo.py --table
 

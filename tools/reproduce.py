@@ -63,11 +63,7 @@ def commands_of(name, seeds):
 
 
 def known_row(name, known):
-    """Returns the row named `name`, or a new row for this configuration.
-
-    Raises:
-        ValueError: no row and no configuration has this name.
-    """
+    """Returns the row named `name`, or a new row for this configuration."""
     names = {
         path.stem for path in command_line.configs_folder().glob("*.flags")
     }

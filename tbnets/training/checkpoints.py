@@ -177,9 +177,6 @@ def restore_checkpoint(path, model, optimizer=None):
 
 
 def put_into(checkpoint, path, model, optimizer=None):
-    """Assigns the values of a `Checkpoint` to a model and its optimizer.
-
-    Error messages show `path` as the file name.
-    """
+    """Assigns a `Checkpoint` of `path` to a model and its optimizer."""
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

@@ -25,8 +25,7 @@ def unit_rows(count, dim, seed=0):
 def embeddings(num_images, captions_per_image, dim, noise=NOISE):
     """Makes unit embeddings, keyed by `NAMES`; captions are images plus noise.
 
-    Returns:
-        Dict of arrays; `owners` holds the image row of each caption.
+    `owners` holds the image row of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -77,10 +76,8 @@ def one_view(arrays):
 def recall_sum(owners, captions, photos):
     """Sums recall at 1, 5 and 10, in per cent, over both directions.
 
-    Args:
-        owners: `[captions]`, each caption's image row.
-        captions: `[images, 10]`, each image's best captions.
-        photos: `[captions, 10]`, each caption's best images.
+    `owners` are each caption's image row. `captions`, `[images, 10]`, and
+    `photos`, `[captions, 10]`, are the best results.
     """
     right = (
         owners[captions] == np.arange(len(captions))[:, None],

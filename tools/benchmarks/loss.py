@@ -2,8 +2,8 @@
 
 The lower bound consists of the products that any implementation with dense
 matrices needs. A loss returns the total, the terms and the gradients with
-respect to the embeddings. The memory of large batches is also measured, in a
-separate process for each loss.
+respect to the embeddings. A separate process measures the memory of each loss
+for large batches.
 """
 
 from benchmarks import arrays, products, timing
@@ -69,11 +69,9 @@ def _print_table(forward, names, count, dim, repeats):
 
 
 def _learning(name, inputs):
-    """Returns a call that computes a loss and its gradients."""
     return products.graph(products.learning(make_loss(name)), *inputs)
 
 
 def _peak(name, count, dim):
-    """Returns the memory of a loss in MiB, without that of its inputs."""
     inputs = arrays.embeddings(count, 2, dim, noise=1.0).values()
     return timing.with_peak(_learning(name, inputs))[1]

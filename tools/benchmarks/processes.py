@@ -138,10 +138,8 @@ def take_turns(processes, repeats):
 def serve(builder, arrays):
     """Writes a step's results; for each input line, times another run.
 
-    Args:
-        builder: `module:function`, which takes a dict of arrays and returns a
-            step. A step returns its value or None.
-        arrays: path of the `.npz` file of the arrays.
+    `builder` is `module:function`, which takes the dict of arrays in the file
+    `arrays` and returns a step. A step returns its value or None.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Separates other output from the answers.
@@ -179,7 +177,6 @@ def serve(builder, arrays):
 
 
 def _first(builder, arrays):
-    """Builds a step and runs it once; returns the step and its results."""
     module, function = builder.split(":")
     with np.load(arrays) as file:
         inputs = {name: file[name] for name in file.files}

@@ -17,8 +17,8 @@ def graph(function, *inputs):
 def waiting(function, *inputs):
     """Returns a call of a function that waits until the device has finished.
 
-    The results remain on the device, because copying them to the host takes
-    time. The call returns the first result.
+    The call returns the first result, which remains on the device, because
+    copying takes time.
     """
 
     def call():
@@ -114,7 +114,7 @@ def learning_squares(layer, function=None):
     """Returns a function for the sum of squared outputs and its gradients.
 
     The gradients are with respect to the layer's variables and the first
-    argument of `function`.
+    argument.
     """
 
     def step(vectors, *inputs):

@@ -55,7 +55,7 @@ def in_another_process(function, *arguments):
 def with_peak(function):
     """Calls a function; returns its result and the memory in MiB it needed.
 
-    If the machine has a GPU, this is memory of the first GPU.
+    With a GPU, this is memory of the first GPU.
     """
     tf, torch = (sys.modules.get(name) for name in ("tensorflow", "torch"))
     if torch and torch.cuda.is_available():

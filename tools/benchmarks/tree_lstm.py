@@ -97,8 +97,8 @@ def tree_arrays(num_captions, _, units):
 def products(packed, units):
     """Returns a function that computes the matrix products of a step.
 
-    Forward values stand in for gradients. No two products are
-    identical, because TensorFlow would compute identical products only once.
+    Forward values stand in for gradients. All products differ, because
+    TensorFlow would compute identical products only once.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]

@@ -13,12 +13,7 @@ _ATTRIBUTES = ("shape", "colour", "size", "texture")
 
 
 def read_records(path, split):
-    """Reads the scenes of a split from `scenes.jsonl`.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: a line is not a scene, or the split has no scenes.
-    """
+    """Reads the scenes of a split from `scenes.jsonl`."""
     file, records = CheckedFile(path), []
     for number, record in file.json_rows(("split", "objects", "captions")):
         if not _is_scene(record):
@@ -162,10 +157,8 @@ def ceiling(captions, num_scenes):
 def chance_of_a_hit(groups, rank):
     """Returns the chance that the first `rank` results include a right result.
 
-    Args:
-        groups: list of `(right, wrong)`, the numbers of results in each group,
-            best group first. The order within a group is random.
-        rank: number of results that count.
+    `groups` is a list of `(right, wrong)`, the numbers of results in each
+    group, best group first. The order within a group is random.
     """
     for right, wrong in groups:
         if rank <= right + wrong:

@@ -37,9 +37,8 @@ _SHOWN = (
 def written(measured, root):
     """Returns {path: text} of the pages, with updated tables.
 
-    Raises:
-        ValueError: a part is unknown, on no page or on two pages; or a row is
-            neither recorded nor marked as the result of other authors.
+    A part that is unknown, on no page or on two pages raises a ValueError, and
+    so does a row that is neither recorded nor the result of other authors.
     """
     parts = {
         f"{table['paper']}, {table['table']}": _of_paper(table, measured)

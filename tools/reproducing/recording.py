@@ -36,10 +36,6 @@ def record(folders, name, cpu, target):
         name: name of the row; "" for the name of the configuration.
         cpu: name of the processor.
         target: folder of the results file.
-
-    Raises:
-        ValueError: a run is not finished, runs differ in their flags, two runs
-            have the same seed, or another row has this name.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     configuration, flags = runs[0]["row"]

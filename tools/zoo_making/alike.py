@@ -20,14 +20,8 @@ def export_again(source, path):
     """Exports a SavedModel again with its weights, but without its run.
 
     Weights are matched by name, so this fails in Keras 2, or after this process
-    built another network.
-
-    Returns:
-        `path`, and the largest difference between the models' outputs.
-
-    Raises:
-        ValueError: the model was not exported from a run, its weights do not
-            fit the network, or an output differs.
+    built another network. Returns `path`, and the largest difference between
+    the outputs of the models.
     """
     before = load_saved_model(source)
     record = before.metadata.get("metadata", {})

@@ -96,10 +96,8 @@ def _read(file, kinds, cure):
 def own_text(path):
     """Reads the hand-written part of a card, before `MARK`.
 
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not UTF-8, or lacks the title, the sentence
-            after the title, or a section.
+    A card that lacks the title, the sentence after the title, or a section
+    raises a ValueError.
     """
     text = "\n".join(CheckedFile(path).lines()[0]).partition(MARK)[0].strip()
     missing = [heading for heading in SECTIONS if f"\n{heading}\n" not in text]
@@ -161,9 +159,8 @@ def columns(metrics: dict) -> list[tuple]:
 def markdown_table(rows, extra):
     """Returns a Markdown table of the metrics of models.
 
-    Args:
-        rows: list of (name, metrics, *cells), all with the same metrics.
-        extra: dict that maps titles of extra columns to their alignment.
+    `rows` are (name, metrics, *cells), all with the same metrics. `extra` maps
+    titles of extra columns to their alignment.
     """
     entries = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in entries), *extra]
@@ -178,10 +175,8 @@ def markdown_table(rows, extra):
 def render_card(name, text, metrics):
     """Returns the text of a whole card.
 
-    Args:
-        name: name of the model.
-        text: hand-written part, as returned by `own_text`.
-        metrics: content of `metrics.json`, as returned by `describe`.
+    `text` is the hand-written part (`own_text`), and `metrics` is the content
+    of `metrics.json` (`describe`).
     """
     test, measured, total = metrics["test"], "Metrics ", ""
     if tables.are_of_regions(test) or tables.are_of_retrieval(test):

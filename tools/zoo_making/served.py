@@ -46,10 +46,8 @@ def phrase_scores(session, model, split, phrases, regions):
     """Localizes phrases with an image-text network and with its export.
 
     `phrases` and `regions` are as in `phrase_region_scores`; the regions must
-    include the whole photo.
-
-    Returns:
-        The `LocalizationScores` of the run and of the exported model.
+    include the whole photo. Returns the `LocalizationScores` of the run and of
+    the exported model.
     """
     of_run = phrase_region_scores(session, split, phrases, regions)
     if not of_run.queries.holds_photos:

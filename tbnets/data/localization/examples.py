@@ -57,9 +57,8 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only negatives that all phrases of a group share.
 
-        Other negatives get the role 0, because phrases with identical text
-        cannot be distinguished. `groups`, int `[num_phrases]`, contains the
-        group ids.
+        Other negatives get the role 0, because phrases with equal text cannot
+        be distinguished. `groups` are int `[num_phrases]`.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -136,9 +135,9 @@ class PhraseExamples:
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, each photo's row in the store.
-        text_ids: int64 `[num_phrases]`. Phrases with identical text share an
-            id. In a photo, they have only the negatives common to all of them.
-            If None, each phrase matches only its own object.
+        text_ids: int64 `[num_phrases]`. Phrases with equal text share an id.
+            In a photo, they have only the negatives common to all of them. If
+            None, each phrase matches only its own object.
         role_options: keyword arguments of `proposal_roles`.
     """
 

@@ -6,9 +6,9 @@ additional keys: `drawn_for`, int32 `[n]`, is the row of the caption that each
 image was drawn for; `candidates` is `[c, feature_dim]`; `is_negative`, bool
 `[m, c]`, marks the candidates that are negatives of a caption.
 
-To find the hardest candidates, all candidates are embedded as during inference.
-The hardest candidates are then embedded together with the images, as during
-training, so that batch normalisation includes both.
+All candidates are embedded as during inference to find the hardest. These are
+embedded again together with the images, as during training, so that batch
+normalisation includes both.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ KEYS = ("drawn_for", "candidates", "is_negative")
 
 
 def embed_as_served(network, candidates):
-    """Embeds candidates as during inference. Returns `[c, embedding_dim]`."""
+    """Embeds candidates as during inference, `[c, embedding_dim]`."""
     return tf.stop_gradient(network.embed_images(candidates, training=False))
 
 
@@ -72,8 +72,8 @@ def used_columns(columns, valid, num_candidates):
         num_candidates: int32 `[]`.
 
     Returns:
-        (used, places): `used`, int32 `[n]`, contains the picked candidates in
-        ascending order. `places`, int32 `[anchors, k]`, contains the picks as
+        (used, places): `used`, int32 `[n]`, are the picked candidates in
+        ascending order. `places`, int32 `[anchors, k]`, are the picks as
         indices into `used`, or 0 for picks that do not count.
     """
     spare = tf.where(valid, columns, num_candidates)
@@ -91,8 +91,8 @@ def used_columns(columns, valid, num_candidates):
 def picked_rows(candidates, columns, valid):
     """Returns this replica's picked candidates, and the picks as indices.
 
-    The arguments are described in `used_columns`. The indices, int32 `[m, k]`,
-    count across replicas.
+    The indices, int32 `[m, k]`, count across replicas. `columns` and `valid`
+    are as in `used_columns`.
     """
     num_rows = tf.shape(candidates)[0]
     first, total = replicas.span(num_rows)
@@ -167,7 +167,7 @@ class CandidateMining:
     """
 
     def get_config(self) -> dict[str, Any]:
-        """Returns {}, because there are no arguments."""
+        """Returns {}."""
         return {}
 
     @classmethod

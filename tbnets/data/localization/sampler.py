@@ -68,7 +68,7 @@ class Sampling(NamedTuple):
     Attributes:
         pairs_per_batch: number of phrases drawn per batch. Wang 2018: 100.
         phrases_per_image: number of phrases drawn together from one photo. They
-            share the photo's regions, so that a training step is cheaper. Wang
+            share the photo's regions, which makes a training step cheaper. Wang
             2018: 1.
         regions_per_phrase: number of positives drawn per phrase, or 0 for all.
             Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for

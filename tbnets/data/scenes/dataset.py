@@ -11,8 +11,8 @@ The files have common formats for image-text matching::
     manifest.json           settings, counts and the hash of dataset.json
     README.txt              a longer description of these files
 
-Identical settings and Pillow versions give identical bytes. Adding training
-scenes does not change existing scenes.
+Equal settings and Pillow versions give identical bytes. Adding training scenes
+does not change existing scenes.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ README = pathlib.Path(__file__).with_name("README.txt")
 
 
 def karpathy_entry(described, image_row, first_sentence):
-    """Returns a scene as a dict, an entry of `images` in Karpathy's json.
+    """Returns a scene as an entry of `images` in Karpathy's json.
 
     `image_row` ("imgid") counts over all splits. `first_sentence` is the
     "sentid" of the first caption.
@@ -197,7 +197,8 @@ def ensure_scenes(folder, settings, progress=None):
     """Writes scenes to a new folder, unless the scenes already exist.
 
     The folder appears only when it is complete. If several processes write the
-    scenes at once, all use the files of the process that finishes first.
+    scenes at once, all use the files of the process that finishes first. Any
+    other content of the folder raises a FileExistsError.
 
     Args:
         folder: path of the folder. It may exist if it is empty.
@@ -208,10 +209,6 @@ def ensure_scenes(folder, settings, progress=None):
     Returns:
         A dict of the entries of the manifest, "folder" (str) and "reused"
         (bool).
-
-    Raises:
-        FileExistsError: the folder contains other files, or scenes that are
-            incomplete or were drawn with other settings.
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()

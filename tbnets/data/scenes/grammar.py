@@ -2,8 +2,7 @@
 
 A caption is built top down from phrases (`phrases.Speaker`), so that its tree,
 its links to objects and its claims are exact. Each rule returns a tree in Penn
-Treebank style, or raises `NothingToSay` if it has no true caption for the
-scene.
+Treebank style, or raises `NothingToSay` if no such caption is true.
 """
 
 import dataclasses
@@ -23,11 +22,7 @@ NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
 
 @dataclasses.dataclass(frozen=True)
 class SceneCaption:
-    """One caption of a scene.
-
-    `tree` is the gold constituency tree, `claims` is a tuple of dicts, and
-    `rule` is the name of the grammar rule.
-    """
+    """A caption with its gold tree, its claims (dicts) and its grammar rule."""
 
     tree: Node
     claims: tuple

@@ -1,8 +1,8 @@
 """Samples the layout of a scene: its objects, their positions and relations.
 
-The state of the random generator determines the scene. Captions claim only
-relations that `find_relation` returns. Boxes are `[x_min, y_min, x_max, y_max]`
-in pixels, origin 0, half-open: the last pixel column of a box is `x_max - 1`.
+Captions claim only relations that `find_relation` returns. Boxes are `[x_min,
+y_min, x_max, y_max]` in pixels, origin 0, half-open: the last pixel column of a
+box is `x_max - 1`.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _RANGES = {
 
 @dataclasses.dataclass(frozen=True)
 class SceneSettings:
-    """Settings of rendered scenes. Identical settings give identical files.
+    """Settings of rendered scenes.
 
     Args:
         num_train, num_dev, num_test: number of scenes in the splits "train",
@@ -202,8 +202,8 @@ def draw_scene(rng, image_size, objects):
     """Samples a background, and the positions, radii and angles of objects.
 
     A small object may be inside a large ring. Otherwise objects do not touch.
-    Returns a `Scene`, or None if the objects do not fit or too few of their
-    relations can be named.
+    Returns None if the objects do not fit or too few of their relations can be
+    named.
     """
     outer, inner = _pick_nested(rng, objects)
     radii = [image_size * RADIUS[item.size] for item in objects]
@@ -259,8 +259,8 @@ def find_gap(box, other_box):
 def find_position(box, image_size):
     """Returns the name of a box's position in a square image.
 
-    Returns a corner such as "top left", or "top", "bottom", "left", "right" or
-    "centre". Returns None for any other position.
+    The name is a corner such as "top left", or "top", "bottom", "left", "right"
+    or "centre". Any other position gives None.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size

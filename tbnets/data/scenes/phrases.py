@@ -135,7 +135,7 @@ class NothingToSay(LookupError):
 
 
 class Group(NamedTuple):
-    """The objects that a plural phrase names, as rows from left to right.
+    """The rows, from left to right, of the objects that a plural phrase names.
 
     `attributes` contains the shape or colour that the phrase names, or is
     empty.
@@ -191,7 +191,7 @@ class Speaker:
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
         """Returns the rows of two objects with a relation in `relations`.
 
-        If `near` is True, the objects must be near each other.
+        If `near` is true, the objects must be near each other.
         """
         return self._pick(
             pair
@@ -252,7 +252,7 @@ class Speaker:
     def noun_phrases(self, rows, shape=None, colour=None):
         """Returns a different noun phrase for each object row.
 
-        `shape` and `colour` are the probabilities of naming these attributes.
+        `shape` and `colour` are the probabilities of naming these attributes;
         None selects the defaults.
         """
         if shape is None:
@@ -300,8 +300,8 @@ class Speaker:
     def relation(self, rows, landmark):
         """Returns a phrase for the relation of `rows[:-1]` to `rows[-1]`.
 
-        The objects in `rows[:-1]` must all have this relation. `landmark` is
-        the noun phrase of the last object.
+        All objects in `rows[:-1]` must have this relation. `landmark` is the
+        noun phrase of the last object.
         """
         name = self._relations[rows[0], rows[-1]]
         ways = dict(WORDS["relation"][name])

@@ -20,8 +20,6 @@ OWNED = 0.25
 def render_scene(scene, rng, clutter=0.3):
     """Renders a scene, with clutter and noise sampled from `rng`.
 
-    `clutter` is described in `layout.SceneSettings`.
-
     Returns:
         The image, uint8 `[image_size, image_size, 3]`, and the boxes, int64
         `[num_objects, 4]`. A box is half-open, and tightly encloses the pixels
@@ -51,8 +49,7 @@ def _rounded(pixels):
 def draw_background(scene):
     """Returns the empty background, float64 `[size, size, 3]`.
 
-    The background is 10 % brighter towards the light and 10 % darker away from
-    it.
+    It is 10 % brighter towards the light and 10 % darker away from it.
     """
     size = scene.image_size
     steps = (np.arange(size) + 0.5) / size - 0.5
@@ -67,7 +64,7 @@ def draw_coverage(item):
 
     Returns:
         The left and top of the patch in pixels, and the covered fraction of
-        every pixel, float64 `[height, width]` in [0, 1].
+        every pixel, float64 `[height, width]`.
     """
     reach = 1.12 * item.radius + 1
     left, top = math.floor(item.x - reach), math.floor(item.y - reach)

@@ -78,7 +78,7 @@ class Features:
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
         """Returns the row for each image id, int64 `[n]`.
 
-        Raises a ValueError that lists the first ids without features.
+        Missing ids raise a ValueError that lists the first of them.
         """
         missing = self.missing(image_ids)
         if missing:
@@ -112,10 +112,7 @@ class Features:
         )
 
     def take(self, rows: Integers) -> np.ndarray:
-        """Returns the features in the given rows, float32 `[len(rows), dim]`.
-
-        Raises IndexError if a row does not exist.
-        """
+        """Returns the features in the given rows, float32 `[n, dim]`."""
         return self._read(check_rows(rows, len(self)))
 
     def _read(self, rows):
@@ -194,8 +191,7 @@ def open_array(path) -> FeatureArray:
     """Opens a `.npy` file of features `[n, dim]` without reading it.
 
     `X_ids.txt` next to `X_ims.npy` or `X.npy` contains one id per line. Without
-    this file, the ids are the row numbers "0", "1", ... Raises ValueError if a
-    file is invalid.
+    this file, the ids are the row numbers "0", "1", ...
 
     Example:
         >>> features = open_array("train_ims.npy")
@@ -237,8 +233,7 @@ def slices(num_rows, row_bytes):
 def first_equal_rows(features: Features) -> np.ndarray:
     """Returns the index of the first row in each row's run of identical rows.
 
-    For example, a run of three rows followed by a run of two gives
-    [0, 0, 0, 3, 3].
+    A run of three rows followed by a run of two gives [0, 0, 0, 3, 3].
     """
     starts, last = [], None
     for _, array in features.chunks():
@@ -252,8 +247,8 @@ def first_equal_rows(features: Features) -> np.ndarray:
 def check_finite(features: Features, problems: list | None = None) -> int:
     """Counts the rows that are not finite as float32.
 
-    A `Problem` is added to the list `problems` for each of these rows. If
-    `problems` is None, the first row raises ValueError.
+    Each of these rows is added to `problems`. If `problems` is None, the first
+    row raises a ValueError.
     """
     count = 0
     for part in features.parts:

@@ -93,10 +93,6 @@ def join(shares, output):
         shares: paths of the shares in any order: feature stores, or files with
             the description from `tell_file`.
         output: the new store or file.
-
-    Raises:
-        ValueError, FileNotFoundError: a share is missing, repeated, incomplete,
-            damaged or from another extraction, or `output` exists.
     """
     output = pathlib.Path(output)
     if output.exists():

@@ -71,8 +71,8 @@ class FolderLock:
     def wait(cls, folder, name, tell):
         """Waits until no other process holds the lock, and acquires the lock.
 
-        Before waiting, calls `tell` with a description of the process that
-        holds the lock.
+        If it must wait, first calls `tell` with a description of the process
+        that holds the lock.
         """
         try:
             return cls.take(folder, name, "folder")

@@ -130,11 +130,7 @@ def write_manifest(folder, manifest):
 
 
 def read_manifest(folder) -> Manifest:
-    """Reads and checks the `manifest.json` of a feature store.
-
-    Raises FileNotFoundError if the file is missing, and a ValueError that names
-    the entry if an entry is invalid.
-    """
+    """Reads and checks the `manifest.json` of a feature store."""
     path = os.path.join(folder, MANIFEST)
     if not os.path.isfile(path):
         raise MissingFileError(

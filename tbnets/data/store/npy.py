@@ -47,10 +47,7 @@ class RowFile:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def read(self, first, count) -> np.ndarray:
-        """Returns `count` consecutive rows, starting at `first`, as stored.
-
-        Raises ValueError if the file has become shorter.
-        """
+        """Returns `count` consecutive rows, starting at `first`, as stored."""
         rows = np.empty((count, *self.shape[1:]), self.dtype)
         with open(self.path, "rb") as file:
             self.fill(file, first, rows)
@@ -65,7 +62,7 @@ class RowFile:
         """Reads consecutive rows, starting at `first`, into `out`.
 
         `file` is this file, opened for reading bytes, and `out` is an array in
-        C order. Raises ValueError if the file has become shorter.
+        C order. Raises an error if the file has become shorter.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -131,7 +128,7 @@ _READERS = {
 class Header(NamedTuple):
     """The unverified header of a `.npy` file.
 
-    `size` is the size in bytes that the file should have. `by_columns` is True
+    `size` is the size in bytes that the file should have. `by_columns` is true
     for Fortran order.
     """
 
@@ -144,7 +141,7 @@ class Header(NamedTuple):
 def parse_header(stream):
     """Reads the `Header` of an array at the start of an open file.
 
-    Raises a ValueError that describes the file if the header is invalid.
+    An invalid header raises a ValueError that describes the file.
     """
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)
@@ -204,9 +201,8 @@ def write_npz(path, header, arrays):
 def read_npz(path, only=None):
     """Reads (header, arrays) from a file of `write_npz`, without pickle.
 
-    `only` is the key of a single array to read, or None to read all arrays.
-    Raises OSError if the file cannot be opened, and ValueError if the file is
-    damaged.
+    `only` is the key of a single array to read, or None to read all arrays. A
+    damaged file raises a ValueError.
     """
     with open(path, "rb") as file:
         try:

@@ -91,7 +91,7 @@ def open_features(*paths: Path) -> Features:
 
     Args:
         *paths: folders of feature stores, or `.npy` files with `*_ids.txt`. If
-            several paths are given, rows with the same id are concatenated.
+            several paths are given, rows with equal ids are concatenated.
 
     Returns:
         `Features`: a `FeatureStore`, a `FeatureArray` or, for several paths, a
@@ -134,10 +134,6 @@ def load_features(paths, image_ids=None):
 
     Returns:
         (features, rows): the `Features`, and the integer row for each image.
-
-    Raises:
-        FileNotFoundError, ValueError: features are missing, damaged or not
-            finite.
     """
     features = open_features(*paths)
     rows = range(len(features))
@@ -161,7 +157,7 @@ def _check(part):
 
 
 def read_made_by(*paths) -> dict:
-    """Returns the `Features.made_by` of paths. Reads only the manifests."""
+    """Returns the `Features.made_by` of paths, reading only the manifests."""
 
     def made_by(path):
         return read_manifest(path).made_by if os.path.isdir(path) else {}

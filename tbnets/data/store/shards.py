@@ -25,8 +25,7 @@ from tbnets.files import CheckedFile, shown
 def open_store(path, incomplete=False) -> "FeatureStore":
     """Opens a feature store. Reads only its manifest, ids and headers.
 
-    `incomplete` accepts an unfinished extraction. Raises FileNotFoundError if a
-    file is missing, and ValueError if the store is damaged or incomplete.
+    `incomplete` accepts an unfinished extraction.
     """
     manifest = read_manifest(path)
     if not (manifest.complete or incomplete):
@@ -105,10 +104,7 @@ class FeatureStore(Features):
         return np.concatenate(parts)
 
     def take(self, rows) -> np.ndarray:
-        """Returns the features of images, float32 `[len(rows), dim]`.
-
-        Raises ValueError if the store contains regions.
-        """
+        """Returns the features of images, float32 `[len(rows), dim]`."""
         self._check_holds("whole images")
         return super().take(rows)
 
@@ -156,8 +152,7 @@ class FeatureStore(Features):
     def take_regions(self, rows) -> np.ndarray:
         """Returns the features of regions, float32 `[len(rows), dim]`.
 
-        Region j of the image in row i is row `first_regions[i] + j`. Raises
-        ValueError if the store contains no features of regions.
+        Region j of the image in row i is row `first_regions[i] + j`.
         """
         self._check_holds("regions")
         return self._read(check_rows(rows, int(self.first_regions[-1])))
@@ -191,7 +186,7 @@ class FeatureStore(Features):
         return [os.path.join(self.path, n) for n in (MANIFEST, *names)]
 
     def verify(self):
-        """Raises ValueError if a file does not match its checksum."""
+        """Raises an error if a file does not match its checksum."""
         for shard in self.manifest.shards:
             for name, expected in sorted(shard.sha256.items()):
                 path = os.path.join(self.path, name)
@@ -204,7 +199,7 @@ class FeatureStore(Features):
 
 
 def read_ids(path, shard):
-    """Returns the ids of a shard. Raises ValueError if the number is wrong."""
+    """Returns the ids of a shard, after checking their number."""
     file = CheckedFile(path)
     ids, ends_well = file.lines()
     if len(ids) != shard.images or (ids and not ends_well):

@@ -42,10 +42,6 @@ class FeatureWriter:
         dtype: "float32" or "float16".
         kind: "images" (one row per image) or "regions" (any number per image).
 
-    Raises:
-        ValueError: the folder contains other files, or a store from another
-            extraction.
-
     Example:
         >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
         >>> writer.add_shard(["a.jpg"], np.ones((1, 4096)))
@@ -230,7 +226,7 @@ def new_manifest(extraction, dim, dtype, kind):
 def make_folder(path, known=()):
     """Creates the folder of a store, which may exist if it is empty.
 
-    Raises ValueError if the folder contains files other than `known`.
+    Files other than `known` raise an error.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():

@@ -41,7 +41,7 @@ WHAT_IS_SHOWN = (
 def drawn_phrases(phrases):
     """Chooses evenly spread photos, and phrases that name different objects.
 
-    Returns a dict that maps rows of up to `NUM_PHOTOS` photos to rows of up to
+    Returns a dict from rows of up to `NUM_PHOTOS` photos to rows of up to
     `NUM_PHRASES` phrases.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
@@ -58,8 +58,7 @@ def drawn_phrases(phrases):
 def draw_found_regions(scores):
     """Draws a few photos with their true and predicted boxes.
 
-    Returns:
-        dict from number to picture, uint8 `[height, width, 3]`.
+    Returns a dict from number to picture, uint8 `[height, width, 3]`.
     """
     phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
@@ -104,10 +103,6 @@ def sentence_scores(scores, records):
 
     Returns:
         `PairScores`, which are -d_rp.
-
-    Raises:
-        ValueError: the network learned its similarity, a photo has no regions,
-            or no sentence has a phrase.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
         with a box are used.
@@ -219,10 +214,8 @@ class LocalizationScores(Scores):
     def metrics(self, region_phrase_ranking=False, **choosing):
         """Returns the metrics of `evaluation.localization`.
 
-        Args:
-            region_phrase_ranking: whether to add the metrics of
-                `rank_true_regions`, which do not depend on `choosing`.
-            **choosing: arguments of `correspondences.checked_choice`.
+        `region_phrase_ranking` adds the metrics of `rank_true_regions`.
+        `choosing` are arguments of `correspondences.checked_choice`.
         """
         if region_phrase_ranking and self.rank_true_regions is None:
             raise InputError(
@@ -308,11 +301,7 @@ def empty_table(phrases, counts):
 
 
 class RegionScorer:
-    """Scores the regions and phrases of splits. Traces its graphs once.
-
-    Args:
-        network: a built two-branch model for region features.
-    """
+    """Scores the regions and phrases of splits. Traces its graphs once."""
 
     def __init__(self, network):
         self.network = network
@@ -331,8 +320,7 @@ class RegionScorer:
     def scores(self, examples, progress=lambda count: None):
         """Returns the `LocalizationScores` of `PhraseExamples`.
 
-        `progress` is called with the number of photos scored since the last
-        call.
+        `progress` is called with the number of newly scored photos.
         """
         phrases = examples.phrases
         embeddings = self._embedder.texts(examples)
@@ -358,12 +346,8 @@ class RegionScorer:
     def nearest(self, examples, text_embeddings):
         """Returns the maximum similarity between a photo's regions and a text.
 
-        Args:
-            examples: `PhraseExamples`.
-            text_embeddings: float32 `[n, embedding_dim]`.
-
-        Returns:
-            float32 `[num_images, n]`. A photo without regions has -infinity.
+        `text_embeddings` are float32 `[n, embedding_dim]`. The result is
+        float32 `[num_images, n]`, with -infinity for a photo without regions.
         """
         shape = len(examples.image_rows), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
@@ -378,14 +362,9 @@ class RegionScorer:
         """Ranks phrases for each true region, and true regions for each phrase.
 
         The region with the largest overlap represents an object. Objects whose
-        best region has an IoU below 0.5 are left out.
-
-        Args:
-            examples: `PhraseExamples`.
-            embeddings: float32 `[num_phrases, dim]` of the split's phrases.
-
-        Returns:
-            The metrics of `ranking.evaluate_region_phrase_ranking`.
+        best region has an IoU below 0.5 are left out. `embeddings`, float32
+        `[num_phrases, dim]`, are the split's phrases. Returns the metrics of
+        `ranking.evaluate_region_phrase_ranking`.
         """
         phrases, roles = examples.phrases, examples.roles
         chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text

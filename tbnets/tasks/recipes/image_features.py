@@ -49,7 +49,7 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
         work: function such as `extraction.extract_photos`.
         photo_bytes: approximate size of one photo's rows in the store.
         **options: arguments of `work`, and `progress`, which is called with the
-            number of photos processed since its last call.
+            number of newly processed photos.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
@@ -186,7 +186,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
 
 
 def proposer_of_flags(values):
-    """Builds a `Proposer` from flags. Raises ValueError for invalid values."""
+    """Builds a `Proposer` from flags."""
     names = [field.name for field in dataclasses.fields(proposals.Proposer)]
     return proposals.Proposer(*(getattr(values, name) for name in names))
 
@@ -278,7 +278,7 @@ class ImageFeatures:
 
 
 def check_image_features(values):
-    """Raises ValueError if flags contradict each other."""
+    """Raises an error if flags contradict each other."""
     names = [name for name in ("grids", "scales") if getattr(values, name)]
     if not values.regions or values.region_features == "roi_average":
         return
@@ -317,6 +317,8 @@ def make_image_features(
 ):
     """Makes or completes a store of features for photos or for their boxes.
 
+    Returns the number of features per photo or box.
+
     Args:
         photos: list of (id, path).
         values: `ImageFeatures`, whose `regions` is the store of boxes.
@@ -325,9 +327,6 @@ def make_image_features(
         batch_size: number of photos per batch.
         share: description from `take_share` if `photos` are a share.
         **how: `shard_images` and `progress` of `extract_photos`.
-
-    Returns:
-        The number of features per photo or box.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
@@ -347,7 +346,7 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Describes the boxes. Raises ValueError if their share is not `share`."""
+    """Describes the boxes. Raises an error if their share is not `share`."""
     part = share_of(boxes.made_by)
     if part not in (None, share.get(SHARE)):
         raise InputError(

@@ -74,7 +74,7 @@ class RecipeResult:
     def estimate(self, scratch):
         """Estimates (bytes, seconds) for all inputs from a few inputs.
 
-        Writes the results for these inputs to the folder `scratch`.
+        The folder `scratch` is for the results of these few inputs.
         """
         raise NotImplementedError
 
@@ -215,7 +215,7 @@ def free_bytes(folder):
 
 
 def check_space(folder, num_bytes):
-    """Raises ValueError if a result does not fit on the disk."""
+    """Raises an error if a result does not fit on the disk."""
     free = free_bytes(folder)
     if num_bytes > free:
         raise InputError(
@@ -249,12 +249,7 @@ WORDS = ("", "imagenet", "random")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A recipe, read from its file.
-
-    Args:
-        path: path of the flag file.
-        values: the flag group, filled with the values from the file.
-    """
+    """A recipe: the path of its flag file, and a flag group with its values."""
 
     path: pathlib.Path
     values: object
@@ -313,13 +308,10 @@ class Recipe:
 
 
 def read_recipe(flag, item, kind, sources):
-    """Reads the recipe or preset that a flag names.
+    """Reads the recipe or preset `item` that the flag `flag` names.
 
-    Args:
-        flag: name of the flag.
-        item: value of the flag.
-        kind: subclass of `RecipeResult` that the recipe makes.
-        sources: the run's `Sources`, which find the recipe's files.
+    `kind` is the subclass of `RecipeResult` that the recipe makes. The run's
+    `sources` find the recipe's files.
     """
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))

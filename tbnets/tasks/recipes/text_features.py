@@ -105,13 +105,9 @@ class Trees:
 
 
 def make_trees(values, texts, path, cache):
-    """Parses texts into a file of trees.
+    """Parses texts, a list of (id, text), into a file of trees.
 
-    Args:
-        values: `Trees`.
-        texts: list of (id, text).
-        path: file of trees to write.
-        cache: file of trees from an interrupted call, or None.
+    `cache` is the cache of an interrupted call, or None.
     """
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
@@ -224,7 +220,7 @@ class TextFeatures:
 
 
 def check_text_features(values):
-    """Raises ValueError if `word_vectors` is missing or has no effect."""
+    """Raises an error if `word_vectors` is missing or has no effect."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
         raise InputError(
@@ -244,8 +240,7 @@ def make_text_features(values, texts, folder, shard=""):
         texts: dict from split to texts. The encoder is fitted on the first
             split.
         folder: folder of the store.
-        shard: share to make, as in `take_share`. The encoder is the same for
-            all shares.
+        shard: share to make, as in `take_share`. All shares use one encoder.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}

@@ -19,11 +19,7 @@ _HAS_BLANKS = re.compile(r"-[^=\s]*\s")
 
 
 class FileWord(str):
-    """A word of a command line that was read from a flag file.
-
-    Attributes:
-        place: file and line of the word, `FILE:LINE: `.
-    """
+    """A word that was read from a flag file; its `place` is `FILE:LINE: `."""
 
     place = ""
 
@@ -37,9 +33,8 @@ def find_flagfile(name, place=""):
     """Returns the flag file at a path or with the name of a configuration.
 
     If there is no file at the path, searches the shipped configurations, for
-    which `quickstart` and `configs/quickstart.flags` are equivalent. Raises
-    FileNotFoundError if there is no such file. `place` is a prefix for the
-    error message.
+    which `quickstart` and `configs/quickstart.flags` are equivalent. `place` is
+    a prefix for the error message.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -55,10 +50,10 @@ def find_flagfile(name, place=""):
 
 
 def find_recipe(flag, name, verb, place):
-    """Returns the file of a recipe, or raises FileNotFoundError.
+    """Returns the file of a recipe.
 
     The path `place` is tried first, then the package's recipe `name`, such as
-    `features/tfidf.flags`. The error names the flag and the command `verb`.
+    `features/tfidf.flags`. Errors name the flag and the command `verb`.
     """
     if place.is_file():
         return place
@@ -93,12 +88,8 @@ def _nearest(stem, known, suffix=""):
 def expand(words, within=()):
     """Replaces each --flagfile in a command line with the flags in the file.
 
-    Args:
-        words: words after the program's name.
-        within: paths of the flag files that contain these words.
-
-    Returns:
-        list of strings, with a `FileWord` for each word from a flag file.
+    Words from a flag file are `FileWord`s. `within` are the paths of the flag
+    files that contain `words`.
     """
     words, expanded = list(words), []
     while words:
@@ -162,10 +153,6 @@ class CommandLine:
         values: dict from the name of each flag to its value or default.
         given: names of the flags that are set, including flags in flag files.
         typed: names of the flags on the command line itself.
-
-    Raises:
-        ValueError, FileNotFoundError: a flag is unknown, invalid or missing, or
-            a word is not a flag.
     """
 
     def __init__(self, words, flags):

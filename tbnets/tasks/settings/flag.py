@@ -143,7 +143,7 @@ def written(value):
 
 
 def check_limits(group):
-    """Raises ValueError if a number of a group is outside its limits."""
+    """Raises an error if a number of a group is outside its limits."""
     for flag in flags_of(group):
         value = getattr(group, flag.name, None)
         if flag.limits is None or value is None:
@@ -172,7 +172,7 @@ def must_come_with(options, name, required, advice="Leave it out."):
 
 
 def check_pairs(options, pairs):
-    """Raises ValueError if a flag is set but its partner in `pairs` is not."""
+    """Raises an error if a flag is set but its partner in `pairs` is not."""
     flags = changed(options)
     for name, other in pairs.items():
         if name in flags and not getattr(options, other):
@@ -263,7 +263,7 @@ def title_of(group):
 
 
 def check_place(name, path, ending=""):
-    """Raises ValueError if a flag names a file that cannot be written.
+    """Raises an error if a flag names a file that cannot be written.
 
     `ending` is the required suffix, such as ".png".
     """
@@ -278,7 +278,7 @@ def check_place(name, path, ending=""):
 
 
 def check_ending(name, path, ending):
-    """Raises ValueError if a non-empty path lacks the suffix `ending`."""
+    """Raises an error if a non-empty path lacks the suffix `ending`."""
     if path and not path.lower().endswith(ending):
         raise InputError(
             f"--{name}",

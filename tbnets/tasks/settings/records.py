@@ -43,8 +43,7 @@ def read_record(run_dir):
     """Returns the record with which a run was started.
 
     If the run was started in the current folder, or in a folder that no longer
-    exists, `started_in` is "". Raises ValueError if `run_dir` is not the folder
-    of a run.
+    exists, `started_in` is "".
     """
     path = pathlib.Path(run_dir) / SETTINGS_FILE
     try:
@@ -67,8 +66,7 @@ def completed(record, path):
     """Returns a record, checked and completed with defaults.
 
     The environment variable TBNETS_DATA overrides the recorded data root,
-    because the data may have moved. The error message for an invalid
-    record names `path`.
+    because the data may have moved. Errors name `path`.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -117,12 +115,10 @@ def _fits(name, value):
 
 
 def check_resumable(record, settings, place):
-    """Raises ValueError if a resumed run changes flags that affect results.
+    """Raises an error if a resumed run changes flags that affect results.
 
-    Args:
-        record: record with which the run was started.
-        settings: settings with which the run is resumed.
-        place: file or folder of the record, for the message.
+    `record` is from the start of the run, and `place`, for the message, is the
+    file or folder that contains it. `settings` are the new settings.
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":
@@ -148,7 +144,7 @@ def check_resumable(record, settings, place):
 
 
 def without_places(settings):
-    """Returns the settings as a dict, excluding file and folder paths.
+    """Returns the settings as a dict without file and folder paths.
 
     Exports must not contain paths of this machine.
     """

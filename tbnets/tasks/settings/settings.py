@@ -162,7 +162,7 @@ class Settings:
         return {k: vars(self)[k] for k in GROUPS if vars(self)[k]}
 
     def check(self) -> None:
-        """Raises ValueError if a number is outside its limits."""
+        """Raises an error if a number is outside its limits."""
         for group in self.groups().values():
             check_limits(group)
 
@@ -416,10 +416,7 @@ def _optimizer_conditions(options):
 
 
 def unused_flags(settings: Settings) -> dict[str, str]:
-    """Returns the flags that other settings make unused.
-
-    The dict maps each flag to the condition under which it would be used.
-    """
+    """Maps each flag that other settings make unused to its condition."""
     return {
         name: words
         for holds, words, names in conditions(settings)
