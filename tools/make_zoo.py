@@ -10,12 +10,11 @@ recall sum. Without --card, it keeps the hand-written part of the card.
 
   python tools/make_zoo.py --name=scenes_embedding
   python tools/make_zoo.py --name=scenes_embedding --again
+  python tools/make_zoo.py --table
 
 The first command updates the generated part of a card. The second exports a
 model again with the current exporter, and compares the outputs of both models.
-This command writes the README of the zoo:
-
-  python tools/make_zoo.py --table
+The third writes the README of the zoo.
 
 A run of phrase localization also needs --images if its flags do not name the
 photos. With --regions, a model that was trained on photos and captions is

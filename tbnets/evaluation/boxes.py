@@ -51,12 +51,7 @@ def areas(boxes) -> np.ndarray:
 def iou(boxes, others) -> np.ndarray:
     """Computes the intersection over union of every pair of boxes.
 
-    Args:
-        boxes: `[n, 4]`.
-        others: `[m, 4]`.
-
-    Returns:
-        float64 `[n, m]` in [0, 1].
+    Takes `[n, 4]` and `[m, 4]`; returns float64 `[n, m]` in [0, 1].
 
     Example:
         >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)

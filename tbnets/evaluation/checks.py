@@ -180,10 +180,7 @@ def _warn_of_bfloat16(name, dtype):
 def finite_scores(values, rows=None, name="scores"):
     """Checks that all scores are finite; returns them as float32.
 
-    Args:
-        values: numbers of any shape.
-        rows: row numbers to name in the error; None for positions.
-        name: name of the scores in the error.
+    Errors name the row numbers `rows`, by default positions.
     """
     values = np.asarray(values)
     _warn_of_bfloat16(name, values.dtype)

@@ -86,10 +86,7 @@ def checked_choice(
 def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ranking scores and the boxes of a photo's candidates.
 
-    Args:
-        similarities: finite `[p, k]`, between p phrases and k candidates.
-        boxes: `[k, 4]`; k may be 0.
-        choice: `Choice`.
+    `similarities` are finite `[p, k]`, between p phrases and k candidates.
 
     Returns:
         (scores, boxes): float32 `[p, k]`, larger is better, and float64 `[p, k,

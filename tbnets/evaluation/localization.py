@@ -62,11 +62,8 @@ def average_precision(scores, hits, num_positives) -> float:
 def mean_average_precision(scores, hits, classes, num_positives) -> float:
     """Averages the average precision over classes that have positives.
 
-    Args:
-        scores: float `[n]`, scores of the detections of all classes.
-        hits: bool `[n]`.
-        classes: int `[n]`, each detection's class.
-        num_positives: int `[num_classes]`.
+    `scores`, `hits` and `classes` are `[n]`, one number per detection.
+    `num_positives` is int `[num_classes]`.
     """
     groups = rows_by(np.asarray(classes), len(num_positives))
     values = [

@@ -384,14 +384,10 @@ def block_size(dim, memory_limit_mb):
 def count_better(sides, queries, memory_limit_mb):
     """Counts the candidates that beat or tie with each query's positive.
 
-    The counts are added to the `Queries`. If both sides are the same object,
-    each pair of rows is scored only once.
-
-    Args:
-        sides: two `Side`s; each holds the candidates for the queries of the
-            other.
-        queries: the `Queries` of the sides.
-        memory_limit_mb: MiB for tiles and temporary arrays.
+    The counts are added to the `Queries`. Each of the two `Side`s holds the
+    candidates for the queries of the other. If both are one object, each pair
+    of rows is scored only once. `memory_limit_mb` is for tiles and temporary
+    arrays.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]

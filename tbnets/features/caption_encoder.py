@@ -41,8 +41,7 @@ class CaptionEncoder:
         parameters: names of the constructor's arguments, which are JSON values.
         chunk: number of captions encoded at a time.
         words_: the known words, excluding padding and `[UNK]`.
-        notes_: dict of JSON values about the fit. `fitted_on` describes the
-            captions.
+        notes_: JSON values about the fit. `fitted_on` describes the captions.
     """
 
     kind = ""

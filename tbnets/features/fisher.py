@@ -190,8 +190,7 @@ def weighted_medians(points, order, weights, masses):
 
     Args:
         points: float64 `[n, dim]`.
-        order: int `[n, dim]`, each column's row indices in ascending order of
-            the values.
+        order: int `[n, dim]`, which sorts each column of the points.
         weights: float64 `[n, K]`, >= 0.
         masses: float64 `[K]`, each component's sum of weights, > 0.
 
@@ -227,15 +226,9 @@ def gradient_terms(points, location, scale, laplacian):
 
     At a Laplacian's median, the sign is 0 here but +1 in Klein's code.
 
-    Args:
-        points: float32 `[n, dim]`.
-        location: float32 `[dim]`.
-        scale: float32 `[dim]`.
-        laplacian: bool `[dim]`.
-
-    Returns:
-        float32 `[n, 2 * dim]`: the gradients with respect to the location,
-        followed by the gradients with respect to the scale.
+    The points are float32 `[n, dim]`, and the other arguments are `[dim]`.
+    Returns float32 `[n, 2 * dim]`: the gradients with respect to the location,
+    followed by the gradients with respect to the scale.
 
     Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """

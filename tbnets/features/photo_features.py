@@ -145,13 +145,10 @@ class PhotoFeatures:
 def build_named_cnn(name, weights, image_size=None, top=True):
     """Builds a `Cnn` with the weights that flags specify.
 
-    Args:
-        name: a key of `cnn.NETWORKS`, or a Keras Hub preset, `hub:PRESET`.
-        weights: `imagenet`; a weights file; `random` for random weights from a
-            fixed seed; None for random weights from the global seed. A preset
-            uses its own weights unless `weights` is `random`.
-        image_size: as in `cnn.build_cnn`.
-        top: as in `cnn.build_cnn`.
+    `name` may also be a Keras Hub preset, `hub:PRESET`. `weights` are
+    `imagenet`; a weights file; `random` for random weights from a fixed seed;
+    or None for random weights from the global seed. A preset uses its own
+    weights unless `weights` is `random`.
     """
     if weights == RANDOM:
         keras.utils.set_random_seed(0)

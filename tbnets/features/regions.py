@@ -24,10 +24,7 @@ GEOMETRY_DIM = 5
 def box_geometry(boxes, sides):
     """Returns each box's x_min, y_min, x_max, y_max and area, `[k, 5]`.
 
-    Args:
-        boxes: float32 `[k, 4]` in pixels.
-        sides: float32 `[2]`, the photo's width and height. Both are scaled to
-            1.
+    `sides` are the photo's width and height, which are scaled to 1.
 
     Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous Object
     Descriptions".
@@ -95,10 +92,8 @@ class AveragedFeatures:
     def forward(self, pixels, boxes):
         """Computes float32 `[k, dim]` features of boxes, with TensorFlow.
 
-        Args:
-            pixels: `[height, width, 3]`, RGB in [0, 255], upright, any numeric
-                dtype.
-            boxes: float32 `[k, 4]` in pixels; k may be 0.
+        `pixels` are `[height, width, 3]`, RGB in [0, 255], upright. `boxes` are
+        float32 `[k, 4]` in pixels; k may be 0.
         """
         size = self.cnn.image_size
         sides = tf.cast(tf.shape(pixels)[1::-1], tf.float32)

@@ -13,10 +13,7 @@ from tbnets.errors import InputError
 def parameters_of(kind, method, base):
     """Returns the parameters of a method and of its overridden versions.
 
-    Args:
-        kind: a class.
-        method: name of the method.
-        base: the last base class to include.
+    `base` is the last base class to include.
 
     Returns:
         {name: `inspect.Parameter`} without `self`, `*args` and `**kwargs`.
@@ -31,12 +28,9 @@ def parameters_of(kind, method, base):
 
 
 def repr_of(instance, base, **extra):
-    """Returns a one-line description of an object.
+    """Returns a one-line description of an object with its arguments.
 
-    Args:
-        instance: object that stores its constructor's arguments.
-        base: the last base class to include.
-        **extra: additional values by name.
+    `base` is the last base class to include. `extra` are additional values.
     """
     parameters = parameters_of(type(instance), "__init__", base).items()
     parts = {

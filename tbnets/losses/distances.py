@@ -28,11 +28,8 @@ def euclidean(similarities):
     No epsilon is added under the root, because it would bias small distances.
     The gradient at distance 0 is defined as 0.
 
-    Args:
-        similarities: float32, any shape; rounding may raise values above 1.
-
-    Returns:
-        float32 in `[0, 2]`, shaped like `similarities`.
+    Takes float32 of any shape, which rounding may raise above 1. Returns
+    float32 in `[0, 2]`.
 
     Source: Wang et al. 2018, Sec. 3.2.1.
     """
@@ -47,11 +44,7 @@ def cosine(similarities):
 
     $$d(x, y) = 1 - x^\top y$$
 
-    Args:
-        similarities: float32, any shape.
-
-    Returns:
-        float32 in `[0, 2]`, shaped like `similarities`.
+    Takes float32 of any shape, and returns float32 in `[0, 2]`.
 
     Source: Kiros et al. 2014 and VSE++ (Faghri et al. 2018). Their losses
     compare similarities, so the published margins apply unchanged.

@@ -195,7 +195,7 @@ class RankingLoss:
         `within_view`, with weight 1; `term_weights` is ignored.
 
         Args:
-            embeddings: Float `[n, embedding_dim]`, rows of unit length.
+            embeddings: Float `[n, embedding_dim]`, unit vectors.
             labels: Integer `[n]`.
         """
         advice = "For two views pass image_ids and caption_image_ids."
@@ -217,15 +217,10 @@ class RankingLoss:
         masks: PositiveMasks,
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
-        """Computes the loss with masks instead of ids.
+        """Computes the loss with `PositiveMasks` instead of ids.
 
         Under a strategy, all arguments must be gathered from all replicas.
-
-        Args:
-            image_embeddings: Float `[num_images, embedding_dim]`.
-            text_embeddings: Float `[num_captions, embedding_dim]`.
-            masks: The `PositiveMasks` of the batch.
-            idle: As in `of_views`.
+        `idle` is as in `of_views`.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings

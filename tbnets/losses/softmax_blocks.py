@@ -26,12 +26,8 @@ LAST = 2**31 - 1
 def sums(images, texts, matches, temperature, dtype="float32"):
     """Computes the sums of the terms `image_to_text` and `text_to_image`.
 
-    Args:
-        images: float32 `[num_images, embedding_dim]`.
-        texts: float32 `[num_texts, embedding_dim]`.
-        matches: The `positives.Matches` of the batch.
-        temperature: Divisor of the similarities.
-        dtype: Name of the dtype of the products.
+    `matches` are the `positives.Matches` of the batch, and `dtype` is the dtype
+    of the products.
 
     Returns:
         float32 `[2, 3]`: the sum of the losses, the number of anchors, and the

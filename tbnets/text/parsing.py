@@ -175,11 +175,7 @@ PARSERS = {
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Opens a parser of `PARSERS` by name.
-
-    Raises a ValueError if the parser is unknown, a ModuleNotFoundError if its
-    package is missing, and a ConnectionError if its server does not respond.
-    """
+    """Opens a parser of `PARSERS`; checks its package and its server."""
     check_choice("parser", name, PARSERS)
     if name == "corenlp":
         return CoreNLPParser(corenlp_url)
@@ -187,7 +183,6 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
 
 
 def _joined(trees):
-    """Merges the trees of several sentences into one bracketed string."""
     texts = [" ".join(str(tree).split()) for tree in trees]
     if not texts:
         raise InputError("the parser did not find a sentence")
@@ -231,11 +226,6 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
         processes: number of parallel processes; None for one per core.
         corenlp_url: address of the server for `corenlp`.
         progress: function called with the number of newly parsed captions.
-
-    Raises:
-        ValueError, ModuleNotFoundError, ConnectionError: As in `open_parser`.
-        ProblemError: If a line of the cache is invalid.
-        InputError: If a process was killed.
     """
     distinct = list(dict.fromkeys(captions))
     parsed = _read_cache(cache, parser) if cache else {}

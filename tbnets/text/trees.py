@@ -261,11 +261,6 @@ def trees_of(path, captions) -> list[Tree]:
 
     `path` is a JSON lines file from `tools/parse_captions.py`, or a folder of
     gold trees.
-
-    Raises:
-        FileNotFoundError: If the path or a file in the folder is missing.
-        ValueError: If a caption has no tree or different trees, or a row is
-            invalid.
     """
     path, trees, distinct = pathlib.Path(path), {}, set(captions)
     rows = gold_rows(path) if path.is_dir() else _parsed_rows(path)
@@ -306,12 +301,7 @@ def _parsed_rows(path):
 
 
 def gold_rows(folder):
-    """Yields the gold trees of a folder, one per line of its `.txt` files.
-
-    Yields:
-        (file, line, id, caption, brackets): `CheckedFile`, int, and three
-        strings.
-    """
+    """Yields (file, line, id, caption, brackets) for a folder's gold trees."""
     paths = sorted(pathlib.Path(folder).glob("*.txt"))
     if not paths:
         raise MissingFileError(

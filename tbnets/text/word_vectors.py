@@ -21,9 +21,7 @@ from tbnets.text.vocabulary import PADDING_ID
 def coverage(vectors, counts):
     """Counts the words, and the occurrences of words, that have a vector.
 
-    Args:
-        vectors: `WordVectors`.
-        counts: {word: number of occurrences}.
+    `counts` maps each word to its number of occurrences.
 
     Returns:
         dict with the numbers `words` and `known_words`; `token_share`, the

@@ -157,7 +157,7 @@ class Board:
 
     Args:
         run_dir: folder of the run.
-        metric: name of the dev metric by which the best epoch is chosen.
+        metric: dev metric that chooses the best epoch.
         is_lost: whether to write no files, as on workers other than the chief.
     """
 

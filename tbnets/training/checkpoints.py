@@ -36,7 +36,7 @@ class RunState:
             None before the first evaluation.
         best_epoch: the 1-based epoch of `best_metric`.
         history: list with one dict of logged scalars per finished epoch.
-        settings: dict from the name of each flag of the run to its value.
+        settings: dict from flag to value.
         fitted: dict from names to JSON values or arrays that `TaskData.fit`
             computed.
         held: dict, like `fitted`, of the values that `TaskData.start_epoch`

@@ -32,16 +32,16 @@ def make_reproducible():
 
 @dataclasses.dataclass
 class Session:
-    """A run in memory.
+    """A run in memory; `dev`, `batches` and `lock` are None after training.
 
     Args:
         run_dir: folder of the run.
         task: the `tasks.task.Task` of the run.
         network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
-        dev: examples on which the best epoch is chosen; None after training.
-        batches: training batches; None after training.
-        lock: lock of the folder; None after training.
+        dev: examples on which the best epoch is chosen.
+        batches: training batches.
+        lock: lock of the folder.
         workers: the `Workers`, including this process.
     """
 
@@ -188,7 +188,6 @@ def _measure_epoch(scores):
 
 
 def _show_epoch(session, board, scores):
-    """Updates the charts, and the pictures if the epoch is the best."""
     state = session.state
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:

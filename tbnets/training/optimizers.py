@@ -238,16 +238,11 @@ def _addons_optimizer(name, rate, weight_decay):
 
 
 def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
-    """Returns an optimizer by its name.
+    """Returns an optimizer of `OPTIMIZERS` or tensorflow-addons by its name.
 
-    Weight decay is decoupled from the gradient (as in AdamW). Biases and batch
-    normalisation do not decay.
-
-    Args:
-        name: a key of `OPTIMIZERS`, or a class of tensorflow-addons.
-        rate: the learning rate, a number or a Keras schedule.
-        momentum: momentum of sgd.
-        weight_decay: weight decay of optimizers other than adam.
+    `rate` is a number or a Keras schedule. Weight decay is decoupled from the
+    gradient, as in AdamW; biases and batch normalisation do not decay. The
+    optimizer adam ignores it.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)

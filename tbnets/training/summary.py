@@ -36,11 +36,10 @@ GUESSED = {
 def embedding_health(embeddings):
     """Measures how evenly unit vectors `[n, dim]` fill their space.
 
-    Returns:
-        dict of floats. `mean_cosine` is the mean over all pairs of different
-        rows: 0 for evenly spread directions, 1 for a collapse.
-        `dimension_spread` is sqrt(dim) times the mean standard deviation of a
-        dimension: 1 for evenly used dimensions, 0 for a collapse.
+    Returns a dict. `mean_cosine` is the mean over all pairs of different rows:
+    0 for evenly spread directions, 1 for a collapse. `dimension_spread` is
+    sqrt(dim) times the mean standard deviation of a dimension: 1 for evenly
+    used dimensions, 0 for a collapse.
     """
     vectors = np.asarray(embeddings, np.float64)
     n, dim = vectors.shape
@@ -64,10 +63,8 @@ def diagnose(history, margin, reduction):
     also has this value if only the hardest negatives are as close as the
     positives.
 
-    Args:
-        history: list with one dict of scalars per epoch, from the first epoch.
-        margin: margin of the loss, or None if it has no margin.
-        reduction: reduction of the loss; only a mean shows a collapse.
+    `history` has a dict of scalars per epoch. `margin` is None for a loss
+    without a margin. Only the `reduction` to a mean shows a collapse.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():

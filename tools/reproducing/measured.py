@@ -66,10 +66,10 @@ class Measured:
     """The content of docs/measured/.
 
     Args:
-        kept: dict from name to `Row` with results, from NAME.json.
-        made: dict from name to `Row` without results, from rows.json.
-        parts: dict from the name of a generated part of a page to its table.
-        published: list of tables of papers.
+        kept: `Row`s with results from NAME.json, by name.
+        made: `Row`s without results from rows.json, by name.
+        parts: tables of the generated parts of pages, by name.
+        published: tables of papers.
     """
 
     kept: dict

@@ -28,14 +28,9 @@ _REPORTED = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seed.
 
-    If the row `name` specifies flags for tools/evaluate.py, the runs are
-    evaluated with these flags. Recorded results for other seeds are kept.
-
-    Args:
-        folders: folders of the runs.
-        name: name of the row; "" for the name of the configuration.
-        cpu: name of the processor.
-        target: folder of the results file.
+    If the row `name`, by default the configuration, specifies flags for
+    tools/evaluate.py, the runs are evaluated with these flags. Recorded results
+    for other seeds are kept. `target` is the folder of the results file.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     configuration, flags = runs[0]["row"]

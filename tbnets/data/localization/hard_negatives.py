@@ -70,12 +70,8 @@ def _hardest(similarities, roles, limit):
 def recorded(state, first, examples, score):
     """Returns the state of a run with hard negatives, which are found once.
 
-    Args:
-        state: dict of the run's state.
-        first: the first epoch that uses the hard negatives.
-        examples: `PhraseExamples` of the training split.
-        score: function that is called as `score(examples, progress)` and
-            returns an object with `similarities`.
+    `first` is the first epoch that uses them. `score(examples, progress)`
+    returns an object with `similarities`.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if state.get(RECORDED) != first:

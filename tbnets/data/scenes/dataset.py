@@ -200,15 +200,8 @@ def ensure_scenes(folder, settings, progress=None):
     scenes at once, all use the files of the process that finishes first. Any
     other content of the folder raises a FileExistsError.
 
-    Args:
-        folder: path of the folder. It may exist if it is empty.
-        settings: `SceneSettings`.
-        progress: function that is called with the number of new scenes, or
-            None.
-
-    Returns:
-        A dict of the entries of the manifest, "folder" (str) and "reused"
-        (bool).
+    `progress` is called with the number of new scenes. Returns a dict of the
+    entries of the manifest, "folder" (str) and "reused" (bool).
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()

@@ -116,8 +116,7 @@ class SceneObject:
         y: centre, in pixels from the top.
         radius: half the width in pixels.
         angle: rotation in degrees, -8 to 8.
-        stripes: direction of the stripes: 0 for across, 1 for down, 2 and 3 for
-            slanted.
+        stripes: direction: 0 for across, 1 for down, 2 and 3 for slanted.
     """
 
     shape: str

@@ -68,13 +68,10 @@ NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A constituency tree or a word.
+    """A constituent with children, or a word with its text.
 
-    Args:
-        label: constituent label or part of speech.
-        children: tuple of `Node`; empty for a word.
-        text: the word; "" for a constituent.
-        chain: coreference chain of a phrase, or None.
+    `label` is a constituent label or a part of speech. `chain` is the
+    coreference chain of a phrase.
     """
 
     label: str

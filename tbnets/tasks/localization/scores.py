@@ -184,8 +184,8 @@ class LocalizationScores(Scores):
     """Similarities between phrases and the regions of their photos.
 
     Args:
-        similarities: float32 `[num_phrases, width]`, padded with 0. Each row
-            holds the similarities between a phrase and its photo's regions.
+        similarities: float32 `[num_phrases, width]`, between each phrase and
+            its photo's regions, padded with 0.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
         proposals: list of boxes `[k, 4]`, one array per photo.
         learned_similarity: whether the network learned its similarity.

@@ -40,7 +40,7 @@ PROBE = 12
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
-    """Processes the remaining photos and completes the store.
+    """Processes the remaining photos (id, path) and completes the store.
 
     Args:
         photos: list of (id, path).
@@ -168,15 +168,11 @@ class Proposals:
 
 
 def make_proposals(photos, values, folder, workers=None, share=None, **how):
-    """Makes or completes a store of proposed boxes.
+    """Makes or completes a store of proposed boxes for photos (id, path).
 
-    Args:
-        photos: list of (id, path).
-        values: `Proposals`.
-        folder: folder of the store.
-        workers: number of photos processed at once, or None for one per core.
-        share: description returned by `take_share` if `photos` are a share.
-        **how: `shard_images` and `progress` of `extract_photos`.
+    `workers` is the number of photos processed at once, by default one per
+    core. `share` is the description from `take_share` if `photos` are a share.
+    `how` are `shard_images` and `progress` of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
@@ -325,8 +321,8 @@ def make_image_features(
         folder: folder of the store.
         features: result of `build_features`, or None to build it.
         batch_size: number of photos per batch.
-        share: description from `take_share` if `photos` are a share.
-        **how: `shard_images` and `progress` of `extract_photos`.
+        share: as in `make_proposals`.
+        **how: as in `make_proposals`.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"

@@ -235,12 +235,9 @@ def check_text_features(values):
 def make_text_features(values, texts, folder, shard=""):
     """Makes or completes a store of text features.
 
-    Args:
-        values: `TextFeatures`.
-        texts: dict from split to texts. The encoder is fitted on the first
-            split.
-        folder: folder of the store.
-        shard: share to make, as in `take_share`. All shares use one encoder.
+    `texts` maps splits to texts; the encoder is fitted on the first split.
+    `shard` is the share to make, as in `take_share`. All shares use one
+    encoder.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}

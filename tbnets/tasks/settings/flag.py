@@ -87,8 +87,8 @@ class Flag(NamedTuple):
         kind: string, integer, float, bool, list (of strings), integers, floats,
             repeated (a flag that may be set several times) or words (the words
             that are not flags).
-        default: default value, `REQUIRED` if the flag must be set, or None if
-            it has no default or --loss determines the default.
+        default: default value, `REQUIRED`, or None if the flag has no default
+            or --loss determines it.
         help: meaning, unit and the papers' values.
         choices: allowed values for kind string, or () for any.
         is_place: whether the value is a file or folder on this machine.

@@ -56,25 +56,9 @@ ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
 class Settings:
     """The settings of a run, with a field for each group of flags.
 
-    A group that neither the task nor the model uses is None.
-
-    Args:
-        run: run, task, model, seed and splits.
-        captions: source of the captions.
-        features: photos and image features.
-        texts: encoder of texts.
-        images: encoder of images. None for phrase localization.
-        regions: phrases and regions.
-        phrases: batches of phrase localization.
-        correspondences: phrases and regions of HM-LSTM.
-        batches: batches of images and captions.
-        branches: layers that map to the shared space. None for CCA.
-        loss: ranking loss of embedding networks.
-        pairs: loss of the similarity network.
-        cca: canonical correlation analysis.
-        optimizer: optimizer. None for CCA.
-        training: epochs and precision. None for CCA.
-        started_in: folder against which relative paths are resolved, or "".
+    A group that neither the task nor the model uses is None, such as `training`
+    for CCA. `started_in` is the folder against which relative paths are
+    resolved, or "".
     """
 
     run: RunSettings
