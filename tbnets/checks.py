@@ -190,10 +190,10 @@ def checked_dict(name, values, keys):
 
 # Equality of texts, photos and objects.
 #
-# Two texts are equal if their `text_key`s are, so case and spaces do not
-# matter. Two transcriptions of a caption may differ in spaces, hyphens and
-# commas, but have equal `letters`. Two photos are equal if their ids are. Two
-# boxes in a photo show one object if their overlap (IoU) is at least
+# Two texts count as equal if they have equal `text_key`s, so case and spaces do
+# not matter. Two transcriptions of a caption may differ in spaces, hyphens and
+# commas, but have equal `letters`. Two photos count as equal if they have equal
+# ids. Two boxes in a photo show one object if their overlap (IoU) is at least
 # `SAME_THING`.
 
 SAME_THING = 0.5
@@ -208,10 +208,7 @@ def spelling(text):
 
 
 def text_key(text):
-    """Returns the case-folded text with single spaces between its words.
-
-    Texts with equal keys count as equal. Punctuation matters.
-    """
+    """Returns the case-folded text with single spaces between its words."""
     return spelling(text).casefold()
 
 

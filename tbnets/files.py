@@ -196,9 +196,9 @@ class CheckedFile:
         return value.strip()
 
     def file_name(self, value, place=None):
-        """Returns a relative path inside the images folder.
+        """Returns a value that is a relative path inside the images folder.
 
-        Reports any other value and returns None.
+        Reports any other value, and returns None.
         """
         reason = _why_not_a_file_name(value)
         if not reason:

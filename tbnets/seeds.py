@@ -4,9 +4,9 @@
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
 
-`seed_of` returns the first seed for a part of the network. Consecutive seeds
-keep the layers of the part from sharing a dropout mask. `generator_of` returns
-NumPy generators for random numbers on the host.
+`seed_of` returns the first seed for a part of the network. The part's layers
+use consecutive seeds, so that no two layers share a dropout mask.
+`generator_of` returns NumPy generators for random numbers on the host.
 """
 
 import zlib

@@ -95,7 +95,8 @@ def quiet_tensorflow():
 def prepare_tensorflow():
     """Turns TF32 off, and hides the output of importing TensorFlow.
 
-    If TensorFlow is not yet imported, this happens when it is imported.
+    Takes effect when TensorFlow is imported. If it is already imported, the
+    function only turns TF32 off.
     """
     if "tensorflow" in sys.modules:
         allow_tensor_float_32(False)

@@ -15,10 +15,7 @@ PAIRS_AT_ONCE = 1 << 18
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
-    """Checks boxes `[n, 4]`, and returns them as float64; n and areas may be 0.
-
-    `name` is the name of the boxes in error messages.
-    """
+    """Checks boxes `[n, 4]`, and returns them as float64; n may be 0."""
     array = checked_array(name, boxes)
     if array.size == 0 and array.ndim == 1:
         array = array.reshape(0, 4)
@@ -76,8 +73,8 @@ def non_maximum_suppression(
     Args:
         boxes: `[n, 4]`.
         scores: `[n]`, larger is better; among tied boxes, the first is better.
-        iou_threshold: a number in [0, 1]; boxes that overlap a kept box with a
-            larger IoU are dropped.
+        iou_threshold: in [0, 1]; boxes that overlap a kept box with a larger
+            IoU are dropped.
         limit: maximum number of boxes to keep; None for all.
 
     Returns:

@@ -102,7 +102,7 @@ def checked_recall_at(recall_at):
 def checked_arrays(
     image_embeddings, text_embeddings, caption_to_image, image_groups=None
 ):
-    """Returns `evaluate_retrieval`'s arrays; checks dtypes, shapes and rows."""
+    """Checks the arrays of `evaluate_retrieval`, and returns them."""
     images, texts = checked_embeddings(
         image_embeddings=image_embeddings, text_embeddings=text_embeddings
     )
@@ -148,9 +148,9 @@ def checked_embeddings(**named):
 
 
 def finite_side(name, values, groups):
-    """Returns the `Side` of embeddings `[n, dim]` whose scores must be finite.
+    """Builds the `Side` of embeddings `[n, dim]`, whose scores must be finite.
 
-    `name` is the name of the embeddings in the error.
+    Errors name the embeddings `name`.
     """
     _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
@@ -180,7 +180,7 @@ def _warn_of_bfloat16(name, dtype):
 def finite_scores(values, rows=None, name="scores"):
     """Checks that all scores are finite; returns them as float32.
 
-    Errors name the row numbers `rows`, by default positions.
+    An error names the row in `rows`, or its position if `rows` is None.
     """
     values = np.asarray(values)
     _warn_of_bfloat16(name, values.dtype)

@@ -1,9 +1,8 @@
 """Exact ranks of cross-modal retrieval, tile by tile.
 
-A pair's score is the exact inner product of its float32 embeddings, rounded to
-float64 and then to float32. The last bit of a float32 matrix product would make
-ties random, because it depends on the library, the machine and the position.
-Therefore the matrix product only decides candidates whose score differs from
+The last bit of a float32 matrix product depends on the library, the machine and
+the position, so it would make ties random. Scores are therefore exact (see
+`checks`). The matrix product only decides candidates whose score differs from
 the query's best positive by more than the product's error bound. The few
 undecided candidates are scored exactly. If many are undecided, as for a
 collapsed model, their strip of rows is first recomputed in float64.
@@ -40,12 +39,10 @@ SCORES_AT_ONCE = 1 << 22
 
 
 class EmbeddingScores:
-    """A table of exact scores, computed on demand; can replace an array.
+    """A table of exact scores, computed on demand, that can replace an array.
 
-    Args:
-        queries: `[num_queries, dim]`, L2-normalised.
-        candidates: `[num_candidates, dim]`, L2-normalised.
-        names: names of both arguments in error messages.
+    Queries and candidates are `[n, dim]`, L2-normalised. `names` are the names
+    of both arguments in error messages.
     """
 
     def __init__(self, queries, candidates, names=("queries", "candidates")):
@@ -81,7 +78,8 @@ class EmbeddingScores:
 def pairs_of(name, pairs, shape, least=0):
     """Returns the matching pairs, int64 `[n, 2]`, sorted by the first side.
 
-    `pairs` are bool of `shape`, or int `[n, 2]`, at least `least` rows.
+    `pairs` is a bool mask of the given shape, or int `[n, 2]`. Fewer than
+    `least` pairs raise an error.
     """
     pairs = checked_array(name, pairs)
     if pairs.dtype == bool and pairs.shape == shape:

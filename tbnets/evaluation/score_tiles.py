@@ -1,8 +1,8 @@
 """Computes the ranks of a model that scores pairs, tile by tile.
 
 The last bits of these float32 scores depend on the position in a tile.
-Therefore a candidate within `TIE` of the best positive counts as a tie, and
-against the model.
+Therefore a candidate within `TIE` of the best positive counts as a tie. Ties
+count against the model.
 """
 
 from collections.abc import Callable
@@ -147,7 +147,7 @@ def _queries(best):
 
 
 def _count(queries, rows, scores):
-    """Adds the better candidates among scores `[rows, n]` of some queries."""
+    """Counts the better candidates in scores `[rows, n]` of some queries."""
     at_least = (scores >= queries.low[rows, None]).sum(axis=1)
     above = (scores > queries.high[rows, None]).sum(axis=1)
     queries.better[rows] += at_least

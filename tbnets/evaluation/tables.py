@@ -129,7 +129,7 @@ def _retrieval_lines(metrics):
 
 
 def _metrics_line(metrics, names, indent=""):
-    """Formats the metrics that exist as a list of at most one line."""
+    """Returns a list with a line of the available metrics, or an empty list."""
     parts = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()

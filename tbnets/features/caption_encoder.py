@@ -83,7 +83,7 @@ class CaptionEncoder:
             yield rows, self.transform(captions[rows])
 
     def tokenizer(self, max_tokens: int | None = None) -> Any:
-        """Returns the `Tokenizer` from captions to the encoder's word ids."""
+        """Returns a `Tokenizer` that uses the encoder's word ids."""
         return Tokenizer(self.vocabulary, max_tokens)
 
     @property

@@ -44,7 +44,7 @@ def description(encoder):
 def open_fitted(folder, encoder):
     """Returns a store's fitted encoder, or None if the store is new.
 
-    Raises an error if the settings differ from those in `encoder`.
+    Raises an error if its settings differ from the settings of `encoder`.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():

@@ -436,8 +436,8 @@ class FisherFeatures(CaptionEncoder):
     def encode_counts(self, counts: Any) -> np.ndarray:
         """Returns Fisher vectors before PCA, float32 `[n, full_dim]`.
 
-        `counts`, `[n, len(words_)]`, are the numbers of each word's
-        occurrences in each caption.
+        `counts`, `[n, len(words_)]`, contains the number of times that each
+        word occurs in each caption.
         """
         n, dim = counts.shape[0], 2 * self.vectors_.shape[1]
         result = np.empty((n, self.num_components, dim), np.float32)

@@ -73,10 +73,10 @@ def ten_crops(photos, size):
 
 
 class PhotoFeatures:
-    """Computes features of photos with a convolutional network.
+    """Computes features of photos with the network of a `cnn.Cnn`.
 
     Args:
-        cnn: a `cnn.Cnn`.
+        cnn: the `cnn.Cnn`.
         layers: names of layers, whose averaged activations are concatenated;
             `["last"]` for the last layer before a classifier; or
             `["full_network"]` for all layers (Vilalta et al. 2017).

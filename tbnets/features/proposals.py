@@ -49,7 +49,7 @@ class Proposer:
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
-        limit: maximum number of boxes. Papers: 200 (Wang 2018, Sec. 4).
+        limit: maximum number of boxes.
         iou_threshold: threshold of non-maximum suppression; None for
             `IOU_THRESHOLDS[method]`.
         longest_side: maximum length of a photo's sides in pixels; larger photos

@@ -122,9 +122,10 @@ class AveragedFeatures:
         return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
 
     def of_decoded(self, pixels, sides, boxes):
-        """Computes float32 `[k, dim]` features of a photo from `decode`.
+        """Computes float32 `[k, dim]` features of a decoded photo's boxes.
 
-        `boxes` are float32 `[k, 4]` in pixels at full size.
+        `pixels` and `sides` are the result of `decode`. `boxes` are float32
+        `[k, 4]` in pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
@@ -330,7 +331,7 @@ KINDS = {
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Builds the extractor `KINDS[kind]`, from (pixels, boxes) to features."""
+    """Builds an extractor; `extractor(pixels, boxes)` returns features."""
     check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
 

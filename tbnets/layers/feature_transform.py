@@ -17,7 +17,7 @@ NOISE = 1e-6
 class StreamingStatistics:
     """Computes the mean and standard deviation of features in one pass.
 
-    Computes in float64 with the update of Chan et al. 1983.
+    Uses float64 and the update of Chan et al. 1983.
     """
 
     def __init__(self):

@@ -240,7 +240,7 @@ def _forward(projected, weights, levels):
 
 
 def _slopes(gates, cells):
-    """Returns dh/dc, and the derivatives of c, h and c to the sums i, o, u."""
+    """Returns dh/dc, and dc/di, dh/do and dc/du for the sums i, o and u."""
     i, o, u = gates
     tanh_c = tf.tanh(cells)
     slopes = (

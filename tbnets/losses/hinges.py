@@ -1,8 +1,7 @@
 """Sums the hinges of a batch's triplets without listing the triplets.
 
-First come the hardest negatives and the first few positives of every anchor;
-later rounds process the remaining positives. All shapes are static, so XLA can
-compile the loss.
+Each anchor's hardest negatives are selected once. Its positives are processed
+in rounds, a few at a time. All shapes are static, so XLA can compile the loss.
 """
 
 from typing import NamedTuple

@@ -69,9 +69,10 @@ def random_columns(mask, rows, draws):
 
 
 def own_images(image_ids, caption_image_ids):
-    """Finds the first row with each caption's image id, int32 `[num_captions]`.
+    """Returns the row of each caption's image, int32 `[num_captions]`.
 
-    The row is -1 if the batch lacks the image.
+    This is the first row with the image's id, or -1 if the batch lacks the
+    image.
     """
     captions = tf.cast(caption_image_ids, tf.int64)[:, None]
     return miners.first_true(captions == tf.cast(image_ids, tf.int64))

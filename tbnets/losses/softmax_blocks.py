@@ -110,7 +110,8 @@ class _Blocks:
     def _on_block(self, block, function, *arguments):
         """Calls `function(logits, masks, *arguments)` for a block.
 
-        `masks` is None, or two masks of the pairs that match and that exist.
+        `masks` is None, or a mask of the matching pairs and a mask of the pairs
+        without padding.
         """
         logits = tf.matmul(*self._of(self._sides, block), transpose_b=True)
         logits = tf.cast(logits, tf.float32)
@@ -210,7 +211,6 @@ class _Blocks:
 
 
 def _merged(old, new):
-    """Merges the statistics of two blocks of candidates."""
     log_sums = tf.stack([old[LOG_SUM], new[LOG_SUM]])
     return tf.concat(
         [

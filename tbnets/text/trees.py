@@ -119,7 +119,7 @@ class Tree:
 
 
 def kind_of(label) -> str:
-    """Removes the function from a label: `NP-SBJ` becomes `NP`."""
+    """Removes the grammatical function: `NP-SBJ` becomes `NP`."""
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 

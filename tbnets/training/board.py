@@ -212,7 +212,7 @@ class Board:
 
     @_unless_lost
     def add_epoch(self, history):
-        """Writes the scalars of the last of the epochs in `history`.
+        """Writes the scalars of the last epoch in `history`.
 
         A scalar outside the overview gets no chart while it is constant.
         """

@@ -177,6 +177,9 @@ def restore_checkpoint(path, model, optimizer=None):
 
 
 def put_into(checkpoint, path, model, optimizer=None):
-    """Assigns a `Checkpoint` of `path` to a model and its optimizer."""
+    """Assigns the values of a `Checkpoint` to a model and its optimizer.
+
+    Errors name `path`.
+    """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

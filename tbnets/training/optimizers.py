@@ -241,8 +241,8 @@ def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
     """Returns an optimizer of `OPTIMIZERS` or tensorflow-addons by its name.
 
     `rate` is a number or a Keras schedule. Weight decay is decoupled from the
-    gradient, as in AdamW; biases and batch normalisation do not decay. The
-    optimizer adam ignores it.
+    gradient, as in AdamW; biases and batch normalisation do not decay. adam
+    ignores `weight_decay`.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)
@@ -268,7 +268,7 @@ def create_optimizer_variables(optimizer, network):
 def current_learning_rate(optimizer):
     """Returns the learning rate of the next step, a float32 scalar.
 
-    With a schedule, Keras 2 optimizers return the rate of the last step.
+    With a schedule and a Keras 2 optimizer, this is the rate of the last step.
     """
     rate = optimizer.learning_rate
     if callable(rate) and not isinstance(rate, tf.Variable):
@@ -277,10 +277,10 @@ def current_learning_rate(optimizer):
 
 
 def loss_scale(optimizer):
-    """Returns the factor by which the loss must be multiplied before gradients.
+    """Returns the factor by which the loss must be multiplied.
 
-    The optimizer divides the gradients by this factor. It is a tensor under
-    `mixed_float16` in Keras 3, and otherwise a number, usually 1.
+    The optimizer divides the gradients by this factor. The factor is a tensor
+    under `mixed_float16` in Keras 3, and otherwise a number, usually 1.
     """
     scaled = getattr(optimizer, "scale_loss", None)
     return scaled(1.0) if scaled else 1.0

@@ -133,9 +133,9 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
     The logs gain `val_recall_sum`, `val_mean_recall`, and recalls named as in
     `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger is
-    better, so callbacks that monitor these logs need `mode="max"` and must come
-    after this callback; the `fit` method of tbnets networks sorts the
-    callbacks. Any other model must have the methods `embed_images` and
+    better, so callbacks that monitor these logs need `mode="max"`. These
+    callbacks must follow this callback; the `fit` method of tbnets networks
+    sorts them. Any other model must have the methods `embed_images` and
     `embed_text`.
 
     Args:

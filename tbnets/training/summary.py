@@ -64,7 +64,7 @@ def diagnose(history, margin, reduction):
     positives.
 
     `history` has a dict of scalars per epoch. `margin` is None for a loss
-    without a margin. Only the `reduction` to a mean shows a collapse.
+    without a margin. A loss shows a collapse only if its `reduction` is a mean.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():

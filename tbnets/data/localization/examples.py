@@ -58,7 +58,7 @@ class ProposalRoles(NamedTuple):
         """Keeps only negatives that all phrases of a group share.
 
         Other negatives get the role 0, because phrases with equal text cannot
-        be distinguished. `groups` are int `[num_phrases]`.
+        be distinguished. `groups` is int `[num_phrases]`.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE

@@ -68,7 +68,7 @@ def _hardest(similarities, roles, limit):
 
 
 def recorded(state, first, examples, score):
-    """Returns the state of a run with hard negatives, which are found once.
+    """Adds hard negatives to the state of a run, unless it already has them.
 
     `first` is the first epoch that uses them. `score(examples, progress)`
     returns an object with `similarities`.

@@ -66,17 +66,15 @@ class Sampling(NamedTuple):
     """Settings for drawing batches. The defaults are the plain Algorithm 1.
 
     Attributes:
-        pairs_per_batch: number of phrases drawn per batch. Wang 2018: 100.
-        phrases_per_image: number of phrases drawn together from one photo. They
-            share the photo's regions, which makes a training step cheaper. Wang
-            2018: 1.
+        pairs_per_batch: number of phrases drawn per batch.
+        phrases_per_image: number of phrases drawn together from one photo,
+            which share the photo's regions.
         regions_per_phrase: number of positives drawn per phrase, or 0 for all.
-            Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) ii; all for
-            the similarity network.
+            Neighbourhood sampling, step 3 (c) ii: 2.
         phrases_per_region: maximum number of different phrases per object in a
-            batch. Wang 2018: 1; 2 with neighbourhood sampling, step 3 (c) i.
+            batch. Neighbourhood sampling, step 3 (c) i: 2.
         candidates_per_image: number of candidates for negatives drawn per
-            photo, or 0 for all. Wang 2018: all.
+            photo, or 0 for all.
         negative_regions: "photo" for regions of the phrase's photo; "batch" for
             regions drawn for other phrases, as in Wang 2016.
     """
@@ -110,11 +108,6 @@ class BatchRows(NamedTuple):
 
 class PhraseSampler:
     """Draws the batches of an epoch.
-
-    Args:
-        examples: `PhraseExamples`.
-        sampling: `Sampling`.
-        seed: seed of the run.
 
     Attributes:
         hard_negatives: int `[num_phrases, n]` from `hard_negatives`, or None.

@@ -142,7 +142,7 @@ def scene_record(described):
     }
 
 
-# Increment it if the same settings give different bytes.
+# Increment this number if equal settings give different bytes.
 VERSION = 1
 JPEG_QUALITY = 92
 MANIFEST = "manifest.json"

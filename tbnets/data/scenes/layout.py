@@ -181,8 +181,8 @@ def draw_objects(rng):
     objects = []
     while len(objects) < num_objects:
         shape, colour = pick(rng, SHAPES), pick(rng, tuple(COLOURS))
-        # Often repeats a shape or a colour, so that networks must learn which
-        # object has which colour.
+        # A shape or a colour is often repeated, so that networks must learn
+        # which object has which colour.
         if objects and rng.random() < 0.35:
             if rng.random() < 0.6:
                 shape = objects[-1].shape

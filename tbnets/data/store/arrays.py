@@ -78,7 +78,7 @@ class Features:
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
         """Returns the row for each image id, int64 `[n]`.
 
-        Missing ids raise a ValueError that lists the first of them.
+        Missing ids raise a ValueError that lists the first missing ids.
         """
         missing = self.missing(image_ids)
         if missing:

@@ -40,7 +40,7 @@ PROBE = 12
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
-    """Processes the remaining photos (id, path) and completes the store.
+    """Processes the remaining photos and completes the store.
 
     Args:
         photos: list of (id, path).
@@ -168,11 +168,12 @@ class Proposals:
 
 
 def make_proposals(photos, values, folder, workers=None, share=None, **how):
-    """Makes or completes a store of proposed boxes for photos (id, path).
+    """Makes or completes a store of proposed boxes.
 
-    `workers` is the number of photos processed at once, by default one per
-    core. `share` is the description from `take_share` if `photos` are a share.
-    `how` are `shard_images` and `progress` of `extract_photos`.
+    `photos` is a list of (id, path). `workers` is the number of photos
+    processed at once, by default one per core. `share` is the description from
+    `take_share` if `photos` are a share. `how` are `shard_images` and
+    `progress` of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}

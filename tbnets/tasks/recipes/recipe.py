@@ -237,7 +237,7 @@ def _nearest(path):
 
 
 def _can_be_written(folder):
-    """Returns whether the mode of a folder allows writing, even for root."""
+    """Returns whether a folder is writable; a read-only folder never is."""
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)

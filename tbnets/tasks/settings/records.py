@@ -117,8 +117,8 @@ def _fits(name, value):
 def check_resumable(record, settings, place):
     """Raises an error if a resumed run changes flags that affect results.
 
-    `record` is from the start of the run, and `place`, for the message, is the
-    file or folder that contains it. `settings` are the new settings.
+    `record` is the record of the started run, read from `place`. `settings` are
+    the settings with which the run is resumed.
     """
     free = {name for name, flag in ALL.items() if flag.free}
     if settings.optimizer and settings.optimizer.schedule == "cosine":
