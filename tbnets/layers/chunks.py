@@ -17,7 +17,7 @@ from tbnets.losses import replicas
 # process all features at once.
 
 
-def encode_in_chunks(encoder, inputs, chunk):
+def encode_in_chunks(encoder, inputs, chunk, size):
     """Applies an encoder in training mode to a few rows at a time.
 
     The features and the gradient equal those of a whole batch, except that
@@ -28,6 +28,7 @@ def encode_in_chunks(encoder, inputs, chunk):
         encoder: built layer that maps each row of `[n, ...]` to a vector.
         inputs: `[n, ...]`. The gradient does not reach the inputs.
         chunk: maximum number of rows per chunk.
+        size: size of the features.
     """
     num_rows = tf.shape(inputs)[0]
     # All replicas draw equally many masks, so that their counters agree.
@@ -79,7 +80,6 @@ def encode_in_chunks(encoder, inputs, chunk):
 
         return features.concat(), gradient
 
-    size = encoder.output_dim
     return tf.ensure_shape(encode(inputs), [inputs.shape[0], size])
 
 
@@ -105,7 +105,8 @@ def _trained(encoder, variables):
 
 def _counters(encoder):
     """Returns the integer states from which layers draw random numbers."""
-    states = encoder.non_trainable_variables
+    # Keras 2 lists the vocabulary of a `TextVectorization`, which has no dtype.
+    states = [v for v in encoder.non_trainable_variables if hasattr(v, "dtype")]
     return [v for v in states if tf.as_dtype(v.dtype).is_integer]
 
 

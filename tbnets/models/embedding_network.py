@@ -9,6 +9,7 @@ from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.losses.replicas import gather
+from tbnets.losses.triplet import TripletLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
 WITHIN_VIEWS = TERMS[2:]
@@ -24,17 +25,19 @@ class EmbeddingNetwork(TwoBranchModel):
         texts  -> [text_encoder  ->] text_branch  -> unit vectors
 
     A batch is a dict. `images` holds features `[n, feature_dim]` or pixels `[n,
-    height, width, 3]` in [0, 255]. `captions` holds features `[m, feature_dim]`
-    or int word ids `[m, words]`, where 0 is padding. Training also needs the
-    integer arrays `image_ids` `[n]` and `caption_image_ids` `[m]`, which define
-    the matches. `text_ids` `[m]`, one id per distinct text, is optional. All
-    sizes except `feature_dim` may vary between batches.
+    height, width, 3]` in [0, 255]. `captions` holds features `[m, dim]`, int
+    word ids `[m, words]`, where 0 is padding, or strings `[m]`. Training also
+    needs the integer arrays `image_ids` `[n]` and `caption_image_ids`
+    `[m]`, which define the matches. `text_ids` `[m]`, one id per distinct text,
+    is optional. All sizes except `feature_dim` may vary between batches.
 
     Args:
-        image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, with the same output size.
-        image_encoder: layer that turns pixels into features, or None.
-        text_encoder: layer that turns word ids into features, or None.
+        image_branch: any layer, such as a `Branch`, followed by L2
+            normalisation; None for `Branch()`.
+        text_branch: as `image_branch`, with the same output size.
+        image_encoder: any layer that turns pixels into features, or None.
+        text_encoder: any layer that turns word ids or strings into features, or
+            None.
 
     Example:
         network = tbnets.EmbeddingNetwork(
@@ -52,7 +55,7 @@ class EmbeddingNetwork(TwoBranchModel):
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
-        ranking_loss: RankingLoss,
+        ranking_loss: RankingLoss | None = None,
         gradient_clip_norm: float | None = None,
         structure_steps: float = 0,
         structure_end: float | None = None,
@@ -63,7 +66,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `RankingLoss`, such as a `TripletLoss`.
+            ranking_loss: a `RankingLoss`; None for `TripletLoss()`.
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
             structure_steps: number of initial steps that omit the within-view
@@ -76,6 +79,8 @@ class EmbeddingNetwork(TwoBranchModel):
             **kwargs: `encode_chunk`, as in `TwoBranchModel.compile`, and
                 arguments of `keras.Model.compile`, for example `jit_compile`.
         """
+        if ranking_loss is None and self.loss_kind is RankingLoss:
+            ranking_loss = TripletLoss()
         advice = "Pass for example tbnets.TripletLoss(margin=0.2)."
         check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
         is_sparse = getattr(ranking_loss, "gradient", "dense") == "sparse"

@@ -13,6 +13,7 @@ from tbnets.checks import check_finite, checked_array
 from tbnets.data.batches import EpochBatches, Examples
 from tbnets.data.splits import distributed
 from tbnets.errors import InputError, InputTypeError
+from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.training.retrieval_metrics import RetrievalMetrics
 
@@ -23,6 +24,7 @@ class CheckedModel(keras.Model):
     # Checking the output is not enough, because a kernel may turn a NaN into 0.
 
     text_encoder: keras.layers.Layer | None
+    text_branch: keras.layers.Layer
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates like `keras.Model.evaluate`, but rejects non-finite input.
@@ -60,10 +62,15 @@ class CheckedModel(keras.Model):
             "image_shape=...).",
         )
 
+    @property
+    def text_reader(self) -> keras.layers.Layer:
+        """The layer that reads the captions of a batch."""
+        return self.text_encoder or self.text_branch
+
     def _on_finite(self, method, args, kwargs):
         """Returns the bound arguments of a Keras method, with checked data."""
         bound = inspect.signature(method).bind(self, *args, **kwargs)
-        prepare_data(bound.arguments, "x", self.text_encoder)
+        prepare_data(bound.arguments, "x", self.text_reader)
         return bound
 
 
@@ -298,7 +305,7 @@ class _Epochs(keras.callbacks.Callback):
         self.batches.epoch = epoch
 
 
-def prepare_arguments(arguments, text_encoder, strategy, first_callbacks=()):
+def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
     """Converts the dict `arguments` of `fit` for Keras, in place.
 
     `EpochBatches` are replaced by their dataset, or by a dataset of shares for
@@ -309,7 +316,7 @@ def prepare_arguments(arguments, text_encoder, strategy, first_callbacks=()):
     callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
     for name, steps in counted.items():
-        data = prepare_data(arguments, name, text_encoder)
+        data = prepare_data(arguments, name, reader)
         if isinstance(data, EpochBatches):
             if name == "x":
                 _check_steps(arguments.get(steps), data.num_batches)
@@ -326,15 +333,24 @@ def prepare_arguments(arguments, text_encoder, strategy, first_callbacks=()):
     arguments["callbacks"] = first_callbacks + callbacks
 
 
-def prepare_data(arguments, name, text_encoder):
+def prepare_data(arguments, name, reader):
     """Checks the data argument `name`, and returns it.
 
-    `EpochBatches` in the dict `arguments` are replaced by their dataset.
+    In the dict `arguments`, `EpochBatches` are replaced by their dataset, and
+    captions that are strings by a tensor. `reader` is the layer that reads the
+    captions.
     """
-    reads = isinstance(text_encoder, TextEncoder)
-    num_words = text_encoder.vocabulary_size if reads else None
+    reads_ids = isinstance(reader, TextEncoder)
+    num_words = reader.vocabulary_size if reads_ids else None
     data = arguments.get(name)
     inputs = data[0] if isinstance(data, tuple) and data else data
+    if isinstance(inputs, Mapping) and may_read_text(reader):
+        captions = inputs.get("captions")
+        if isinstance(captions, np.ndarray) and _is_text(captions):
+            captions = tf.convert_to_tensor(captions, tf.string)
+            inputs = {**inputs, "captions": captions}
+            is_dict = isinstance(data, Mapping)
+            arguments[name] = inputs if is_dict else (inputs, *data[1:])
     check_arrays(name, inputs, num_words)
     if isinstance(data, EpochBatches):
         arguments[name] = data.dataset
@@ -404,6 +420,9 @@ def check_arrays(name, arrays, num_words=None):
                 "`tbnets.Tokenizer(vocabulary)(captions).numpy()`.",
             )
         if isinstance(array, tf.Tensor):
+            if key == "captions" and array.dtype == tf.string:
+                counts[argument] = len(array)
+                continue
             array = array.numpy()
         if isinstance(array, np.ndarray):
             counts[argument] = len(array) if array.ndim else 0
@@ -421,9 +440,18 @@ def check_arrays(name, arrays, num_words=None):
         )
 
 
-def _refuse_text(argument, array):
+def _is_text(array):
     kind = getattr(array.dtype, "kind", "")
-    if array.dtype == tf.string or (kind and kind in "OSU"):
+    return array.dtype == tf.string or bool(kind and kind in "OSU")
+
+
+def may_read_text(reader):
+    """Returns whether a layer may take strings: layers of tbnets do not."""
+    return reader is not None and not isinstance(reader, ConfiguredLayer)
+
+
+def _refuse_text(argument, array):
+    if _is_text(array):
         raise InputTypeError(
             argument,
             "hold numbers",
@@ -433,7 +461,7 @@ def _refuse_text(argument, array):
         )
 
 
-def checked_inputs(name, inputs, encoder, shape):
+def checked_inputs(name, inputs, encoder, reader, shape, dtype):
     """Checks that the encoder or branch can read the inputs; returns them.
 
     Only the dtype and shape of a symbolic tensor are checked.
@@ -442,14 +470,31 @@ def checked_inputs(name, inputs, encoder, shape):
         name: "images" or "captions".
         inputs: array, tensor or list.
         encoder: layer that reads the inputs, or None if a branch reads them.
+        reader: the encoder or the branch.
         shape: shape with which the network was built, or None.
+        dtype: name of the dtype with which the network was built, or None.
+
+    Returns:
+        The inputs; text as a tensor, and pixels of type uint8 as float32.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)
-    _refuse_text(name, inputs)
+    if _is_text(inputs) and name == "captions" and may_read_text(reader):
+        inputs = tf.convert_to_tensor(inputs, tf.string)
+    else:
+        _refuse_text(name, inputs)
+    if dtype and (dtype == "string") != _is_text(inputs):
+        raise InputTypeError(
+            name,
+            f"be {dtype}, as the network was built",
+            f"{name} of dtype {tf.as_dtype(inputs.dtype).name}",
+            "Pass inputs of the kind that the network was trained with.",
+        )
+    if tf.as_dtype(inputs.dtype) == tf.uint8:
+        inputs = tf.cast(inputs, tf.float32)
     input_shape = tf.TensorShape(inputs.shape)
     if shape is not None:
-        first, last = shape[1:-1], shape[-1:]
+        first, last = shape[1:][:-1], shape[1:][-1:]
         if encoder is not None:  # An encoder may accept photos of any size.
             first = [None] * len(first)
             last = [None] if name == "captions" and len(shape) == 2 else last

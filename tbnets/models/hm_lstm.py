@@ -14,12 +14,12 @@ from tbnets.checks import (
     checked_dict,
     checked_number,
 )
-from tbnets.errors import InputError
 from tbnets.losses.hinges import pair_views
 from tbnets.losses.ranking import LossOutput, RankingLoss
 from tbnets.losses.replicas import gather
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.models.two_branch import IDS, INPUTS, build_side, embed_side, ids_of
+from tbnets.models.sides import unit_rows
+from tbnets.models.two_branch import IDS, INPUTS, ids_of
 
 _PAIR_FIELDS = "region_images", "region_of", "is_contrast", "weights"
 PAIRS = "regions", "phrase_nodes", *_PAIR_FIELDS
@@ -138,15 +138,8 @@ class HMLSTM(EmbeddingNetwork):
         if self.region_branch is None:
             return
         shapes = checked_dict("inputs", input_shape, self.build_inputs)
-        shape = tuple(shapes["regions"])
-        size = build_side(shape, self.region_encoder, self.region_branch)
-        if size != self.embedding_dim:
-            raise InputError(
-                "region_branch",
-                "have the output size of `image_branch`",
-                f"{size} and {self.embedding_dim}",
-                "Change the size of its last layer.",
-            )
+        self.input_shapes["regions"] = tuple(shapes["regions"])
+        self.build_side("region", "regions")
 
     def _encoders(self):
         return [self.image_encoder, self.region_encoder]
@@ -163,14 +156,7 @@ class HMLSTM(EmbeddingNetwork):
         """Returns float32 unit vectors `[n, embedding_dim]` for the regions."""
         if self.region_branch is None:
             return self.embed_images(regions, training=training)
-        regions = self._checked("regions", regions, self.region_encoder)
-        return embed_side(
-            regions,
-            self.region_encoder,
-            self.region_branch,
-            training,
-            self.encode_chunk,
-        )
+        return self.embed_side("region", "regions", regions, training)
 
     def embed_nodes(
         self, captions: Array, phrase_nodes: Integers, training: bool = False
@@ -190,7 +176,7 @@ class HMLSTM(EmbeddingNetwork):
         nodes = tf.gather(trees.rows, phrase_nodes)
         rows = tf.concat([trees.roots, nodes], axis=0)
         states, count = tf.gather(states, rows), tf.size(trees.roots)
-        embeddings = self.text_branch(states, training=training)
+        embeddings = unit_rows(self.text_branch, states, training)
         return embeddings[:count], embeddings[count:]
 
     def embed_noun_phrases(
@@ -209,7 +195,8 @@ class HMLSTM(EmbeddingNetwork):
         states, trees = self.text_encoder.encode_nodes(captions, False)
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
         rows = tf.boolean_mask(trees.rows, is_phrase)
-        embeddings = self.text_branch(tf.gather(states, rows), training=False)
+        states = tf.gather(states, rows)
+        embeddings = unit_rows(self.text_branch, states, False)
         places = (tf.gather(x, rows) for x in (trees.trees, trees.spans))
         return embeddings, *places
 

@@ -37,10 +37,10 @@ class SimilarityNetwork(TwoBranchModel):
     embeddings. Batches have the format of `EmbeddingNetwork`.
 
     Args:
-        image_branch: `Branch` of the images.
-        text_branch: `Branch` of the texts, with the same output size.
-        image_encoder: layer that turns pixels into features, or None.
-        text_encoder: layer that turns word ids into features, or None.
+        image_branch: as in `EmbeddingNetwork`.
+        text_branch: as in `EmbeddingNetwork`.
+        image_encoder: as in `EmbeddingNetwork`.
+        text_encoder: as in `EmbeddingNetwork`.
         head: `PairHead`; None for the head in the paper.
 
     Example:
@@ -57,8 +57,8 @@ class SimilarityNetwork(TwoBranchModel):
 
     def __init__(
         self,
-        image_branch: keras.layers.Layer,
-        text_branch: keras.layers.Layer,
+        image_branch: keras.layers.Layer | None = None,
+        text_branch: keras.layers.Layer | None = None,
         image_encoder: keras.layers.Layer | None = None,
         text_encoder: keras.layers.Layer | None = None,
         head: keras.layers.Layer | None = None,

@@ -10,13 +10,13 @@ from typing_extensions import Self
 
 from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.data.batches import Batches
-from tbnets.errors import InputError, check_kind
-from tbnets.layers.branch import SeededDropout
-from tbnets.layers.chunks import check_encoder, encode_in_chunks
+from tbnets.errors import InputError
+from tbnets.layers.branch import Branch
+from tbnets.layers.chunks import check_encoder
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
-from tbnets.models import fit_arguments
+from tbnets.models import fit_arguments, sides
 from tbnets.models.fit_arguments import CheckedModel
 from tbnets.training.optimizers import current_learning_rate, loss_scale
 
@@ -53,78 +53,6 @@ class StepMean(keras.metrics.Metric):
         self._total_and_count().assign(tf.zeros([2]))
 
 
-SIDES = {
-    "image_branch": "tbnets.Branch((512, 256))",
-    "text_branch": "tbnets.Branch((512, 256))",
-    "image_encoder": "tbnets.SmallConvNet()",
-    "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
-}
-"""Argument names of a network's layers, with an example for each."""
-
-
-def check_sides(model):
-    """Raises an error if a branch or encoder is not a Keras layer."""
-    for name, example in SIDES.items():
-        part = getattr(model, name)
-        advice = f"Pass for example {example}."
-        if part is not None or name.endswith("branch"):
-            check_kind(name, part, keras.layers.Layer, advice)
-
-
-def draw_apart(image_branch, text_branch):
-    """Makes branches with the same seeds use different dropout masks.
-
-    Row i of one branch and row i of the other may form a pair. If their masks
-    were the same, a network would learn to recognise pairs by their masks.
-    """
-    seeds = {layer.seed for layer in _dropouts(image_branch)}
-    for layer in _dropouts(text_branch):
-        if layer.seed in seeds:
-            layer.draw_apart()
-
-
-def _dropouts(branch):
-    steps = getattr(branch, "steps", ())
-    return [step for step in steps if isinstance(step, SeededDropout)]
-
-
-def _output_dim(layer):
-    size = getattr(layer, "output_dim", None)
-    if size is None:
-        raise InputError(
-            "A branch or encoder must have an `output_dim`. Received: "
-            f"{type(layer).__name__}. Set it in `__init__` or `build`."
-        )
-    return size
-
-
-def build_side(shape, encoder, branch):
-    """Builds an encoder, which may be None, and the branch after it.
-
-    Returns:
-        The output size of the branch.
-    """
-    if encoder is not None:
-        if not encoder.built:
-            encoder.build(shape)
-        shape = (None, _output_dim(encoder))
-    if not branch.built:
-        branch.build(shape)
-    return _output_dim(branch)
-
-
-def embed_side(inputs, encoder, branch, training, chunk=None):
-    """Applies the encoder, if there is one, and the branch to inputs.
-
-    In training, the encoder gets at most `chunk` rows at a time, if not None.
-    """
-    if encoder is not None and training and chunk:
-        inputs = encode_in_chunks(encoder, inputs, chunk)
-    elif encoder is not None:
-        inputs = encoder(inputs, training=training)
-    return branch(inputs, training=training)
-
-
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
 KERAS_2 = keras.__version__.startswith("2.")
@@ -143,15 +71,19 @@ class TwoBranchModel(CheckedModel):
         images -> [image_encoder ->] image_branch
         texts  -> [text_encoder  ->] text_branch
 
+    The layers may be any Keras layers or models that take one tensor and return
+    `[n, dim]`. A branch is followed by L2 normalisation.
+
     A subclass defines `batch_loss` and `report`. It must store the arguments of
     its constructor and of `compile` in attributes with the arguments' names,
     because the configs are read from these attributes.
 
     Args:
-        image_branch: layer applied to the images, with an `output_dim`.
-        text_branch: layer applied to the texts, with an `output_dim`.
+        image_branch: layer applied to the images; None for a `Branch`.
+        text_branch: layer applied to the texts; None for a `Branch`.
         image_encoder: layer that turns pixels into features, or None.
-        text_encoder: layer that turns word ids into features, or None.
+        text_encoder: layer that turns word ids or strings into features, or
+            None.
 
     Attributes:
         learned_similarity: whether the model learns `similarities`; otherwise
@@ -172,24 +104,26 @@ class TwoBranchModel(CheckedModel):
     learned_similarity = False
     build_inputs = INPUTS
     input_shapes = None
+    input_dtypes = None
     largest_batch = None
     encode_chunk = None
 
     def __init__(
         self,
-        image_branch: keras.layers.Layer,
-        text_branch: keras.layers.Layer,
+        image_branch: keras.layers.Layer | None = None,
+        text_branch: keras.layers.Layer | None = None,
         image_encoder: keras.layers.Layer | None = None,
         text_encoder: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.image_branch = image_branch
-        self.text_branch = text_branch
+        self.image_branch = Branch() if image_branch is None else image_branch
+        self.text_branch = Branch() if text_branch is None else text_branch
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
-        check_sides(self)
-        draw_apart(image_branch, text_branch)
+        self.output_dims: dict[str, int] = {}
+        sides.check_sides(self)
+        sides.draw_apart(self.image_branch, self.text_branch)
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
         self.trackers = {name: StepMean(name) for name in names}
@@ -217,34 +151,44 @@ class TwoBranchModel(CheckedModel):
     @property
     def embedding_dim(self) -> int:
         """Size of the embeddings."""
-        return self.image_branch.output_dim
+        built = self.output_dims.get("image_branch")
+        return built or self.image_branch.output_dim
 
     def embed_images(self, images: Array, training: bool = False) -> tf.Tensor:
         """Returns float32 unit vectors `[n, embedding_dim]` for the images."""
-        images = self._checked("images", images, self.image_encoder)
-        return embed_side(
-            images,
-            self.image_encoder,
-            self.image_branch,
-            training,
-            self.encode_chunk,
-        )
+        return self.embed_side("image", "images", images, training)
 
     def embed_text(self, captions: Array, training: bool = False) -> tf.Tensor:
         """Returns float32 unit vectors `[m, embedding_dim]` for the texts."""
-        captions = self._checked("captions", captions, self.text_encoder)
-        return embed_side(
-            captions,
-            self.text_encoder,
-            self.text_branch,
-            training,
-            self.encode_chunk,
-        )
+        return self.embed_side("text", "captions", captions, training)
 
     @tf.autograph.experimental.do_not_convert
-    def _checked(self, name, inputs, encoder):
-        shape = self.input_shapes and self.input_shapes[name]
-        return fit_arguments.checked_inputs(name, inputs, encoder, shape)
+    def embed_side(
+        self, side: str, name: str, inputs: Array, training: bool
+    ) -> tf.Tensor:
+        """Applies the encoder, if there is one, and the branch of a side.
+
+        Args:
+            side: start of the layers' names, such as `image`.
+            name: name of the inputs in a batch, such as `images`.
+            inputs: `[n, ...]`.
+            training: whether dropout is on.
+        """
+        encoder = getattr(self, f"{side}_encoder")
+        branch = getattr(self, f"{side}_branch")
+        inputs = fit_arguments.checked_inputs(
+            name,
+            inputs,
+            encoder,
+            encoder or branch,
+            self.input_shapes and self.input_shapes[name],
+            self.input_dtypes and self.input_dtypes[name],
+        )
+        if encoder is not None:
+            size = self.output_dims.get(f"{side}_encoder")
+            chunk = self.encode_chunk if training else None
+            inputs = sides.encode(encoder, inputs, training, chunk, size)
+        return sides.unit_rows(branch, inputs, training)
 
     def embed(
         self, inputs: Batch, training: bool = False
@@ -336,29 +280,47 @@ class TwoBranchModel(CheckedModel):
                 numbers of images, captions and words may be None.
         """
         shapes = checked_dict("inputs", input_shape, INPUTS)
-        shapes = {key: tuple(shape) for key, shape in shapes.items()}
-        image_side = self.image_encoder, self.image_branch
-        text_side = self.text_encoder, self.text_branch
-        images = build_side(shapes["images"], *image_side)
-        texts = build_side(shapes["captions"], *text_side)
-        if images != texts:
-            raise InputError(
-                "`image_branch` and `text_branch` must have the same "
-                f"output size. Received: {images} and {texts}. Change the size "
-                "of a last layer."
-            )
-        self.input_shapes = shapes
+        self.input_shapes = {key: tuple(shape) for key, shape in shapes.items()}
+        self.build_side("image", "images")
+        self.build_side("text", "captions")
         self.built = True
+
+    def build_side(self, side: str, name: str) -> None:
+        """Builds the encoder, if there is one, and the branch of a side.
+
+        Args:
+            side: as in `embed_side`.
+            name: as in `embed_side`.
+        """
+        parts = {f"{side}_{kind}": None for kind in ("encoder", "branch")}
+        parts = {part: getattr(self, part) for part in parts}
+        parts = {part: layer for part, layer in parts.items() if layer}
+        dtypes, shape = self.input_dtypes or {}, self.input_shapes[name]
+        reader = next(iter(parts.values()))
+        dtype = dtypes.get(name) or sides.input_dtype(reader)
+        self.input_dtypes = {**dtypes, name: dtype}
+        for part, layer in parts.items():
+            shape, dtype = sides.build_layer(part, layer, shape, dtype)
+            self.output_dims = {**self.output_dims, part: shape[1]}
+        if shape[1] != self.embedding_dim:
+            raise InputError(
+                f"{side}_branch",
+                "have the output size of `image_branch`",
+                f"{shape[1]} and {self.embedding_dim}",
+                "Change the size of a last layer.",
+            )
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Returns the shapes for `build`, which Keras 2 does not store."""
         shapes = self.input_shapes
         return shapes and {
-            "input_shape": {key: list(shape) for key, shape in shapes.items()}
+            "input_shape": {key: list(shape) for key, shape in shapes.items()},
+            "input_dtypes": dict(self.input_dtypes),
         }
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Builds the model from the result of `get_build_config`."""
+        self.input_dtypes = config["input_dtypes"]
         self.build(config["input_shape"])
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
@@ -379,10 +341,11 @@ class TwoBranchModel(CheckedModel):
         batches = bound.arguments.get("x")
         if isinstance(batches, Batches):
             self.largest_batch = batches.largest
-        callbacks, reader = self.own_callbacks(), self.text_encoder
+        callbacks, reader = self.own_callbacks(), self.text_reader
         fit_arguments.prepare_arguments(
             bound.arguments, reader, strategy, callbacks
         )
+        self._build_from(bound.arguments.get("x"))
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
         if self.built and hasattr(optimizer, "build") and not is_built:
@@ -430,11 +393,38 @@ class TwoBranchModel(CheckedModel):
         self._build_for(batch)
         return self._track(self.batch_loss(batch))
 
+    def _build_from(self, data):
+        """Builds the network outside the training step, if shapes are known."""
+        if isinstance(data, tf.data.Dataset):
+            data = data.element_spec
+        names = self.build_inputs
+        if isinstance(data, Mapping) and all(
+            hasattr(data.get(name), "shape") for name in names
+        ):
+            specs = [
+                tf.TensorSpec((None, *data[name].shape[1:]), data[name].dtype)
+                for name in names
+            ]
+            if None not in specs[0].shape[1:]:
+                self._build_for(dict(zip(names, specs)))
+        reads_strings = "string" in (self.input_dtypes or {}).values()
+        if reads_strings and self.jit_compile:
+            raise InputError(
+                "jit_compile",
+                "be False if a layer reads strings, which XLA cannot compile",
+                "jit_compile=True",
+                "Leave it out, or apply the TextVectorization in the dataset.",
+            )
+
     def _build_for(self, batch):
         """Builds the network before the first batch, as Keras 3 does."""
-        if not self.built:
-            batch = checked_dict("batch", batch, self.build_inputs)
-            self.build({name: batch[name].shape for name in self.build_inputs})
+        if self.built:
+            return
+        batch = checked_dict("batch", batch, self.build_inputs)
+        parts = {name: batch[name] for name in self.build_inputs}
+        self.input_dtypes = {k: sides.read_dtype(x) for k, x in parts.items()}
+        self.build({name: part.shape for name, part in parts.items()})
+        sides.say_normalised(self)
 
     def _track(self, output, **scalars):
         scalars.update(loss=output.total, **self.report(output))

@@ -160,7 +160,7 @@ def test_the_gradient_draws_the_dropout_masks_of_its_features(graph):
 
     def gradient():
         with tf.GradientTape() as tape:
-            twice = [encode_in_chunks(encoder, pixels, 2) for _ in range(2)]
+            twice = [encode_in_chunks(encoder, pixels, 2, 12) for _ in range(2)]
             total = tf.reduce_sum(twice[0]) + 3 * tf.reduce_sum(twice[1])
         return total, *tape.gradient(total, [kernel, bias])
 
@@ -175,10 +175,10 @@ def test_an_empty_batch_and_frozen_weights_have_features():
     encoder = means()
     encoder.build((None, None))
     ids = make_batch()["captions"]
-    assert encode_in_chunks(encoder, ids[:0], 2).shape == (0, 5)
+    assert encode_in_chunks(encoder, ids[:0], 2, 5).shape == (0, 5)
     encoder.trainable = False
     with tf.GradientTape() as tape:
-        features = encode_in_chunks(encoder, ids, 3)
+        features = encode_in_chunks(encoder, ids, 3, 5)
     np.testing.assert_allclose(features, encoder(ids))
     assert tape.gradient(features, encoder.trainable_weights) == []
 
@@ -203,7 +203,7 @@ def test_keras_dropout_has_states_or_is_rejected():
     check_encoder(encoder, "encode_chunk", 2)
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(
-            encode_in_chunks(encoder, make_batch()["images"], 2)
+            encode_in_chunks(encoder, make_batch()["images"], 2, 12)
         )
     weights = encoder.trainable_weights
     slopes = tape.gradient(total, weights)

@@ -1,0 +1,184 @@
+"""Checks, builds and calls the encoders and branches of a network.
+
+An encoder or a branch may be any Keras layer or model that takes one tensor and
+returns one vector per row.
+"""
+
+import keras
+import tensorflow as tf
+
+from tbnets.errors import InputError, InputTypeError, check_kind
+from tbnets.features.cnn import call_with_any_batch
+from tbnets.layers.branch import Branch, SeededDropout
+from tbnets.layers.chunks import encode_in_chunks
+from tbnets.layers.configured import ConfiguredLayer
+from tbnets.layers.heads import CanonicalProjection
+from tbnets.progress import say
+
+SIDES = {
+    "image_branch": "tbnets.Branch((512, 256))",
+    "text_branch": "tbnets.Branch((512, 256))",
+    "image_encoder": "tbnets.SmallConvNet()",
+    "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
+}
+"""Argument names of a network's layers, with an example for each."""
+_UNIT = Branch, CanonicalProjection
+_OF_STRINGS = keras.layers.TextVectorization, keras.layers.StringLookup
+_POOLING = (
+    "Append keras.layers.GlobalAveragePooling{}D(), or pass pooling='avg' to a "
+    "network in keras.applications."
+)
+
+
+def check_sides(model):
+    """Raises an error if a branch or encoder is not a Keras layer."""
+    for name, example in SIDES.items():
+        part = getattr(model, name)
+        if part is not None:
+            advice = f"Pass for example {example}."
+            check_kind(name, part, keras.layers.Layer, advice)
+
+
+def draw_apart(image_branch, text_branch):
+    """Makes branches with the same seeds use different dropout masks.
+
+    Row i of one branch and row i of the other may form a pair. If their masks
+    were the same, a network would learn to recognise pairs by their masks.
+    """
+    seeds = {layer.seed for layer in _dropouts(image_branch)}
+    for layer in _dropouts(text_branch):
+        if layer.seed in seeds:
+            layer.draw_apart()
+
+
+def _dropouts(branch):
+    steps = getattr(branch, "steps", ())
+    return [step for step in steps if isinstance(step, SeededDropout)]
+
+
+def input_dtype(layer):
+    """Returns the dtype that a layer reads, as far as its class implies one."""
+    if inputs := getattr(layer, "inputs", None):
+        return inputs[0].dtype
+    if layers := getattr(layer, "layers", None):
+        return input_dtype(layers[0])
+    if isinstance(layer, _OF_STRINGS):
+        return "string"
+    is_lookup = isinstance(layer, keras.layers.Embedding)
+    return "int32" if is_lookup else "float32"
+
+
+def build_layer(name, layer, shape, dtype):
+    """Builds an encoder or a branch.
+
+    Args:
+        name: argument of the network, for error messages.
+        layer: any layer.
+        shape: shape of the inputs, with None for the number of rows.
+        dtype: dtype of the inputs.
+
+    Returns:
+        (shape, dtype) of the outputs; the shape is `(None, dim)`.
+
+    Raises:
+        ValueError: the layer cannot read the inputs, or does not return one
+            vector per row.
+    """
+    if isinstance(layer, ConfiguredLayer) and hasattr(layer, "output_dim"):
+        if not layer.built:
+            layer.build(shape)
+        return (None, layer.output_dim), "float32"
+    read = f"{type(layer).__name__} {layer.name!r}"
+    inputs = getattr(layer, "inputs", None) or [None]
+    if len(inputs) > 1:
+        names = ", ".join(tensor.name for tensor in inputs)
+        raise InputError(
+            name,
+            "take one tensor",
+            f"{read}, which takes {names}",
+            "Wrap it in a layer that computes these inputs from one tensor, "
+            "for example a padding mask from token ids. For a backbone of "
+            "Keras Hub, use tbnets.HubTextEncoder.",
+        )
+    try:
+        outputs = layer(keras.Input(tuple(shape[1:]), dtype=dtype))
+    except Exception as error:  # A layer may raise any error.
+        raise InputError(
+            name,
+            f"read {tf.as_dtype(dtype).name} inputs of shape {tuple(shape)}",
+            f"{read}, which failed: {' '.join(str(error).split())[:500]}",
+            "Change the layer or the inputs.",
+        ) from error
+    return _checked_outputs(name, read, outputs)
+
+
+def _checked_outputs(name, read, outputs):
+    if not hasattr(outputs, "shape"):
+        names = ", ".join(outputs) if isinstance(outputs, dict) else ""
+        raise InputTypeError(
+            name,
+            "return one tensor",
+            f"{read}, which returns a {type(outputs).__name__} {names}",
+            "Wrap it in a layer that returns one of these outputs. For a "
+            "backbone of Keras Hub, use tbnets.HubImageEncoder or "
+            "tbnets.HubTextEncoder.",
+        )
+    shape = tuple(outputs.shape)
+    if len(shape) != 2 or shape[1] is None:
+        axes = len(shape) - 2
+        advice = _POOLING.format(axes) if 1 <= axes <= 3 else "Change its size."
+        raise InputError(
+            name,
+            "return one vector per row, (None, dim)",
+            f"{read}, whose outputs have the shape {shape}",
+            advice,
+        )
+    return shape, outputs.dtype
+
+
+def read_dtype(inputs):
+    """Returns the name of the dtype in which a layer reads inputs."""
+    dtype = tf.as_dtype(inputs.dtype)
+    is_number = dtype.is_floating or dtype == tf.uint8
+    return "float32" if is_number else dtype.name
+
+
+def say_normalised(model):
+    """Prints which branches are followed by L2 normalisation."""
+    for name in ("image_branch", "text_branch"):
+        branch = last = getattr(model, name)
+        while layers := getattr(last, "layers", None):
+            last = layers[-1]
+        if not isinstance(last, (*_UNIT, keras.layers.UnitNormalization)):
+            kind = type(branch).__name__
+            say(f"`{name}` ({kind}) is followed by L2 normalisation.")
+
+
+def unit_rows(branch, rows, training):
+    """Applies a branch. Returns float32 rows of length 1, `[n, dim]`."""
+    rows = branch(rows, training=training)
+    if isinstance(branch, _UNIT):
+        return rows
+    return tf.math.l2_normalize(tf.cast(rows, tf.float32), axis=-1)
+
+
+def encode(encoder, inputs, training, chunk, size):
+    """Applies an encoder to inputs.
+
+    Args:
+        encoder: any layer that was built with `build_layer`.
+        inputs: `[n, ...]`.
+        training: whether dropout is on.
+        chunk: maximum number of rows at a time in training, or None for all.
+        size: size of the outputs.
+    """
+    if training and chunk:
+        return encode_in_chunks(encoder, inputs, chunk, size)
+
+    def call(rows):
+        return encoder(rows, training=training)
+
+    own = isinstance(encoder, ConfiguredLayer)
+    if training or own or tf.TensorShape(inputs.shape).rank != 4:
+        return call(inputs)
+    return call_with_any_batch(call, inputs)

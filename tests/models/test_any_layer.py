@@ -1,0 +1,242 @@
+"""Networks of any Keras layers: built, trained, saved and called."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.errors import InputError, InputTypeError
+from tbnets.layers.branch import Branch
+from tbnets.layers.text_encoders import MeanOfWords
+from tbnets.models import two_branch
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.keras_file import load_model
+from tbnets.models.similarity_network import SimilarityNetwork
+from tests.refusals import refused
+
+layers = keras.layers
+CAPTIONS = np.array(["a red dog", "the old cat", "a blue car", "one red cup"])
+WORDS = sorted({word for caption in CAPTIONS for word in caption.split()})
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), np.uint8)
+TOKEN_IDS = np.array([[1, 2, 3], [4, 0, 0], [5, 6, 0], [3, 3, 3]], np.int32)
+IDS = np.arange(4)
+
+
+def of_strings():
+    """Returns a `Sequential` that is not built yet."""
+    return keras.Sequential(
+        [
+            layers.TextVectorization(vocabulary=WORDS),
+            layers.Embedding(len(WORDS) + 2, 5, mask_zero=True),
+            layers.GlobalAveragePooling1D(),
+        ]
+    )
+
+
+def functional():
+    """Returns a functional model with preprocessing of its own."""
+    pixels = keras.Input((32, 32, 3))
+    maps = layers.Conv2D(4, 3, 8)(layers.Rescaling(1 / 255)(pixels))
+    maps = layers.BatchNormalization()(layers.Dropout(0.2)(maps))
+    outputs = layers.GlobalAveragePooling2D()(maps)
+    return keras.Model(pixels, outputs)
+
+
+def of_ids():
+    ids = keras.Input((None,), dtype="int32")
+    states = layers.GRU(6)(layers.Embedding(9, 4, mask_zero=True)(ids))
+    return keras.Model(ids, states)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Subclassed(keras.layers.Layer):
+    """Reads ids without `build` and without telling its size."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.table, self.dense = layers.Embedding(9, 3), layers.Dense(4)
+
+    def call(self, inputs):
+        return self.dense(tf.reduce_mean(self.table(inputs), axis=1))
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Lengths(keras.layers.Layer):
+    """Reads strings."""
+
+    def call(self, inputs):
+        return tf.cast(tf.strings.length(inputs), tf.float32)[:, tf.newaxis]
+
+
+# Image encoder, text encoder, captions.
+NETWORKS = {
+    "strings": (functional, of_strings, CAPTIONS),
+    "functional": (functional, of_ids, TOKEN_IDS),
+    "subclassed": (functional, Subclassed, TOKEN_IDS),
+}
+
+
+def data_of(captions):
+    inputs = {"images": PIXELS, "captions": captions}
+    return {**inputs, "image_ids": IDS, "caption_image_ids": IDS}
+
+
+def trained(name, kind=EmbeddingNetwork, **options):
+    keras.utils.set_random_seed(0)
+    images, texts, captions = NETWORKS[name]
+    network = kind(image_encoder=images(), text_encoder=texts())
+    network.compile("adam", **options)
+    data = data_of(captions)
+    network.fit(data, batch_size=2, verbose=0)
+    return network, data
+
+
+@pytest.fixture
+def small_branch(monkeypatch):
+    monkeypatch.setattr(two_branch, "Branch", lambda: Branch((6, 4)))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_train_and_are_saved(name, tmp_path, small_branch, eagerly):
+    network, data = trained(name)
+    rows = network.embed_images(PIXELS), network.embed_text(data["captions"])
+    for side in rows:
+        assert side.shape == (4, 4) and side.dtype == tf.float32
+        np.testing.assert_allclose(np.linalg.norm(side, axis=1), 1, rtol=1e-5)
+    assert network.embed_images(PIXELS[:0]).shape == (0, 4)
+    # uint8 and float pixels are equal.
+    pixels = PIXELS.astype("float32")
+    np.testing.assert_array_equal(network.embed_images(pixels), rows[0])
+    network.save(tmp_path / "network.keras")
+    loaded = load_model(tmp_path / "network.keras")
+    assert loaded.output_dims == network.output_dims
+    assert loaded.input_dtypes == network.input_dtypes
+    np.testing.assert_array_equal(loaded.embed_images(PIXELS), rows[0])
+    texts = loaded.embed_text(data["captions"])
+    np.testing.assert_array_equal(texts, rows[1])
+    batches = tf.data.Dataset.from_tensor_slices(data).batch(2)
+    loaded.fit(batches, verbose=0)
+    assert np.isfinite(loaded.evaluate(batches, verbose=0)).all()
+    clone = keras.models.clone_model(network)
+    assert clone.text_encoder is not network.text_encoder
+    network.summary(print_fn=lambda *_, **__: None)
+
+
+def test_similarity_networks_take_any_layer(small_branch, eagerly):
+    network, data = trained("functional", SimilarityNetwork)
+    outputs = network.predict(
+        {k: data[k] for k in ("images", "captions")}, verbose=0
+    )
+    assert outputs["similarities"].shape == (4, 4)
+
+
+@pytest.mark.parametrize("captions", [CAPTIONS, TOKEN_IDS])
+def test_steps_in_chunks_equal_steps_of_whole_batches(
+    captions, small_branch, eagerly
+):
+    weights = []
+    for chunk in (None, 1):
+        keras.utils.set_random_seed(0)
+        texts = of_strings() if captions is CAPTIONS else of_ids()
+        network = EmbeddingNetwork(
+            image_encoder=layers.Flatten(), text_encoder=texts
+        )
+        rate = keras.optimizers.SGD(0.1)
+        network.compile(rate, encode_chunk=chunk)
+        network.fit(data_of(captions), batch_size=4, verbose=0)
+        weights.append(network.text_encoder.get_weights()[-1])
+    np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-5)
+
+
+def test_frozen_encoders_keep_their_weights(small_branch, eagerly):
+    keras.utils.set_random_seed(0)
+    network = EmbeddingNetwork(
+        image_encoder=functional(), text_encoder=of_strings()
+    )
+    network.image_encoder.trainable = False
+    before = network.image_encoder.get_weights()
+    network.compile("adam", encode_chunk=1)
+    network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
+    for one, other in zip(before, network.image_encoder.get_weights()):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_branches_of_any_layer_are_normalised_and_said_once(capsys):
+    units = keras.Sequential([layers.Dense(3), layers.UnitNormalization()])
+    network = EmbeddingNetwork(
+        keras.Sequential([layers.Flatten(), layers.Dense(3)]), units, None, None
+    )
+    network.compile("sgd", run_eagerly=True)
+    data = data_of(np.ones((4, 5), np.float32))
+    for _ in range(2):
+        network.fit(data, batch_size=4, verbose=0)
+    said = capsys.readouterr().err
+    assert said.count("normalisation") == 1 and "image_branch" in said
+    norms = np.linalg.norm(network.embed_images(PIXELS), axis=1)
+    np.testing.assert_allclose(norms, 1, rtol=1e-5)
+
+
+def test_mixed_precision_gives_float32_unit_vectors(eagerly):
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        network = EmbeddingNetwork(
+            layers.Dense(4), layers.Dense(4), functional(), of_ids()
+        )
+        network.compile("adam")
+        history = network.fit(data_of(TOKEN_IDS), batch_size=2, verbose=0)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert np.isfinite(history.history["loss"]).all()
+    assert network.embed_images(PIXELS).dtype == tf.float32
+
+
+def test_xla_compiles_no_strings(small_branch):
+    network = EmbeddingNetwork(
+        image_encoder=layers.Flatten(), text_encoder=Lengths()
+    )
+    network.compile("adam", jit_compile=True)
+    with refused("jit_compile"):
+        network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
+
+
+def of_two_inputs():
+    ids, mask = (keras.Input((None,), name=name) for name in ("ids", "mask"))
+    return keras.Model([ids, mask], layers.Multiply()([ids, mask]))
+
+
+def of_two_outputs():
+    rows = keras.Input((5,))
+    return keras.Model(rows, {"vector": rows, "states": rows})
+
+
+@pytest.mark.parametrize(
+    "shape, layer, advice",
+    [
+        ((None, 32, 32, 3), layers.Conv2D(4, 3), "GlobalAveragePooling2D"),
+        ((None, 7, 5), layers.LSTM(4, return_sequences=True), "Pooling1D"),
+        ((None, None), layers.Embedding(9, 4), "GlobalAveragePooling1D"),
+        ((None, None), of_two_inputs(), "mask"),
+        ((None, 5), of_two_outputs(), "one of these outputs"),
+        ((None, 5), layers.Conv2D(4, 3), "Change"),
+    ],
+)
+def test_layers_that_return_no_vectors_are_rejected(shape, layer, advice):
+    network = EmbeddingNetwork(Branch((4,)), Branch((4,)), None, layer)
+    with pytest.raises((InputError, InputTypeError), match=advice) as error:
+        network.build({"images": (None, 5), "captions": shape})
+    assert error.value.argument == "text_encoder"
+
+
+def test_strings_and_numbers_are_not_interchangeable(small_branch):
+    network = EmbeddingNetwork(text_encoder=of_strings())
+    network.build({"images": (None, 5), "captions": (None,)})
+    for captions in (IDS, [1.0]):
+        with refused("captions"):
+            network.embed_text(captions)
+    assert network.embed_text(list(CAPTIONS)).shape == (4, 4)
+    network = EmbeddingNetwork(text_encoder=MeanOfWords(9, 5))
+    with refused("captions"):
+        network.embed_text(CAPTIONS)
+    network.compile("adam")
+    with refused("x['captions']"):
+        network.fit(data_of(CAPTIONS) | {"images": np.ones((4, 5))})
