@@ -13,6 +13,12 @@ problem with its file and line: unreadable rows, images in two splits, broken or
 missing image files, and missing or non-finite features. The exit code is 1 if
 there are problems.
 
+Findings do not change the exit code. The command finds captions that several
+images share, captions of one word or none, very long captions, captions in
+another language, and images without captions. With --images, it also finds
+equal files and near-copies of photos. With --images and --image_features, it
+finds different photos of one scene.
+
 Count phrases with and without boxes:
 
   python tools/describe_data.py --phrases=flickr8k/entities
@@ -32,7 +38,13 @@ from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.captions import CaptionedImages, common_images
-from tbnets.data.images import faults
+from tbnets.data.duplicates import looks
+from tbnets.data.findings import (
+    Finding,
+    Photos,
+    caption_findings,
+    photo_findings,
+)
 from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
@@ -138,16 +150,21 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
         )
 
 
-def check_images(images: CaptionedImages, folder, problems: list):
-    """Decodes the images of a split and adds a problem for each failure."""
+def check_images(images: CaptionedImages, folder, problems: list) -> list:
+    """Decodes the images of a split and adds a problem for each failure.
+
+    Returns the `Look`s of the images.
+    """
     paths = [os.path.join(folder, name) for name in images.names]
-    for key, path, reason in zip(images.image_ids, paths, faults(paths)):
-        if reason:
+    found = list(looks(paths))
+    for key, path, look in zip(images.image_ids, paths, found):
+        if look.fault:
             CheckedFile(path, problems).report(
                 f"expected the image of id {shown(key)} in {images.split!r}, "
-                f"a complete photo ({KINDS}); found that it {reason}. Copy or "
-                "convert it."
+                f"a complete photo ({KINDS}); found that it {look.fault}. Copy "
+                "or convert it."
             )
+    return found
 
 
 def describe_features(
@@ -192,6 +209,37 @@ def describe_features(
         "images_failed": len(failed),
         "rows_not_finite": check_finite(features, problems),
     }
+
+
+def feature_rows(images: CaptionedImages, patterns: list[str]):
+    """Returns float32 `[num_images, dim]`, 0 where features are missing.
+
+    Returns None if the features cannot be read.
+    """
+    paths = [fill_split(pattern, images.split) for pattern in patterns]
+    try:
+        features = open_features(*paths)
+    except (OSError, ValueError):
+        return None
+    missing = set(features.missing(images.image_ids))
+    is_there = np.array([key not in missing for key in images.image_ids], bool)
+    ids = [key for key in images.image_ids if key not in missing]
+    rows = np.zeros((images.num_images, features.dim), np.float32)
+    rows[is_there] = features.take(features.rows(ids))
+    return np.where(np.isfinite(rows), rows, 0)
+
+
+def find_in_photos(photos: dict[str, tuple]) -> list[Finding]:
+    """Returns the findings about photos.
+
+    Args:
+        photos: maps a file name to (split and id, `Look`, features or None).
+    """
+    names, found, rows = zip(*photos.values())
+    sizes = {np.size(row) if row is not None else None for row in rows}
+    has_features = len(sizes) == 1 and None not in sizes
+    features = np.stack(rows) if has_features else None
+    return photo_findings(Photos(names, found, features))
 
 
 def format_counts(splits: dict[str, dict]) -> str:
@@ -246,7 +294,11 @@ class Options(CaptionFlags):
         "",
         "Phrases with boxes, as in --phrases of tools/train.py.",
     )
-    images: str = flag("", "Folder of the image files; each file is decoded.")
+    images: str = flag(
+        "",
+        "Folder of the image files; each file is decoded and compared with "
+        "the others.",
+    )
     image_features: list[str] = flag(
         [],
         "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt next to "
@@ -256,7 +308,7 @@ class Options(CaptionFlags):
         "train",
         "Split that defines the known words; 'train+restval' merges two.",
     )
-    json: str = flag("", "JSON file for the counts and problems.")
+    json: str = flag("", "JSON file for the counts, findings and problems.")
 
 
 def read_splits(options, problems):
@@ -277,13 +329,17 @@ def read_splits(options, problems):
     return splits, set(count_words(training.captions)[0])
 
 
-def print_report(splits, problems):
-    """Prints the counts and the problems."""
+def print_report(splits, findings, problems):
+    """Prints the counts, the findings and the problems."""
     print(format_counts(splits))
     print(
         "\nModels split captions into words of lower-case letters and digits: "
         "man's becomes two words, and don't becomes dont."
     )
+    if findings:
+        print("\nFindings, which are not errors:")
+    for finding in findings:
+        print(f"\n{finding}")
     count = len(problems)
     print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
     for problem in problems[:MOST_PRINTED]:
@@ -292,16 +348,27 @@ def print_report(splits, problems):
         print(f"... and {count - MOST_PRINTED} more; --json writes them all.")
 
 
-def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts selected by the flags, for one split."""
+def describe_one(options, images, known, problems, photos):
+    """Returns the counts selected by the flags, for one split.
+
+    `known` is the phrases and the training words, each of which may be None.
+    Adds the decoded photos to `photos`, as for `find_in_photos`.
+    """
+    phrases, vocabulary = known
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
-    if options.image_features:
-        patterns = options.image_features
+    rows, patterns = None, options.image_features
+    if patterns:
         counts |= describe_features(images, patterns, problems)
     if options.images:
-        check_images(images, options.images, problems)
+        found = check_images(images, options.images, problems)
+        rows = feature_rows(images, patterns) if patterns else None
+        rows = [None] * images.num_images if rows is None else rows
+        for key, name, *photo in zip(
+            images.image_ids, images.names, found, rows
+        ):
+            photos.setdefault(name, ((images.split, key), *photo))
     return counts
 
 
@@ -326,15 +393,21 @@ def main(options):
             for name, split in (splits or {"all": None}).items()
         }
     splits = splits or {name: x.images for name, x in phrases.items()}
-    counts = {}
+    counts, photos = {}, {}
     for name, images in splits.items():
         known = phrases.get(name), vocabulary
-        counts[name] = describe_one(options, images, *known, problems)
+        counts[name] = describe_one(options, images, known, problems, photos)
     check_splits(splits, problems)
+    findings = caption_findings(splits) if options.captions else []
+    findings += find_in_photos(photos) if photos else []
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
-    print_report(counts, problems)
+    print_report(counts, findings, problems)
     if options.json:
-        report = {"splits": counts, "problems": list(map(vars, problems))}
+        report = {
+            "splits": counts,
+            "findings": list(map(vars, findings)),
+            "problems": list(map(vars, problems)),
+        }
         with open(options.json, "w", encoding="utf-8") as stream:
             json.dump(report, stream, indent=2, ensure_ascii=False)
     return 1 if problems else 0

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from tests import verbs
+from tests import photo_files, verbs
 from tests.data.test_phrases import write_entities
 
 
@@ -36,6 +36,27 @@ def test_good_data_exits_with_0(table):
     # "cat" is one of two words of the test split.
     assert line_of(result, "unknown words, share")[-2:] == ["0.00%", "50.00%"]
     assert "No problems." in result.stdout
+
+
+def test_findings_do_not_change_the_exit_code(table, tmp_path):
+    with open(table, "a") as stream:
+        stream.write("c.jpg,A dog,test\n")
+    for name in "abc":
+        content = photo_files.encode(seed=ord(name) % 2)  # a.jpg equals c.jpg.
+        (tmp_path / f"{name}.jpg").write_bytes(content)
+    np.save(tmp_path / "ims.npy", np.eye(3, dtype=np.float32))
+    (tmp_path / "ims_ids.txt").write_text("a.jpg\nb.jpg\nc.jpg\n")
+    result = describe(
+        *(f"--captions={table}", f"--images={tmp_path}"),
+        f"--image_features={tmp_path / 'ims.npy'}",
+        f"--json={tmp_path / 'out.json'}",
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    found = json.loads((tmp_path / "out.json").read_text())["findings"]
+    kinds = ["shared_captions", "same_file_in_two_splits"]
+    assert [finding["kind"] for finding in found] == kinds
+    assert "'A dog': train 'a.jpg', test 'c.jpg'" in result.stdout
+    assert "train 'a.jpg' and test 'c.jpg'" in result.stdout
 
 
 def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
