@@ -35,16 +35,32 @@ Add an index made by tools/index.py, and the `search` signature, to the model:
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
+Convert a network for LiteRT, to search without TensorFlow, on a phone for
+example:
+
+  python tools/export.py --model=flickr8k_photos --output=flickr8k_int8 \
+      --litert=int8 --images=flickr8k/train
+
+`--litert=int8` needs --images, a folder of photos like those of the training:
+the ranges of the activations are measured on 100 of them (--calibration). A run
+that was trained on photos uses its training split instead. The folder holds an
+image model, a text model and their description (docs/on_device.md). Networks
+that find boxes, read trees or features, or compare embeddings by a third
+network cannot be converted.
+
 See docs/serving.md.
 """
 
 import dataclasses
+import os
 import pathlib
 
 from tbnets.cli.asking import MODEL
 from tbnets.cli.data_flags import Choosing, OfRun, check_choosing, chosen
+from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
-from tbnets.serving import deployment, protocol, zoo
+from tbnets.files import CheckedFile
+from tbnets.serving import deployment, litert, protocol, zoo
 from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import next_version, reexport
 from tbnets.serving.search_index import open_index
@@ -59,6 +75,7 @@ from tbnets.tasks.settings.flag import (
     flag,
     must_come_with,
 )
+from tbnets.tasks.trained import rebuild
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +120,21 @@ class Options(OfRun, Choosing):
         "features made by roi_average, as a store or a recipe, which computes "
         "them for the test split. The model then finds phrases in a photo.",
     )
+    litert: str = flag(
+        "",
+        "Convert the network for LiteRT: float32, float16 (half the size) or "
+        "int8 (a quarter, computed in integers). For --run_dir or --model. "
+        "Default of --output for a run: RUN/litert/KIND.",
+        choices=("", *litert.KINDS),
+    )
+    images: str = flag(
+        "",
+        "With --litert=int8: folder of training photos, subfolders included. "
+        "Default for a run: the photos of its training split.",
+    )
+    calibration: Count = flag(
+        100, "With --litert=int8: number of photos to use, spread evenly."
+    )
     half_precision: bool = flag(
         False, "Store the weights as float16; computations use float32."
     )
@@ -116,12 +148,15 @@ class Options(OfRun, Choosing):
 
 _OF_MODEL = {"signatures", "index", "trust"}
 _OF_BOTH = {"run_dir", "model", "output", "serving"}
+_OF_LITERT = {"litert", "images", "calibration"}
 
 
 def main(options):
     """Exports the network that the flags describe."""
     check_source(options)
     path, name = place(options)
+    if options.litert:
+        return export_litert(options)
     extra = None
     if options.serving:
         deployment.check_model_name(name)
@@ -144,7 +179,14 @@ def check_source(options):
         )
     check_choosing(options)
     check_pairs(options, {"choice": "regions", "regions": "cnn_weights"})
+    check_pairs(options, {"images": "litert", "calibration": "litert"})
     set_flags = changed(options) - _OF_BOTH
+    if options.litert:
+        unused = set_flags | ({"serving"} if options.serving else set())
+        own = _OF_LITERT | {"checkpoint", "data_root", "cnn_weights"}
+        for name in sorted(unused - own):
+            raise must_come_with(options, name, "an export without --litert")
+        set_flags -= own
     if options.model:
         if not options.output:
             raise InputError(
@@ -169,6 +211,67 @@ def place(options):
             return folder, folder.parent.name
         return folder / str(next_version(folder)), folder.name
     return None, pathlib.Path(options.run_dir).absolute().name
+
+
+def export_litert(options):
+    """Converts the network for LiteRT, and prints the sizes of the files."""
+    if options.model:
+        network, endpoints = rebuild(options.model, options.cnn_weights)
+        path, name, photos = options.output, options.model, None
+    else:
+        session = runs.open_run(
+            options.run_dir,
+            options.checkpoint,
+            data_root=options.data_root,
+            adjust=lambda settings: start_at_photo(
+                settings.replace(precision="float32"), options.cnn_weights
+            ),
+        )
+        network, data = session.network, session.task.data
+        endpoints = session.task.exporter.endpoints(
+            network, session.state.fitted
+        )
+        name = options.run_dir
+        path = options.output or pathlib.Path(name, "litert", options.litert)
+        photos = data.train if session.settings.sources().images else None
+    litert.check_convertible(endpoints)
+    path, cosines = litert.write_litert(
+        network,
+        endpoints,
+        path,
+        options.litert,
+        calibration_photos(options, photos),
+        {"source": pathlib.Path(name).name, **recalls_of(options)},
+    )
+    print(f"LiteRT      {path}")
+    for file, cosine in cosines.items():
+        size = (path / file).stat().st_size / 1e6
+        print(f"{file:11} {size:.2f} MB, cosine with the network >= {cosine}")
+
+
+def calibration_photos(options, train):
+    """Returns the paths of the photos for --litert=int8, or []."""
+    if options.litert != "int8":
+        return []
+    if options.images:
+        paths = [*sort_files(options.images)[0].values()]
+    else:
+        paths = train.photos.paths if train else []
+    step = max(1, len(paths) // options.calibration)
+    return [os.fspath(path) for path in paths[::step]][: options.calibration]
+
+
+def recalls_of(options):
+    """Returns the model's recalls on its test split, from metrics.json."""
+    folder = pathlib.Path(options.run_dir)
+    if options.model:
+        is_name = options.model in zoo.names()
+        folder = pathlib.Path(zoo.folder() if is_name else "", options.model)
+    file = CheckedFile(folder / "metrics.json")
+    metrics = file.json() if (folder / "metrics.json").is_file() else {}
+    test = metrics.get("test", {}).items()
+    ways = "image_to_text/recall_at_", "text_to_image/recall_at_"
+    return {"source_recalls": {k: v for k, v in test if k.startswith(ways)}}
 
 
 def export_again(options, path, extra):

@@ -114,6 +114,7 @@ class PhotoReader:
             `features.regions.AveragedFeatures`.
 
     Attributes:
+        read: the argument.
         max_pixels: maximum number of pixels in a photo.
         is_traced: whether the reader is already part of a graph.
     """
@@ -121,14 +122,14 @@ class PhotoReader:
     def __init__(self, read):
         self.max_pixels = pictures.MAX_PIXELS
         self.is_traced = False
-        self._read = read
+        self.read = read
 
     def _decode(self, image_bytes):
         self.is_traced = True
         content, _ = photo_kinds.small_enough(image_bytes, self.max_pixels)
-        if hasattr(self._read, "decode"):
-            return self._read.decode(content)
-        return self._read([content])[0]
+        if hasattr(self.read, "decode"):
+            return self.read.decode(content)
+        return self.read([content])[0]
 
     @tf.autograph.experimental.do_not_convert
     def photos(self, image_bytes):
@@ -149,7 +150,7 @@ class PhotoReader:
             decode.structured_outputs,
         )
         photos, decoded = attempt(decode, (image_bytes,), nothing)
-        forward = getattr(self._read, "forward", tf.identity)
+        forward = getattr(self.read, "forward", tf.identity)
         return forward(photos), status_of(image_bytes, decoded, self.max_pixels)
 
     @tf.autograph.experimental.do_not_convert
@@ -165,7 +166,7 @@ class PhotoReader:
         """
         nothing = tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])
         decoded, is_photo = attempt_once(self._decode, (image_bytes,), nothing)
-        rows = self._read.of_decoded(*decoded, boxes)
+        rows = self.read.of_decoded(*decoded, boxes)
         status = status_of(image_bytes[None], is_photo[None], self.max_pixels)
         return rows, status[0]
 

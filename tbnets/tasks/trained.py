@@ -18,8 +18,10 @@ from tbnets import tasks
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
+from tbnets.features.photo_features import RANDOM
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import check_files
+from tbnets.tasks.captioned_data import start_at_photo
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
 from tbnets.tasks.task import check_fitted_kinds
@@ -111,12 +113,13 @@ class Trained(NamedTuple):
         return {name[1:]: arrays[path] for path, name in _renamed(net).items()}
 
 
-def open_trained(name, start=""):
+def open_trained(name, start="", argument="--from"):
     """Opens a trained model as a `Trained`.
 
     Args:
         name: name of a zoo model, or folder of a run or an exported SavedModel.
         start: folder against which a relative folder is resolved.
+        argument: flag that named the model, for messages.
 
     Raises:
         FileNotFoundError: there is no such model. The message suggests similar
@@ -124,7 +127,7 @@ def open_trained(name, start=""):
         ValueError: the model is damaged, has no settings, or was not trained by
             gradients.
     """
-    path = _find(name, start)
+    path = _find(name, start, argument)
     if path.suffix == ".npz":
         saved = checkpoints.read_checkpoint(path)
         record, fitted = saved.state.settings, saved.state.fitted
@@ -140,7 +143,7 @@ def open_trained(name, start=""):
         weights = saved_files.read_weights(path)
         file = path / "variables/variables.data-00000-of-00001"
     check_fitted_kinds(fitted, path, ("words",))
-    settings = _settings(name, record, path)
+    settings = _settings(name, record, path, argument)
     for key, array in weights:
         if _of_words(key) and array.ndim == 2:
             settings = settings.replace(word_dim=array.shape[1])
@@ -152,7 +155,59 @@ def open_trained(name, start=""):
     return Trained(name, path, settings, fitted, weights, file_sha256(file))
 
 
-def _find(name, start):
+def sizes_of(metadata):
+    """Returns the fitted sizes of a run, from the metadata of its SavedModel.
+
+    The names are `image_dim`, `text_dim` and, if there are regions besides
+    images, `region_dim`. The size of words or pixels is None.
+    """
+    signatures = metadata.get("signatures", {})
+
+    def dim_of(name):
+        specs = signatures.get(name, {}).get("inputs", {}).values()
+        sizes = [x["shape"][-1] for x in specs if x["dtype"] == "float32"]
+        return sizes[0] if sizes else None
+
+    text = "embed_text" if "embed_text" in signatures else "embed_phrases"
+    sizes = {
+        "image_dim": dim_of("embed_features") or dim_of("embed_image"),
+        "text_dim": dim_of(text),
+    }
+    region_dim = dim_of("embed_regions")
+    if sizes["image_dim"] is None:
+        sizes["image_dim"] = region_dim
+    elif region_dim is not None:
+        sizes["region_dim"] = region_dim
+    return sizes
+
+
+def rebuild(name, cnn_weights=""):
+    """Builds the network of a trained model, without its data.
+
+    Args:
+        name: as in `open_trained`.
+        cnn_weights: weights with which a network of features reads photos, as
+            in `start_at_photo`; "" for the ImageNet weights.
+
+    Returns:
+        (network, endpoints): the network in float32, and its `Endpoints`.
+    """
+    trained = open_trained(name, argument="--model")
+    settings = trained.settings.replace(precision="float32")
+    if settings.image_encoder != "features":
+        settings = settings.replace(cnn_weights=RANDOM)
+    elif trained.fitted.get("image_features_made_by"):
+        settings = start_at_photo(settings, cnn_weights or "imagenet")
+    fitted = trained.fitted
+    if trained.path.is_dir():
+        fitted = sizes_of(saved_files.read_metadata(trained.path)) | fitted
+    task = tasks.open_task(settings)
+    network = task.model.build(settings, fitted)
+    trained.put_into(network)
+    return network, task.exporter.endpoints(network, fitted)
+
+
+def _find(name, start, argument):
     if name in zoo.names():
         check_files(zoo.folder() / name)
         return saved_files.newest_version(zoo.folder() / name)
@@ -167,8 +222,8 @@ def _find(name, start):
         problem = f"a folder without {best.relative_to(folder)}"
     near = difflib.get_close_matches(name, zoo.names())
     raise MissingFileError(
-        "`--from` must be a zoo model, or the folder of a run with a finished "
-        f"epoch. Received: --from={name}, {problem}. "
+        f"`{argument}` must be a zoo model, or the folder of a run with a "
+        f"finished epoch. Received: {argument}={name}, {problem}. "
         + (f"Did you mean {' or '.join(near)}? " if near else "")
         + f"The zoo has {', '.join(zoo.names()) or 'none'}."
     )
@@ -181,20 +236,20 @@ def settings_of_model(record, path):
     return tasks.settings_of(completed(record, path))
 
 
-def _settings(name, record, path):
+def _settings(name, record, path, argument):
     if record is None:
         raise InputError(
-            "--from",
+            argument,
             "be a model that was exported from a run",
-            f"--from={name}, which has no settings",
-            "Set --from to the folder of the run.",
+            f"{argument}={name}, which has no settings",
+            "Name the folder of the run.",
         )
     settings = settings_of_model(record, path)
     if settings.optimizer is None:
         raise InputError(
-            "--from",
+            argument,
             "be a model that is trained by gradients",
-            f"--from={name} with --model={settings.run.model}, which has a "
+            f"{argument}={name} with --model={settings.run.model}, which has a "
             "closed-form solution",
             "Choose another model.",
         )

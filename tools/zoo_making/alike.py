@@ -8,7 +8,7 @@ from tbnets.errors import InputError
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.trained import settings_of_model
+from tbnets.tasks.trained import settings_of_model, sizes_of
 from tbnets.text.trees import read_tree
 
 TOLERANCE = 1e-6
@@ -63,28 +63,12 @@ def _settings(record, signatures, source):
 
 def _fitted(model, record):
     """Returns the fitted values of a run that its served model needs."""
-
-    def dim_of(name):
-        if name not in model.metadata["signatures"]:
-            return None
-        (spec,) = model.metadata["signatures"][name]["inputs"].values()
-        return spec["shape"][-1] if spec["dtype"] == "float32" else None
-
     words = model.vocabulary.words if model.vocabulary else ()
-    text = "embed_text" if "embed_text" in model.metadata["signatures"] else ""
-    fitted = {
+    return sizes_of(model.metadata) | {
         "words": list(words),
-        "image_dim": dim_of("embed_features") or dim_of("embed_image"),
-        "text_dim": dim_of(text or "embed_phrases"),
         "image_features_made_by": record.get("image_features_made_by", {}),
         "text_features_made_by": record.get("text_features_made_by", {}),
     }
-    region_dim = dim_of("embed_regions")
-    if fitted["image_dim"] is None:
-        fitted["image_dim"] = region_dim
-    elif region_dim is not None:
-        fitted["region_dim"] = region_dim
-    return fitted
 
 
 def _word_vectors(values, settings):

@@ -1,0 +1,327 @@
+"""Exports networks for LiteRT, which runs them without TensorFlow.
+
+::
+
+    FOLDER/image.tflite     uint8 pixels [1, side, side, 3] -> unit vector
+          /text.tflite      int32 token ids [1, words] -> unit vector
+          /vocabulary.txt   one word per line; the number of the line is the id
+          /characters.json  Unicode tables of the tokenizer
+          /model.json       preprocessing, tokenisation, signatures, checksums
+
+`tbnets.lite` loads such a folder. docs/on_device.md describes the files.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import re
+import tempfile
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from tbnets.checks import check_finite
+from tbnets.data.pictures import BrokenImageError, read_square
+from tbnets.data.store.manifest import file_sha256
+from tbnets.errors import (
+    ExistingFileError,
+    FileError,
+    InputError,
+    check_choice,
+)
+from tbnets.files import new_folder, write_json, write_text
+from tbnets.serving.checksums import model_files
+from tbnets.serving.export import describe_signature, inputs_of, versions
+from tbnets.startup import quiet_tensorflow
+from tbnets.text.vocabulary import Tokenizer, character_tables
+from tbnets.text.word_ids import PADDING_ID, UNKNOWN_ID
+
+KINDS = ("float32", "float16", "int8")
+FORMAT = "tbnets litert 1"
+IMAGE, TEXT = "image.tflite", "text.tflite"
+MODEL, VOCABULARY = "model.json", "vocabulary.txt"
+CHARACTERS = "characters.json"
+_LEAST_COSINE = {"float32": 0.999, "float16": 0.999, "int8": 0.8}
+"""Minimum cosine between an embedding and that of the converted network."""
+_COMPARED = 8
+"""Number of photos that are embedded for the comparison."""
+_KEY = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+
+
+def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
+    """Writes a network as a folder of LiteRT models.
+
+    Args:
+        network: a built `EmbeddingNetwork`.
+        endpoints: the network's `Endpoints`, which take photos and captions.
+        path: folder to write, which must not exist.
+        kind: `float32`; `float16`, which halves the size; or `int8`, which also
+            computes in integers.
+        photos: for `int8`, about 100 photos like those of the training, from
+            which the ranges of the activations are measured. Each is as in
+            `pictures.read_content`.
+        metadata: JSON-ready dict to store in `model.json`.
+
+    Returns:
+        `path` as a `pathlib.Path`, and a dict of the smallest cosines between
+        the outputs of the network and of the LiteRT models.
+
+    Raises:
+        FileExistsError: `path` exists.
+        ValueError: the network cannot be converted, or there are no photos.
+    """
+    path = pathlib.Path(path)
+    check_choice("litert", kind, KINDS)
+    if path.exists() or path.is_symlink():
+        raise ExistingFileError(
+            f"`output` must not exist yet. Received: output={path}. Remove it, "
+            "or choose another folder."
+        )
+    check_convertible(endpoints)
+    side, forward = _pixels_of(network, endpoints.photos)
+    squares = [_square(photo, side) for photo in photos]
+    if kind == "int8" and not squares:
+        raise InputError(
+            "images",
+            "be photos like those of the training, for --litert=int8",
+            "none",
+            "Pass the folder of the training photos.",
+        )
+    functions = _functions(network, side, forward)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tokenizer = endpoints.tokenizer
+    try:
+        with new_folder(path) as folder:
+            for name, function in functions.items():
+                samples = squares if name == IMAGE else ()
+                content = _converted(function, kind, samples)
+                (folder / name).write_bytes(content)
+            cosines = _compare(folder, functions, kind, squares, tokenizer)
+            tokenizer.vocabulary.save(folder / VOCABULARY)
+            # Without indentation: the file has 50,000 values.
+            write_text(
+                folder / CHARACTERS,
+                json.dumps(character_tables(), separators=(",", ":")),
+            )
+            record = _described(folder, functions, kind, side, tokenizer)
+            record |= {"cosines": cosines, "metadata": metadata or {}}
+            write_json(folder / MODEL, record)
+    except OSError as error:
+        raise FileError(
+            f"`output` must be writable. Received: output={path}, which "
+            f"failed: {error}. Free some space or choose another folder."
+        ) from error
+    return path, cosines
+
+
+def check_convertible(endpoints):
+    """Raises an error if LiteRT cannot run the network of `Endpoints`."""
+    names, tokenizer = endpoints.functions, endpoints.tokenizer
+    reason = advice = ""
+    if not {"embed_image", "embed_text"} <= names.keys():
+        reason = "it finds boxes of phrases, which need the boxes of a photo"
+        advice = "Choose a network for whole images."
+    elif "compare" in names:
+        reason = "it compares embeddings by a third network"
+        advice = "Choose an embedding network."
+    elif type(tokenizer) is not Tokenizer:
+        reason = "it reads trees, text features or the tokens of a preset"
+        advice = "Choose --text_encoder=mean, gru or lstm in training."
+    elif endpoints.photos is None:
+        reason = "it reads image features and has no network for photos"
+        advice = "Add --cnn_weights=imagenet."
+    if reason:
+        raise _unconvertible(reason, advice)
+
+
+def _unconvertible(reason, advice):
+    return InputError(
+        "litert", "be used with a network of photos and words", reason, advice
+    )
+
+
+def _pixels_of(network, reader):
+    """Returns the side of the photos, and the function that reads them.
+
+    The function maps float32 pixels `[n, side, side, 3]` to the network's
+    images.
+    """
+    shape = network.input_shapes["images"][1:]
+    if len(shape) == 3:
+        return shape[0], tf.identity
+    read = reader.read
+    parts = getattr(read, "parts", (read,))
+    sides = {part.photo_size for part in parts}
+    if any(callable(part.squares) for part in parts):
+        raise _unconvertible(
+            "its Keras Hub preset resizes photos in its own way",
+            "Choose a network of tools/extract_image_features.py --cnn.",
+        )
+    if len(sides) > 1:
+        raise _unconvertible(
+            f"its image networks read photos of {sorted(sides)} pixels",
+            "Choose a model with one image size.",
+        )
+    if read is parts[0]:
+        return sides.pop(), read.forward
+    return sides.pop(), lambda pixels: read.forward((pixels,) * len(parts))
+
+
+def _square(photo, side):
+    pixels, reason = read_square(photo, side)
+    if reason:
+        raise BrokenImageError(photo, reason)
+    return pixels
+
+
+def _functions(network, side, forward):
+    """Returns the concrete function of each file, by file name."""
+    pixels = tf.TensorSpec([1, side, side, 3], tf.uint8, "pixels")
+    token_ids = tf.TensorSpec([1, None], tf.int32, "token_ids")
+
+    @tf.function(input_signature=[pixels], autograph=False)
+    def embed_image(pixels):
+        images = forward(tf.cast(pixels, tf.float32))
+        return {"embeddings": network.embed_images(images, training=False)}
+
+    @tf.function(input_signature=[token_ids], autograph=False)
+    def embed_text(token_ids):
+        return {"embeddings": network.embed_text(token_ids, training=False)}
+
+    return {
+        IMAGE: embed_image.get_concrete_function(),
+        TEXT: embed_text.get_concrete_function(),
+    }
+
+
+def _converted(function, kind, squares):
+    """Converts a concrete function. Returns the content of a .tflite file."""
+    module = tf.Module()
+    module.function, module.used_variables = function, [*function.variables]
+    with tempfile.TemporaryDirectory() as place, _silent():
+        # Only a SavedModel keeps the names of inputs and outputs.
+        tf.saved_model.save(module, place, {_KEY: function})
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            place, signature_keys=[_KEY]
+        )
+        if kind != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if kind == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        if kind == "int8" and squares:
+            converter.representative_dataset = lambda: (
+                {"pixels": square[None]} for square in squares
+            )
+        try:
+            content = converter.convert()
+        # Unsupported ops raise a private exception class.
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300]
+            advice = "Choose another encoder in training."
+            raise _unconvertible(f"LiteRT lacks an op: {reason}", advice) from (
+                error
+            )
+    _check_ops(content)
+    return content
+
+
+def ops_of(content):
+    """Returns the names of a LiteRT model's ops, and its tensors' types."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        tf.lite.experimental.Analyzer.analyze(model_content=content)
+    ops = re.findall(r"Op#\d+ (\w+)\(", text.getvalue())
+    return set(ops), set(re.findall(r"type:(\w+)", text.getvalue()))
+
+
+def _check_ops(content):
+    ops, types = ops_of(content)
+    foreign = [op for op in ops if op.startswith(("Flex", "CUSTOM"))]
+    if foreign or "STRING" in types:
+        raise _unconvertible(
+            f"it needs ops or strings that phones lack: {foreign}",
+            "Choose another encoder in training.",
+        )
+
+
+@contextlib.contextmanager
+def _silent():
+    with quiet_tensorflow(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _compare(folder, functions, kind, squares, tokenizer):
+    """Returns the smallest cosine between outputs of each file and function."""
+    rng = np.random.default_rng(0)
+    [pixels] = inputs_of(functions[IMAGE]).values()
+    pictures = squares[:_COMPARED]
+    if not pictures:
+        # Coarse noise, as photos are smooth too.
+        coarse = rng.integers(0, 256, (_COMPARED, 8, 8, 3)).astype(np.uint8)
+        pictures = [_square(picture, pixels.shape[1]) for picture in coarse]
+    most, lengths = tokenizer.vocabulary.size, (1, 3, 12, 30)
+    ids = [rng.integers(1, most, (1, words), np.int32) for words in lengths]
+    cosines = {}
+    for name, inputs in {IMAGE: [x[None] for x in pictures], TEXT: ids}.items():
+        function, model = functions[name], (folder / name).read_bytes()
+        [key] = inputs_of(function)
+        with _silent():
+            run = open_interpreter(model).get_signature_runner(_KEY)
+            pairs = [
+                (function(tf.constant(x)), run(**{key: x})) for x in inputs
+            ]
+        expected, found = (
+            np.concatenate([np.asarray(x["embeddings"]) for x in outputs])
+            for outputs in zip(*pairs)
+        )
+        check_finite(f"embeddings of {name}", found)
+        norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+        cosine = float(((expected * found).sum(axis=1) / norms).min())
+        if not cosine >= _LEAST_COSINE[kind]:
+            raise _unconvertible(
+                f"{name} has a cosine of {cosine:.3f} with the network",
+                "Choose --litert=float16, or other photos.",
+            )
+        cosines[name] = round(cosine, 6)
+    return cosines
+
+
+def open_interpreter(content):
+    """Returns an interpreter of `ai-edge-litert`, or else of TensorFlow."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        Interpreter = tf.lite.Interpreter  # noqa: N806
+    return Interpreter(model_content=content, num_threads=1)
+
+
+def _described(folder, functions, kind, side, tokenizer):
+    """Returns the content of `model.json`."""
+    signatures = {n: describe_signature(f) for n, f in functions.items()}
+    [embeddings] = signatures[TEXT]["outputs"].values()
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "embedding_dim": embeddings["shape"][-1],
+        "preprocessing": {
+            "side": side,
+            "colours": "RGB, 0 to 255",
+            "orientation": "upright, after the EXIF orientation of a JPEG",
+            "resize": "bilinear with antialias, aspect ratio not kept",
+        },
+        "tokenisation": {
+            "max_tokens": tokenizer.max_tokens,
+            "padding_id": PADDING_ID,
+            "unknown_id": UNKNOWN_ID,
+        },
+        "signature_key": _KEY,
+        "signatures": signatures,
+        **versions(),
+        "sha256": {
+            name: file_sha256(file)
+            for name, file in model_files(folder).items()
+        },
+    }

@@ -1,0 +1,139 @@
+"""Networks that are converted for LiteRT keep their embeddings."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tbnets
+from tbnets.data.images import decode_images
+from tbnets.data.store.manifest import file_sha256
+from tbnets.errors import ExistingFileError, InputError
+from tbnets.serving import litert
+from tbnets.serving.endpoints import (
+    region_endpoints,
+    two_branch_endpoints,
+)
+from tbnets.serving.inputs import TreeReader
+
+SIDE = 16
+CAPTIONS = ["a red dog runs", "two cats sit on a mat", "the man's blue hat"]
+VOCABULARY = tbnets.Vocabulary.build(CAPTIONS)
+
+
+def network_of(kind, model=tbnets.EmbeddingNetwork, **options):
+    """Returns a network of small pictures and captions, with random weights."""
+    size = VOCABULARY.size
+    text = tbnets.MeanOfWords(size, 8)
+    if kind != "mean":
+        text = tbnets.RecurrentEncoder(size, kind, 8, 6)
+    network = model(
+        image_branch=tbnets.Branch((8,)),
+        text_branch=tbnets.Branch((8,)),
+        image_encoder=tbnets.SmallConvNet((4, 6)),
+        text_encoder=text,
+        **options,
+    )
+    network.build({"images": (None, SIDE, SIDE, 3), "captions": (None, None)})
+    return network
+
+
+def endpoints_of(network, reader=None, photos=True):
+    return two_branch_endpoints(
+        network,
+        reader or tbnets.Tokenizer(VOCABULARY),
+        image_shape=(SIDE, SIDE, 3),
+        read_photos=(lambda x: decode_images(x, SIDE)) if photos else None,
+    )
+
+
+def pictures(count=4):
+    rng = np.random.default_rng(3)
+    return [*rng.integers(0, 256, (count, SIDE, SIDE, 3)).astype(np.uint8)]
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return {kind: network_of(kind) for kind in ("mean", "gru", "lstm")}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("mean", "float32"),
+        ("mean", "int8"),
+        ("gru", "float16"),
+        ("lstm", "int8"),
+    ],
+)
+def test_outputs_are_those_of_the_network(networks, tmp_path, text, kind):
+    network = networks[text]
+    path, cosines = litert.write_litert(
+        network, endpoints_of(network), tmp_path / "a", kind, pictures()
+    )
+    least = 0.95 if kind == "int8" else 0.9999
+    assert min(cosines.values()) >= least
+    record = json.loads((path / litert.MODEL).read_text())
+    assert record["preprocessing"]["side"] == SIDE
+    assert record["embedding_dim"] == 8 and record["kind"] == kind
+    files = {file.name for file in path.iterdir()} - {litert.MODEL}
+    assert record["sha256"] == {x: file_sha256(path / x) for x in files}
+    run = litert.open_interpreter((path / litert.TEXT).read_bytes())
+    run = run.get_signature_runner(record["signature_key"])
+    for ids in [[2]], [[3, 4, 5, 6, 2, 2, 1]], [[2, 0, 0]]:
+        ids = np.array(ids, np.int32)
+        found = run(token_ids=ids)["embeddings"]
+        expected = network.embed_text(tf.constant(ids))
+        assert (found * expected.numpy()).sum() >= least
+
+
+def test_ops_are_built_in_and_tensors_are_no_strings(networks, tmp_path):
+    network = networks["lstm"]
+    path, _ = litert.write_litert(
+        network, endpoints_of(network), tmp_path / "a", "float32"
+    )
+    for name in litert.IMAGE, litert.TEXT:
+        ops, types = litert.ops_of((path / name).read_bytes())
+        assert ops and "STRING" not in types and types
+        assert not [op for op in ops if op.startswith(("Flex", "CUSTOM"))]
+
+
+def unconvertible(kind):
+    """Returns the endpoints of a network that cannot be converted."""
+    if kind == "learned":
+        head = tbnets.PairHead((4, 3))
+        return endpoints_of(
+            network_of("mean", tbnets.SimilarityNetwork, head=head)
+        )
+    network = network_of("mean")
+    if kind == "features":
+        return endpoints_of(network, photos=False)
+    if kind == "trees":
+        return endpoints_of(network, TreeReader(VOCABULARY))
+    return region_endpoints(network, tbnets.Tokenizer(VOCABULARY), region_dim=5)
+
+
+@pytest.mark.parametrize("kind", ["learned", "features", "trees", "boxes"])
+def test_other_networks_are_errors(kind):
+    with pytest.raises(InputError) as caught:
+        litert.check_convertible(unconvertible(kind))
+    assert caught.value.argument == "litert"
+
+
+def test_bad_arguments_are_errors(networks, tmp_path):
+    network = networks["mean"]
+    endpoints = endpoints_of(network)
+    with pytest.raises(InputError) as caught:
+        litert.write_litert(network, endpoints, tmp_path / "a", "int4")
+    assert caught.value.argument == "litert"
+    with pytest.raises(InputError) as caught:
+        litert.write_litert(network, endpoints, tmp_path / "a", "int8")
+    assert caught.value.argument == "images"
+    with pytest.raises(ExistingFileError):
+        litert.write_litert(network, endpoints, tmp_path, "float32")
+    with pytest.raises(InputError):
+        litert.write_litert(
+            network, endpoints, tmp_path / "a", "int8", [b"no photo"]
+        )
+    assert not (tmp_path / "a").exists()
