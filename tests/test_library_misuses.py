@@ -25,7 +25,7 @@ from tbnets.evaluation import (
     score_tiles,
 )
 from tbnets.models import cca
-from tbnets.serving import finding
+from tbnets.serving import finding, photo_search
 from tests.evaluation.test_score_tiles import of_matrix
 from tests.refusals import assert_about
 
@@ -113,7 +113,7 @@ def find(**given):
 
 
 def search(queries=("a dog",), images=UNIT, **given):
-    finding.search(Finder(), queries, images, **given)
+    photo_search.search(Finder(), queries, images, **given)
 
 
 def retrieve(images=UNIT, texts=UNIT, rows=IDS, **given):

@@ -38,12 +38,12 @@ from tbnets.serving.checksums import (
     ANSWERS,
     CHECKSUMS,
     check_files,
+    hash_files,
     write_checksums,
 )
 from tbnets.serving.endpoints import begin_with_photos
 from tbnets.serving.export import reexport
 from tbnets.serving.photo_index import IDENTITY
-from tbnets.serving.saved_files import hash_files
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3

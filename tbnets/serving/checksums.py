@@ -4,10 +4,14 @@ import pathlib
 import re
 
 from tbnets.checks import Path
+from tbnets.data.photos import list_files
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_text
 
+GRAPH_FILE = "saved_model.pb"
+METADATA_FILE = "assets.extra/tbnets.json"
+LITERT_FILES = IMAGE_NETWORK, TEXT_NETWORK = "image.tflite", "text.tflite"
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
 """File with the expected embeddings of a model that `assembled` completes."""
@@ -91,3 +95,16 @@ def write_checksums(path: Path) -> None:
     files = model_files(path).items()
     lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
+
+
+def hash_files(path):
+    """Returns the SHA-256 of each file of a SavedModel, by file name.
+
+    Omits `METADATA_FILE`, and `fingerprint.pb` because it is never read.
+    """
+    left_out = (METADATA_FILE, "fingerprint.pb")
+    return {
+        name: file_sha256(pathlib.Path(path, name))
+        for name in list_files(path)
+        if name not in left_out
+    }

@@ -24,6 +24,7 @@ from tbnets.errors import (
 )
 from tbnets.files import new_folder, write_json
 from tbnets.serving import saved_files
+from tbnets.serving.checksums import hash_files
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.inputs import guarded, limit_pixels
 from tbnets.serving.ops import check_ops, copy_halved, with_halves
@@ -31,7 +32,6 @@ from tbnets.serving.saved_files import (
     METADATA_FILE,
     SHA256,
     VOCABULARY_FILE,
-    hash_files,
 )
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary

@@ -32,6 +32,8 @@ from tbnets.errors import (
     check_choice,
 )
 from tbnets.files import new_folder, write_json, write_text
+from tbnets.serving.checksums import IMAGE_NETWORK as IMAGE
+from tbnets.serving.checksums import TEXT_NETWORK as TEXT
 from tbnets.serving.checksums import model_files
 from tbnets.serving.export import describe_signature, inputs_of, versions
 from tbnets.startup import quiet_tensorflow
@@ -40,7 +42,6 @@ from tbnets.text.word_ids import PADDING_ID, UNKNOWN_ID
 
 KINDS = ("float32", "float16", "int8")
 FORMAT = "tbnets litert 1"
-IMAGE, TEXT = "image.tflite", "text.tflite"
 MODEL, VOCABULARY = "model.json", "vocabulary.txt"
 CHARACTERS = "characters.json"
 _LEAST_COSINE = {"float32": 0.999, "float16": 0.999, "int8": 0.8}

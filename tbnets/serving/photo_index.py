@@ -31,8 +31,12 @@ from tbnets.errors import InputError
 from tbnets.files import parse_json
 from tbnets.progress import progress_bar, say
 from tbnets.serving import search
-from tbnets.serving.checksums import CHECKSUMS
-from tbnets.serving.saved_files import GRAPH_FILE, hash_files
+from tbnets.serving.checksums import (
+    CHECKSUMS,
+    GRAPH_FILE,
+    LITERT_FILES,
+    hash_files,
+)
 
 # A file consists of a line of JSON (names, sizes, times, and the faults of
 # broken photos), the embeddings as little-endian float32, and the SHA-256 of
@@ -70,8 +74,8 @@ class Entry(NamedTuple):
 def about(model):
     """Returns the header of a model's cache files, with the model's SHA-256.
 
-    The digest covers the graph, variables and assets of the SavedModel, or the
-    parts of an assembled model.
+    The digest covers the graph, variables and assets of the SavedModel, the
+    networks of a LiteRT model, or the parts of an assembled model.
 
     Raises:
         ValueError: the model is on a server, so its files cannot be read.
@@ -90,7 +94,7 @@ def about(model):
         hashes = hash_files(model.path)
         lines = [
             f"{digits}  {name}\n"
-            for part in (GRAPH_FILE, "variables/", "assets/")
+            for part in (GRAPH_FILE, "variables/", "assets/", *LITERT_FILES)
             for name, digits in hashes.items()
             if name.startswith(part)
         ]

@@ -10,16 +10,12 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tbnets.data.photos import list_files
-from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError, check_kind
 from tbnets.files import CheckedFile, shown
-from tbnets.serving.checksums import differences
+from tbnets.serving.checksums import GRAPH_FILE, METADATA_FILE, differences
 from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
 from tbnets.text.vocabulary import Vocabulary
 
-GRAPH_FILE = "saved_model.pb"
-METADATA_FILE = "assets.extra/tbnets.json"
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 SHA256 = "sha256"
 KEPT = "used_variables"
@@ -125,19 +121,6 @@ def read_graphs(path):
     except DecodeError as error:
         raise _failed(path, error) from error
     return model.meta_graphs
-
-
-def hash_files(path):
-    """Returns the SHA-256 of each file of a SavedModel, by file name.
-
-    Omits `METADATA_FILE`, and `fingerprint.pb` because it is never read.
-    """
-    left_out = (METADATA_FILE, "fingerprint.pb")
-    return {
-        name: file_sha256(pathlib.Path(path, name))
-        for name in list_files(path)
-        if name not in left_out
-    }
 
 
 def read_metadata(path):

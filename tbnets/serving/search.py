@@ -3,12 +3,10 @@
 import numpy as np
 
 from tbnets.checks import check_finite, refuse_single
-from tbnets.data.images import BrokenImageError
+from tbnets.data.pictures import BrokenImageError
 from tbnets.errors import InputError
 from tbnets.files import readable
 from tbnets.progress import progress_bar
-from tbnets.serving.search_index import SearchIndex
-from tbnets.text.vocabulary import split_words
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
@@ -62,18 +60,12 @@ def notes_on(model, queries):
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
-    known = {word.encode() for word in model.vocabulary.words}
-    notes = []
-    for words in split_into_words(queries):
-        unknown = [word.decode() for word in words if word not in known]
+    known, notes = set(model.vocabulary.words), []
+    for words in model.vocabulary.split(queries):
+        unknown = [word for word in words if word not in known]
         note = f"unknown words: {', '.join(unknown)}" if unknown else ""
         notes.append((unknown, note if len(unknown) < len(words) else NO_WORD))
     return notes
-
-
-def split_into_words(texts):
-    """Splits texts into words, like the model's tokenizer."""
-    return split_words(list(texts)).to_list() if len(texts) else []
 
 
 def find_hits(queries, captions, caption_to_image):
@@ -91,9 +83,10 @@ def find_hits(queries, captions, caption_to_image):
         list with one entry per query: a dict that maps the row of each matching
         image to its first matching caption, or None if no caption matches.
     """
-    all_words = split_into_words(captions)
-    hits = []
-    for query_words in split_into_words(queries):
+    from tbnets.text.vocabulary import split_words  # Imports TensorFlow.
+
+    all_words, hits = split_words(list(captions)).to_list(), []
+    for query_words in split_words(list(queries)).to_list():
         images = {}
         for caption, image, words in zip(captions, caption_to_image, all_words):
             if query_words and _in_order(query_words, words):
@@ -164,7 +157,7 @@ def rank(model, queries, like, embeddings, top):
         )
 
     def closest(rows, similarities):
-        if isinstance(embeddings, SearchIndex):
+        if not isinstance(embeddings, np.ndarray):
             learned = model.compare if model.has("compare") else None
             return embeddings.search(rows, top, learned)
         return best(similarities(rows), top)

@@ -19,7 +19,7 @@ from tbnets.data.images import fault_of
 from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
-from tbnets.serving import finding, saved_files
+from tbnets.serving import finding, photo_search, saved_files
 from tbnets.serving.inputs import (
     ARGUMENTS,
     IMAGE_BYTES,
@@ -301,7 +301,17 @@ class Served:
             self.inputs("embed_text")  # Raises an error.
         return sides[0]
 
-    search = finding.search
+    def search_held(self, queries: Texts, top: int) -> list:
+        """Searches the index in the model, as `search` without images."""
+        inputs = self._input("embed_text", queries)
+        k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
+        results = self._ask("search", {**inputs, "k": k})
+        return [
+            [(name.decode(), float(value)) for name, value in zip(ids, values)]
+            for ids, values in zip(results["ids"], results["similarities"])
+        ]
+
+    search = photo_search.search
     propose = finding.propose
     find = finding.find_regions
     localize = finding.localize

@@ -298,6 +298,11 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
+    def split(self, texts: Strings) -> list[list[str]]:
+        """Splits texts into words, as `split_words` does."""
+        lists = split_words(list(texts)).to_list() if len(texts) else []
+        return [[word.decode() for word in words] for words in lists]
+
     def save(self, path: Path) -> None:
         """Writes the words to a UTF-8 file, one per line, sorted by id."""
         write_text(path, "".join(f"{word}\n" for word in self.words))

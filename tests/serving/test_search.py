@@ -5,7 +5,9 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.serving import finding, search
+from tbnets.serving import photo_search, search
+from tbnets.text import vocabulary
+from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
 
 CAPTIONS = [
@@ -53,7 +55,7 @@ def model():
     return types.SimpleNamespace(
         embed_text=lambda queries: np.array([texts[one] for one in queries]),
         compare=lambda images, texts: images @ texts.T,
-        vocabulary=types.SimpleNamespace(words=["", "[UNK]", "star"]),
+        vocabulary=Vocabulary(["", "[UNK]", "star"]),
     )
 
 
@@ -72,13 +74,13 @@ def test_images_are_ranked_and_hits_told_where_they_are_known(model):
 
 
 def test_all_sentences_are_split_at_once(model, monkeypatch):
-    split, given = search.split_words, []
+    split, given = vocabulary.split_words, []
 
     def counted(texts):
         given.append(len(texts))
         return split(texts)
 
-    monkeypatch.setattr(search, "split_words", counted)
+    monkeypatch.setattr(vocabulary, "split_words", counted)
     queries = ["star", "a Star", "ring", ""]
     assert search.notes_on(model, queries) == [
         ([], ""),
@@ -89,7 +91,7 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
     model.has, model.takes_photos = lambda *names: True, False
     model.embed_images = np.array
     with pytest.warns(UserWarning, match='no word of "ring"'):
-        finding.search(model, ["star", "ring"], np.eye(2), 1)
+        photo_search.search(model, ["star", "ring"], np.eye(2), 1)
     assert given == [4, 2]
     model.vocabulary = None
     assert search.notes_on(model, ["x"]) == [([], "")]
@@ -103,7 +105,7 @@ def test_bytes_without_a_known_word_are_warned_of_too(model, queries):
     model.embed_images = np.array
     model.embed_text = lambda queries: np.eye(len(queries), 2)
     with pytest.warns(UserWarning, match='no word of ".*"'):
-        finding.search(model, queries, np.eye(2), 1)
+        photo_search.search(model, queries, np.eye(2), 1)
 
 
 def test_a_learned_comparison_knows_no_images_side_by_side():

@@ -1,0 +1,158 @@
+"""The method `search` of `served.Served` and `lite.Model`."""
+
+import os
+import pathlib
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tbnets.checks import (
+    Path,
+    Photos,
+    check_finite,
+    checked_number,
+    refuse_single,
+)
+from tbnets.errors import InputError, check_kind
+from tbnets.serving import photo_index
+from tbnets.serving import search as searching
+from tbnets.serving.photo_index import about
+
+if TYPE_CHECKING:
+    from tbnets.serving.inputs import Texts
+    from tbnets.serving.search_index import SearchIndex
+
+
+def search(
+    model: Any,
+    queries: "Texts" = (),
+    images: "Path | Photos | SearchIndex | None" = None,
+    top: int = 5,
+    *,
+    like: Photos = (),
+    cache: Path | Literal[False] | None = None,
+) -> list[list[tuple[str | int, float]]]:
+    """Finds images that match sentences or are similar to query images.
+
+    Warns if no word of a sentence is in the vocabulary, because the results are
+    then meaningless.
+
+    Args:
+        model: the `Served`.
+        queries: sentences, as in `embed_text`.
+        images: images as in `embed_images`; a folder of photos; embeddings `[n,
+            embedding_dim]` of photos; a `SearchIndex`; or None for the index
+            inside the model.
+        top: number of results for each query.
+        like: query images, as in `embed_images`. Their results come last.
+        cache: folder that caches the embeddings of a photo folder. The next
+            search then embeds only new and changed photos. None for
+            FOLDER.tbnets next to the photo folder, False for no cache.
+
+    Returns:
+        list with the results for each query, best first. A result is `(image,
+        similarity)`, where `image` is a path, an id in an index, or otherwise a
+        row.
+
+    Raises:
+        ValueError: the model is for phrase localization; or `like` is given and
+            the model has a learned similarity.
+
+    Example:
+        model.search(["a dog in the snow"], "photos", top=3)
+        model.search(images="photos", like=["dog.jpg"])
+    """
+    top = checked_number("top", top, 1, whole=True)
+    # A model exported with only `search` has no `embed_image`.
+    endpoint = (
+        "search" if images is None and model.has("search") else "embed_image"
+    )
+    if not model.has(endpoint, "embed_text"):
+        other = ", or call `find`" if model.has("embed_phrases") else ""
+        raise InputError(
+            "search",
+            "be called on a network for whole images",
+            f"{model.path}, which has {sorted(model.signatures)}",
+            f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
+        )
+    if images is None and (len(like) or not model.has("search")):
+        raise InputError(
+            "images",
+            "be a folder, photos or their embeddings",
+            "None",
+            "Pass a folder, such as images='photos'.",
+        )
+    for name, values in (("queries", queries), ("like", like)):
+        if not (isinstance(values, np.ndarray) and values.ndim):
+            refuse_single(name, values)
+    if cache:
+        advice = "Name a folder, or omit it for a folder next to the photos."
+        check_kind("cache", cache, (str, os.PathLike), advice)
+    if images is not None:
+        names, embeddings = _gallery(model, images, cache)
+    sentences = _sentences(queries)
+    notes = searching.notes_on(model, sentences)
+    for query, (_, note) in zip(sentences, notes):
+        if note == searching.NO_WORD:
+            warnings.warn(
+                f'the vocabulary contains no word of "{query}": its results '
+                "are meaningless",
+                stacklevel=2,
+            )
+    if images is None:
+        return model.search_held(queries, top)
+    order, similarities = searching.rank(model, queries, like, embeddings, top)
+    return [
+        [(names[row], float(value)) for row, value in zip(rows, values)]
+        for rows, values in zip(order, similarities)
+    ]
+
+
+def _sentences(queries):
+    texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
+    return [
+        text.decode(errors="replace") if isinstance(text, bytes) else text
+        for text in texts
+        if isinstance(text, str | bytes)
+    ]
+
+
+def _gallery(model, images, cache):
+    # The module of `SearchIndex` imports TensorFlow.
+    if hasattr(images, "check_embedded_by"):
+        images.check_embedded_by(about(model))
+        return images.ids, images
+    takes_photos = model.takes_photos
+    if isinstance(images, str | os.PathLike):
+        folder = pathlib.Path(images)
+        if not takes_photos:
+            raise InputError(
+                "images",
+                "be features of images",
+                f"the folder {folder}, for a model that takes no photos",
+                "Pass an array.",
+            )
+        names, embeddings = photo_index.embed_folder(model, folder, cache)
+        return [str(folder / name) for name in names], embeddings
+    if takes_photos and getattr(images, "ndim", 0) == 2:
+        images = np.asarray(images)
+        if images.shape[1] != model.embedding_dim:
+            raise InputError(
+                "images",
+                "be photos, or embeddings from `embed_images`, [n, "
+                f"{model.embedding_dim}]",
+                f"an array of shape {images.shape}",
+                "Put a single photo into a list.",
+            )
+        check_finite("images", images)
+        return range(len(images)), images
+    if not isinstance(images, np.ndarray):
+        refuse_single("images", images)
+    sizes = searching.BATCH_SIZE, searching.PHOTO_BATCH_SIZE
+    embed, paths = model.embed_images, str | os.PathLike
+    names = [
+        os.fspath(image) if isinstance(image, paths) else row
+        for row, image in enumerate(images)
+    ]
+    return names, searching.embed(embed, images, "image", sizes[takes_photos])
