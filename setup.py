@@ -13,6 +13,7 @@ DATA = ["pyarrow>=14"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
+LITE = ["ai-edge-litert>=2", "numpy", "pillow"]
 FAISS = ["faiss-cpu>=1.7.4"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
 SERVING = ["tensorflow-serving-api"]
@@ -109,6 +110,7 @@ setuptools.setup(
         "parse": PARSE,
         "map": MAP,
         "faiss": FAISS,
+        "lite": LITE,
         # On the current stack alone: Keras Hub needs Keras 3.
         "hub": HUB,
         "serving": SERVING,
@@ -133,6 +135,7 @@ setuptools.setup(
             *PARSE,
             *MAP,
             *FAISS,
+            *LITE,
             *SERVING,
         ],
     },

@@ -18,8 +18,6 @@ import tempfile
 import threading
 import warnings
 
-from absl import logging
-
 from tbnets.errors import UserError
 
 
@@ -299,6 +297,8 @@ def run(work):
     as shells expect. If the output is a closed pipe, the process exits
     silently.
     """
+    from absl import logging  # `tbnets.lite` needs no absl.
+
     keep_freed_memory()
     choose_kernels()
     prepare_tensorflow()

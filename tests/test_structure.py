@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # comes last; these modules may import each other, as long as there is no cycle.
 ORDER = [
     *("cli", "extras", "tasks", "models", "training", "visualization"),
-    *("serving", "features", "data", "evaluation", "layers", "losses", "text"),
+    *("lite", "serving", "features", "data", "evaluation"),
+    *("layers", "losses", "text"),
 ]
 LAZY = "tbnets.features.hub", "tbnets.extras.hub"
 """The one import of an extra by the core, inside a function."""

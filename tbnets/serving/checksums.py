@@ -11,7 +11,6 @@ from tbnets.files import CheckedFile, write_text
 
 GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
-LITERT_FILES = IMAGE_NETWORK, TEXT_NETWORK = "image.tflite", "text.tflite"
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
 """File with the expected embeddings of a model that `assembled` completes."""

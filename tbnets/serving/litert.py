@@ -1,14 +1,6 @@
 """Exports networks for LiteRT, which runs them without TensorFlow.
 
-::
-
-    FOLDER/image.tflite     uint8 pixels [1, side, side, 3] -> unit vector
-          /text.tflite      int32 token ids [1, words] -> unit vector
-          /vocabulary.txt   one word per line; the number of the line is the id
-          /characters.json  Unicode tables of the tokenizer
-          /model.json       preprocessing, tokenisation, signatures, checksums
-
-`tbnets.lite` loads such a folder. docs/on_device.md describes the files.
+`litert_files` describes the folder, which `tbnets.lite` loads.
 """
 
 import contextlib
@@ -32,18 +24,21 @@ from tbnets.errors import (
     check_choice,
 )
 from tbnets.files import new_folder, write_json, write_text
-from tbnets.serving.checksums import IMAGE_NETWORK as IMAGE
-from tbnets.serving.checksums import TEXT_NETWORK as TEXT
 from tbnets.serving.checksums import model_files
 from tbnets.serving.export import describe_signature, inputs_of, versions
+from tbnets.serving.litert_files import (
+    CHARACTERS,
+    FORMAT,
+    IMAGE,
+    KINDS,
+    MODEL,
+    TEXT,
+    VOCABULARY,
+)
 from tbnets.startup import quiet_tensorflow
 from tbnets.text.vocabulary import Tokenizer, character_tables
 from tbnets.text.word_ids import PADDING_ID, UNKNOWN_ID
 
-KINDS = ("float32", "float16", "int8")
-FORMAT = "tbnets litert 1"
-MODEL, VOCABULARY = "model.json", "vocabulary.txt"
-CHARACTERS = "characters.json"
 _LEAST_COSINE = {"float32": 0.999, "float16": 0.999, "int8": 0.8}
 """Minimum cosine between an embedding and that of the converted network."""
 _COMPARED = 8
@@ -101,11 +96,10 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
                 (folder / name).write_bytes(content)
             cosines = _compare(folder, functions, kind, squares, tokenizer)
             tokenizer.vocabulary.save(folder / VOCABULARY)
-            # Without indentation: the file has 50,000 values.
-            write_text(
-                folder / CHARACTERS,
-                json.dumps(character_tables(), separators=(",", ":")),
+            tables = json.dumps(
+                character_tables(), ensure_ascii=False, separators=(",", ":")
             )
+            write_text(folder / CHARACTERS, tables)
             record = _described(folder, functions, kind, side, tokenizer)
             record |= {"cosines": cosines, "metadata": metadata or {}}
             write_json(folder / MODEL, record)

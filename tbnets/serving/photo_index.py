@@ -34,9 +34,9 @@ from tbnets.serving import search
 from tbnets.serving.checksums import (
     CHECKSUMS,
     GRAPH_FILE,
-    LITERT_FILES,
     hash_files,
 )
+from tbnets.serving.litert_files import NETWORKS
 
 # A file consists of a line of JSON (names, sizes, times, and the faults of
 # broken photos), the embeddings as little-endian float32, and the SHA-256 of
@@ -94,7 +94,7 @@ def about(model):
         hashes = hash_files(model.path)
         lines = [
             f"{digits}  {name}\n"
-            for part in (GRAPH_FILE, "variables/", "assets/", *LITERT_FILES)
+            for part in (GRAPH_FILE, "variables/", "assets/", *NETWORKS)
             for name, digits in hashes.items()
             if name.startswith(part)
         ]

@@ -74,6 +74,7 @@ class PlainTokenizer:
                 f"words[{position}]={[*words, ''][position]!r}",
                 "Copy the file again.",
             )
+        self.words = tuple(words)
         self._ids = {word: row for row, word in enumerate(words)}
         self._max_tokens = max_tokens
         try:

@@ -1,0 +1,227 @@
+"""Loads LiteRT models, and calls them with lists and arrays."""
+
+import functools
+import os
+import pathlib
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from tbnets.checks import (
+    Path,
+    Photos,
+    as_numbers,
+    check_finite,
+    refuse_single,
+    short_repr,
+)
+from tbnets.data.pictures import KINDS as PHOTO_KINDS
+from tbnets.data.pictures import read_square
+from tbnets.errors import (
+    InputError,
+    MissingFileError,
+    check_kind,
+    import_extra,
+)
+from tbnets.files import CheckedFile
+from tbnets.serving import photo_search, zoo
+from tbnets.serving.litert_files import (
+    CHARACTERS,
+    FOLDER,
+    IMAGE,
+    KINDS,
+    MODEL,
+    NETWORKS,
+    TEXT,
+    VOCABULARY,
+    read_record,
+)
+from tbnets.startup import quiet_tensorflow, usable_cores
+from tbnets.text.word_ids import PlainTokenizer
+
+
+class Model:
+    """A LiteRT model of photos and sentences.
+
+    The methods are those of the models that `tbnets.load_saved_model` returns.
+    The model embeds photos in one thread per core.
+
+    Args:
+        path: folder of the model.
+        record: content of its `model.json`.
+        vocabulary: `PlainTokenizer` of the sentences.
+    """
+
+    takes_photos = True
+    takes_captions = True
+    signatures = ("embed_image", "embed_text")
+
+    def __init__(
+        self, path: Path, record: dict, vocabulary: PlainTokenizer
+    ) -> None:
+        self.path = pathlib.Path(path)
+        self.metadata = record
+        self.vocabulary = vocabulary
+        self.embedding_dim: int = record["embedding_dim"]
+        self._side = record["preprocessing"]["side"]
+        self._key = record["signature_key"]
+        self._threads = threading.local()
+        self._contents = {
+            name: (self.path / name).read_bytes() for name in NETWORKS
+        }
+        with quiet_tensorflow():  # LiteRT announces its delegate once.
+            self.embed_text([""])
+
+    __repr__ = short_repr("path", "embedding_dim")
+
+    def has(self, *names: str) -> bool:
+        """Returns whether the model has all endpoints in `names`."""
+        return set(names) <= set(self.signatures)
+
+    @functools.cached_property
+    def _pool(self):
+        return ThreadPoolExecutor(usable_cores())
+
+    def _run(self, name):
+        """Returns this thread's function of a network."""
+        run = getattr(self._threads, name, None)
+        if run is None:
+            litert = import_extra("lite", "ai_edge_litert.interpreter")
+            interpreter = litert.Interpreter(
+                model_content=self._contents[name], num_threads=1
+            )
+            run = interpreter.get_signature_runner(self._key)
+            setattr(self._threads, name, run)
+        return run
+
+    def _embed(self, name, **inputs):
+        [embedding] = self._run(name)(**inputs)["embeddings"]
+        # An int8 network returns vectors whose lengths differ by 1 per cent.
+        return embedding / np.linalg.norm(embedding)
+
+    def embed_text(self, texts: Sequence[str]) -> np.ndarray:
+        """Embeds sentences. Returns unit vectors, float32 `[m, embedding_dim]`.
+
+        Args:
+            texts: list of `m` strings.
+        """
+        refuse_single("texts", texts)
+        rows = (self.vocabulary([text]) for text in texts)
+        return self._stacked([self._embed(TEXT, token_ids=row) for row in rows])
+
+    def embed_images(self, images: Photos) -> np.ndarray:
+        """Embeds photos. Returns unit vectors, float32 `[n, embedding_dim]`.
+
+        Args:
+            images: list of `n` photos, each a path, the bytes of a file, a
+                `PIL.Image.Image` or uint8 `[height, width, 3]`.
+
+        Raises:
+            ValueError: an item is not a photo.
+        """
+        embeddings, reasons = self.try_images(images)
+        for row, reason in enumerate(reasons):
+            if reason:
+                raise InputError(
+                    "images",
+                    f"be complete photos: {PHOTO_KINDS}",
+                    f"images[{row}], which {reason}",
+                    "Leave this image out.",
+                )
+        return embeddings
+
+    def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
+        """Embeds photos, and reports broken photos instead of raising an error.
+
+        Args:
+            images: as in `embed_images`.
+
+        Returns:
+            (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
+            photo "" or its fault, such as "is empty". The embedding of a broken
+            photo is 0.
+        """
+        refuse_single("images", images)
+        pairs = list(self._pool.map(self._try_image, images))
+        reasons = [reason for _, reason in pairs]
+        return self._stacked([embedding for embedding, _ in pairs]), reasons
+
+    def _try_image(self, photo):
+        pixels, reason = read_square(photo, self._side)
+        if reason:
+            return np.zeros(self.embedding_dim, np.float32), reason
+        return self._embed(IMAGE, pixels=pixels[None]), ""
+
+    def _stacked(self, rows):
+        return np.array(rows, np.float32).reshape(len(rows), self.embedding_dim)
+
+    def similarity(self, images: Photos, texts: Sequence[str]) -> np.ndarray:
+        """Returns the cosines of `n` photos and `m` sentences, `[n, m]`."""
+        return self.compare(self.embed_images(images), self.embed_text(texts))
+
+    def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Returns the cosines of `n` and `m` embeddings, float32 `[n, m]`.
+
+        Raises:
+            ValueError: the arrays are not embeddings of this model.
+        """
+        expected = "embeddings", (None, self.embedding_dim)
+        advice = "Pass embeddings from this model."
+        first = as_numbers("first", first, *expected, advice)
+        second = as_numbers("second", second, *expected, advice)
+        check_finite("first", first)
+        check_finite("second", second)
+        return first @ second.T
+
+    search = photo_search.search
+
+
+def find(name_or_path: Path) -> pathlib.Path | None:
+    """Returns the folder of a LiteRT model, or None if there is none.
+
+    Args:
+        name_or_path: as in `load`.
+    """
+    advice = "Pass the name of a zoo model, or a folder."
+    check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
+    is_name = isinstance(name_or_path, str) and name_or_path in zoo.names()
+    path = pathlib.Path(zoo.folder() if is_name else "", name_or_path)
+    for folder in (path, *(path / FOLDER / kind for kind in KINDS)):
+        if (folder / MODEL).is_file():
+            return folder
+    return None
+
+
+def load(name_or_path: Path) -> Model:
+    """Loads a LiteRT model after verifying its files.
+
+    LiteRT parses the model files in C++. Load only models that you trust.
+
+    Args:
+        name_or_path: folder that `tbnets export --litert` wrote; or the name of
+            a zoo model, or a run, whose smallest LiteRT model is loaded.
+
+    Raises:
+        FileNotFoundError: there is no LiteRT model.
+        ModuleNotFoundError: `ai-edge-litert` is not installed.
+        ValueError: the model is damaged.
+
+    Example:
+        model = lite.load("flickr8k_photos")
+        model.search(["a dog in the snow"], "photos", top=3)
+    """
+    path = find(name_or_path)
+    if path is None:
+        raise MissingFileError(
+            f"`model` must be a folder with {MODEL}, or a zoo model with a "
+            f"LiteRT model. Received: model={name_or_path}. Write one: tbnets "
+            f"export --model={name_or_path} --litert=float16 --output=FOLDER."
+        )
+    record = read_record(path)
+    file = CheckedFile(path / VOCABULARY)
+    words, _ = file.lines()
+    tables = CheckedFile(path / CHARACTERS).json()
+    most = record["tokenisation"]["max_tokens"]
+    return Model(path, record, PlainTokenizer(words, tables, most))

@@ -1,0 +1,207 @@
+"""LiteRT models answer as the SavedModels of their networks."""
+
+import json
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+import tbnets
+from tbnets import lite
+from tbnets.data.images import decode_images
+from tbnets.data.store.manifest import file_sha256
+from tbnets.errors import MissingPackageError
+from tbnets.lite import model as lite_model
+from tbnets.serving import litert, litert_files
+from tests import fresh
+from tests.serving.test_litert import (
+    CAPTIONS,
+    SIDE,
+    VOCABULARY,
+    endpoints_of,
+    network_of,
+    pictures,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interpreter():
+    """Uses TensorFlow's interpreter where `ai-edge-litert` is missing."""
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            import ai_edge_litert.interpreter  # noqa: F401
+        except ImportError:
+            package = types.SimpleNamespace(Interpreter=tf.lite.Interpreter)
+            patch.setattr(lite_model, "import_extra", lambda *_: package)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Returns a folder with a LiteRT model, `lite`, and a SavedModel, `1`."""
+    folder, network = tmp_path_factory.mktemp("models"), network_of("gru")
+    litert.write_litert(
+        network, endpoints_of(network), folder / "lite", "float16", pictures()
+    )
+    tbnets.export_saved_model(
+        network,
+        VOCABULARY,
+        folder / "1",
+        image_shape=(SIDE, SIDE, 3),
+        read_photos=lambda photos: decode_images(photos, SIDE),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return lite.load(folder / "lite")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for row, pixels in enumerate(pictures()):
+        PIL.Image.fromarray(pixels).save(tmp_path / f"photos/{row}.png")
+    return tmp_path / "photos"
+
+
+def test_embeddings_are_those_of_the_saved_model(folder, model):
+    served = tbnets.load_saved_model(folder / "1")
+    texts = [*CAPTIONS, "", "nothing known", "the man's"]
+    embeddings = model.embed_text(texts)
+    assert embeddings.dtype == np.float32
+    np.testing.assert_allclose(embeddings, served.embed_text(texts), atol=0.01)
+    images = pictures()
+    embeddings = model.embed_images(images)
+    expected = served.embed_images(images)
+    np.testing.assert_allclose(embeddings, expected, atol=0.01)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(
+        model.similarity(images, CAPTIONS),
+        served.similarity(images, CAPTIONS),
+        atol=0.02,
+    )
+    assert model.embed_images([]).shape == model.embed_text([]).shape == (0, 8)
+
+
+def test_a_folder_is_searched_and_its_embeddings_are_saved(
+    model, photos, tmp_path, monkeypatch
+):
+    (photos / "broken.jpg").write_bytes(b"no photo")
+    [answers] = model.search(CAPTIONS[:1], str(photos), top=3)
+    assert len(answers) == 3
+    values = model.similarity([path for path, _ in answers], CAPTIONS[:1])
+    np.testing.assert_allclose(values[:, 0], [v for _, v in answers], rtol=1e-4)
+    assert (tmp_path / "photos.tbnets").is_dir()
+    [like] = model.search(images=photos, like=[photos / "2.png"], top=1)
+    assert like[0][0] == str(photos / "2.png")
+    monkeypatch.setattr(model, "try_images", None)  # All are saved.
+    assert model.search(CAPTIONS[:1], str(photos), top=3) == [answers]
+
+
+def test_unknown_words_are_warned_of(model):
+    with pytest.warns(UserWarning, match="no word"):
+        model.search(["perro"], pictures())
+    assert model.vocabulary.split(["The man's Dog!"]) == [
+        ["the", "man", "s", "dog"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda m: m.embed_images([b"no photo"]), ValueError),
+        (lambda m: m.embed_images(["nowhere.jpg"]), ValueError),
+        (lambda m: m.embed_images("a.jpg"), ValueError),
+        (lambda m: m.embed_text("a dog"), ValueError),
+        (lambda m: m.embed_text([3]), TypeError),
+        (lambda m: m.compare(np.zeros((2, 7)), np.zeros((2, 8))), ValueError),
+        (lambda m: m.search(["a dog"]), ValueError),
+    ],
+)
+def test_bad_inputs_are_errors(model, call, error):
+    with pytest.raises(error):
+        call(model)
+
+
+def changed(record, name, value):
+    *keys, last = name.split(".")
+    for key in keys:
+        record = record[key]
+    record[last] = value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("format", "another"),
+        ("preprocessing.side", 10**9),
+        ("preprocessing", 3),
+        ("embedding_dim", "8"),
+        ("tokenisation.max_tokens", True),
+        ("sha256", {}),
+    ],
+)
+def test_changed_descriptions_are_errors(folder, tmp_path, name, value):
+    copy = shutil.copytree(folder / "lite", tmp_path / "copy")
+    record = json.loads((copy / litert_files.MODEL).read_text())
+    changed(record, name, value)
+    (copy / litert_files.MODEL).write_text(json.dumps(record))
+    with pytest.raises(ValueError):
+        lite.load(copy)
+
+
+@pytest.mark.parametrize("name", ["image.tflite", "vocabulary.txt"])
+def test_damaged_files_are_errors(folder, tmp_path, name):
+    copy = shutil.copytree(folder / "lite", tmp_path / "copy")
+    with open(copy / name, "ab") as file:
+        file.write(b"x")
+    with pytest.raises(ValueError, match=name):
+        lite.load(copy)
+    (copy / name).unlink()
+    with pytest.raises(ValueError, match=name):
+        lite.load(copy)
+
+
+def test_damaged_tables_are_errors(folder, tmp_path):
+    copy = shutil.copytree(folder / "lite", tmp_path / "copy")
+    (copy / litert_files.CHARACTERS).write_text("[]")
+    record = json.loads((copy / litert_files.MODEL).read_text())
+    digest = file_sha256(copy / litert_files.CHARACTERS)
+    record["sha256"][litert_files.CHARACTERS] = digest
+    (copy / litert_files.MODEL).write_text(json.dumps(record))
+    with pytest.raises(ValueError):
+        lite.load(copy)
+
+
+def test_models_are_found_by_folder_and_name(folder, tmp_path):
+    assert lite.find(tmp_path) is None
+    with pytest.raises(FileNotFoundError):
+        lite.load(tmp_path)
+    (tmp_path / "litert").mkdir()
+    (tmp_path / "litert/float16").symlink_to(folder / "lite")
+    assert lite.find(tmp_path) == tmp_path / "litert/float16"
+
+
+def test_a_missing_package_is_an_error(folder, monkeypatch):
+    def fail(extra, module):
+        raise MissingPackageError(f"pip install tbnets[{extra}]")
+
+    monkeypatch.setattr(lite_model, "import_extra", fail)
+    with pytest.raises(ImportError, match="lite"):
+        lite.load(folder / "lite")
+
+
+def test_importing_it_imports_no_tensorflow():
+    code = (
+        "import sys, tbnets.lite\n"
+        "slow = 'tensorflow', 'keras', 'absl', 'h5py', 'matplotlib'\n"
+        "assert not [name for name in slow if name in sys.modules]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=fresh.ROOT, check=True)
