@@ -166,7 +166,8 @@ def example_captions(options, model, names):
 def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
     lines, _ = CheckedFile(path).lines()
-    if find_format(AUTO, CaptionFile(path, [])):
+    file = CaptionFile(path, [])
+    if file.start.startswith("{") or find_format(AUTO, file):
         splits = list_splits(AUTO, path)
         images = (read_captions(AUTO, path, split) for split in splits)
         lines = [text for each in images for text in each.captions]

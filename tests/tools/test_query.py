@@ -359,7 +359,7 @@ def test_captions_are_lines_or_a_table(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("a.csv", "image,caption\nx,a,b\n"),
+        ("a.csv", "image,caption,split\nx,a\n"),
         ("a.jsonl", '{"text": "a dog"}\n'),
     ],
 )
