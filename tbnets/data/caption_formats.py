@@ -102,12 +102,15 @@ def find_format(format, file):
         return format  # The reader reports the problem.
     if _JSON_START.match(file.start) and file.json() is None:
         return ""
-    tried = "".join(f"\n  {name}: {why}" for name, why in reasons.items())
+    tried = ""
+    for why in dict.fromkeys(reasons.values()):
+        names = ", ".join(name for name in reasons if reasons[name] == why)
+        tried += f"\n  {names}: {why}"
     first = shown(file.start.partition("\n")[0])
     file.report(
-        f"expected captions; found {first}, which fits no format. If a table "
-        "or a list of objects has images and captions, name their columns with "
-        "--image_column and --caption_column. docs/data_formats.md shows the "
-        f"formats. Tried:{tried}"
+        f"expected captions; found {first}, which fits no format. If the file "
+        "has columns of images and captions, set --image_column and "
+        "--caption_column. docs/bring_your_data.md shows the files that can be "
+        f"read. Formats that were tried:{tried}"
     )
     return ""

@@ -10,6 +10,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tbnets.data.caption_formats import FORMATS
 from tbnets.data.captions import list_splits, read_captions, summary
 from tbnets.data.splits import NoSuchSplit
 from tests import photo_files, refusals
@@ -473,5 +474,7 @@ def test_a_file_without_captions_is_refused(tmp_path, name):
     else:
         path.write_bytes(content(tmp_path) if callable(content) else content)
     for read in (list_splits, lambda *where: read_captions(*where, "train")):
-        with refusals.at(path, 1 if name == "cut.json" else None):
+        with refusals.at(path, 1 if name == "cut.json" else None) as error:
             read("auto", path)
+        if name != "cut.json":  # Each format has a reason.
+            assert all(form in str(error.value) for form in FORMATS)
