@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import posixpath
 import re
 import urllib.parse
@@ -34,8 +33,10 @@ The names are matched without case and without a final "s".
 """
 IDENTITIES = ("identity", "person_id", "pid", "id")
 _HEAD_BYTES = 65536
-_SUFFIX = r"\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])"
-_IMAGE = re.compile(rf"[^\t\n]*[^\s/\\]{_SUFFIX}|https?://\S+", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://\S+")
+_PHOTO = re.compile(
+    r"[^\t\n]*[^\s/\\]\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])", re.I
+)
 _ID = re.compile(r"[\w./-]*\d[\w./-]*")
 _LETTER = re.compile(r"[^\W\d_]")
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u9fff]{4}|[\u0e00-\u0e7f]{8}")
@@ -146,31 +147,24 @@ def choose_columns(names, values, columns):
             i for i, name in enumerate(names_there) if name == (*named, None)[0]
         ]
 
-    images, captions = positions("image"), positions("caption")
-    captions = captions or _numbered(names_there)
+    images = positions("image")
+    named = positions("caption") or _numbered(names_there)
     splits = positions("split") or [
         i for i, some in enumerate(values) if _share(some, _is_split) == 1
     ]
-    taken = {*captions, *splits}
+    taken = {*named, *splits}
     images = images or _image_columns(values, taken, any(names_there))
     taken = {*images, *splits}
-    sentences = (
-        []
-        if captions
-        else [
-            i
-            for i, some in enumerate(values)
-            if i not in taken and _share(some, is_sentence) >= 0.5
-        ]
-    )
-    captions = captions or sentences
+    captions = named or [
+        i
+        for i, some in enumerate(values)
+        if i not in taken and _share(some, is_sentence) >= 0.5
+    ]
     for kind, found in (("image", images), ("caption", captions)):
         if not found:
             return f"no column is known to hold {kind}s. {there}"
-    if len(images) > 1:
-        return f"{len(images)} columns may hold images. {there}"
-    if len(sentences) > 1:
-        return f"{len(sentences)} columns may hold captions. {there}"
+        if len(found) > 1 and found != named:
+            return f"{len(found)} columns may hold {kind}s. {there}"
     return Chosen(images[0], captions, splits[0] if splits else None)
 
 
@@ -206,7 +200,8 @@ def _share(values, test):
 
 def is_image(value):
     """Returns whether a value looks like the file or the address of a photo."""
-    return isinstance(value, str) and bool(_IMAGE.fullmatch(value.strip()))
+    value = value.strip() if isinstance(value, str) else ""
+    return bool(_PHOTO.fullmatch(value) or _ADDRESS.fullmatch(value))
 
 
 def is_id(value):
@@ -287,8 +282,7 @@ def _identified(records, identities):
 
 def _photo_name(file, image, place, addresses):
     """Returns the file name of an image; its last part for an address."""
-    is_address = isinstance(image, str) and re.match(r"https?://", image)
-    if not is_address:
+    if not isinstance(image, str) or not _ADDRESS.match(image):
         return file.file_name(image, place)
     path = re.sub(r"[?#].*", "", image)
     name = urllib.parse.unquote(path.split("/", 3)[-1].rpartition("/")[2])
@@ -310,8 +304,3 @@ def _is_spelled(file, place, name, spelled):
         advice = "Both names refer to one file. Use one name in all rows."
         file.refuse(f"{shown(before)} as before", name, place, advice)
     return name == before
-
-
-def extension_of(path):
-    """Returns the lower-case extension of a file, such as ".csv"."""
-    return os.path.splitext(path)[1].lower()

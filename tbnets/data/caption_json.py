@@ -17,7 +17,6 @@ from tbnets.data.caption_files import (
     Row,
     bare,
     choose_columns,
-    extension_of,
     images_of,
     is_id,
     is_image,
@@ -117,7 +116,7 @@ def _is_lines(file):
     if not file.start.startswith("{"):
         return False
     lines = [line.strip() for line in file.first_lines if line.strip()]
-    return extension_of(file.path) in (".jsonl", ".ndjson") or (
+    return file.path.lower().endswith((".jsonl", ".ndjson")) or (
         len(lines) > 1 and all(line[0] + line[-1] == "{}" for line in lines[:2])
     )
 

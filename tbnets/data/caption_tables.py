@@ -13,14 +13,12 @@ from tbnets.data.caption_files import (
     Columns,
     Row,
     choose_columns,
-    extension_of,
     images_of,
     is_id,
     is_image,
 )
 from tbnets.files import listed, parse_json, shown
 
-_DELIMITERS = {".tsv": "\t"}
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _LIST = re.compile(rf"\[\s*(?:(?:{_STRING})\s*(?:,\s*)?)+\]", re.DOTALL)
 
@@ -62,7 +60,7 @@ def _layout(file):
     """Returns the `_Layout` of a file, or why it is not a table."""
     if file.start[:1] in ("{", "[") or "\0" in file.start:
         return "it is not text in columns"
-    first = _DELIMITERS.get(extension_of(file.path), ",")
+    first = "\t" if file.path.lower().endswith(".tsv") else ","
     reasons = []
     for mark in dict.fromkeys((first, "\t", ",", ";", "|")):
         quoting = _quoting(file, mark)
