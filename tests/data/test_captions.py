@@ -734,51 +734,6 @@ def test_no_caption_is_found_twice():
     assert is_exact.tolist() == [True, True, False]
 
 
-FOUND = {
-    "captions.txt": 'image,caption\na.jpg,A dog.\na.jpg,"It runs, fast."\n',
-    "results.csv": "image_name| comment_number| comment\na.jpg| 0| A dog.\n"
-    'a.jpg| 1| It "runs, fast".\n',
-    "pairs.tsv": "filepath\ttitle\na.jpg\tA dog.\na.jpg\tIt runs.\n",
-    "tabs.csv": "filepath\ttitle\na.jpg\tA dog.\na.jpg\tIt runs.\n",
-    "rows.jsonl": '{"file_name": "a.jpg", "text": "A dog."}\n'
-    '{"file_name": "a.jpg", "text": "It runs."}\n',
-    "all.token.txt": "a.jpg#0\tA dog.\na.jpg#1\tIt runs.\n",
-    "captions_val.json": '{"images": [{"id": 1, "file_name": "a.jpg"}], '
-    '"annotations": [{"image_id": 1, "caption": "A dog."}, '
-    '{"image_id": 1, "caption": "It runs."}]}',
-    "list.json": '[{"image": "a.jpg", "caption": ["A dog.", "It runs."]}]',
-    "records.json": '[{"file_path": "a.jpg", "captions": ["A dog."]}, '
-    '{"file_path": "a.jpg", "captions": ["It runs."]}]',
-    "mapping.json": '{"a.jpg": ["A dog.", "It runs."]}',
-    "names.json": '{"a.jpg": ["A dog.", "It runs.", "photos/a.jpg"]}',
-}
-
-
-@pytest.mark.parametrize("name", FOUND)
-def test_the_format_is_found_in_the_file(tmp_path, name):
-    path = write(tmp_path / name, FOUND[name])
-    images = read_captions("auto", path, "all")
-    assert images.names == ("a.jpg",)
-    assert images.captions[0] == "A dog."
-    assert images.captions[1].startswith("It ")
-
-
-def test_a_missing_bar_is_repaired(tmp_path):
-    path = write(
-        tmp_path / "results.csv", FOUND["results.csv"] + "b.jpg| 4   A cat .\n"
-    )
-    with pytest.warns(UserWarning, match="results.csv:4: .* lacked a bar"):
-        images = read_captions("table", path, "all")
-    assert images.captions[-1] == "A cat ."
-
-
-def test_what_looks_like_no_table_is_none(tmp_path):
-    for content in ("a\rb", "\0\0", '"a', ""):
-        path = write(tmp_path / "captions.txt", content)
-        with refusals.at(path):
-            read_captions("auto", path, "all")
-
-
 def test_an_image_without_captions_stays(tmp_path):
     content = '[{"image": "a.jpg", "captions": ["p"]}, '
     content += '{"image": "b.jpg", "captions": []}]'
