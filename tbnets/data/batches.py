@@ -24,7 +24,7 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.images import decode_images, faults, read_file
+from tbnets.data.images import decode_images, faults, read_files
 from tbnets.data.pictures import KINDS
 from tbnets.data.splits import WHOLE, Share
 from tbnets.errors import InputError, InputTypeError, check_kind
@@ -396,4 +396,4 @@ class EpochBatches(Batches):
 
 def read_images(paths, image_size):
     """Reads and decodes photos in the graph, like `decode_images`."""
-    return decode_images(tf.map_fn(read_file, paths), image_size)
+    return decode_images(read_files(paths), image_size)

@@ -145,24 +145,48 @@ def read_file(path):
     cannot be exported, because it calls Python for formats other than JPEG and
     PNG, and for photos in archives.
     """
-
-    def in_python(function, value):
-        def call(x):  # `bytes` in a graph, otherwise an array.
-            return function(np.asarray(x, object).item())
-
-        result = tf.numpy_function(call, [value], tf.string)
-        return tf.ensure_shape(result, [])
-
     content = tf.cond(
         tf.strings.regex_full_match(path, photo_archives.INSIDE),
-        lambda: in_python(photo_archives.read_bytes, path),
+        lambda: _in_python(photo_archives.read_bytes, path),
         lambda: tf.io.read_file(path),
     )
+    return _decodable(content)
+
+
+@tf.autograph.experimental.do_not_convert
+def read_files(paths):
+    """Reads a batch of photos, like `read_file`. Both are string `[batch]`."""
+    # A call of Python for each photo would take a fifth of the decoding.
+    contents = tf.cond(
+        tf.reduce_any(
+            tf.strings.regex_full_match(paths, photo_archives.INSIDE)
+        ),
+        lambda: _in_python(np.vectorize(photo_archives.read_bytes, "O"), paths),
+        lambda: tf.map_fn(tf.io.read_file, paths),
+    )
+    return tf.cond(
+        tf.reduce_all(photo_kinds.is_known(contents)),
+        lambda: contents,
+        lambda: tf.map_fn(_decodable, contents),
+    )
+
+
+def _decodable(content):
     return tf.cond(
         photo_kinds.is_known(content),
         lambda: content,
-        lambda: in_python(pictures.as_decodable, content),
+        lambda: _in_python(pictures.as_decodable, content),
     )
+
+
+def _in_python(function, value):
+    def call(x):  # A scalar is `bytes` in a graph, otherwise an array.
+        x = np.asarray(x, object)
+        return function(x if x.ndim else x.item())
+
+    value = tf.convert_to_tensor(value)
+    result = tf.numpy_function(call, [value], tf.string)
+    return tf.ensure_shape(result, value.shape)
 
 
 def read_photo(photo) -> np.ndarray:

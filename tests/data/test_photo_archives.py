@@ -146,3 +146,15 @@ def test_damaged_archives_are_rejected(tmp_path):
         damaged.write_bytes(content)
         with pytest.raises(InputError, match=f"{number}.tar: byte"):
             photo_archives.open_archive(damaged)
+
+
+def test_a_batch_has_photos_in_archives_and_in_folders(tmp_path, shard):
+    contents = [*CONTENTS.values()][:1] * 2 + [encode(format="BMP")]
+    for number, content in enumerate(contents):
+        (tmp_path / f"{number}.jpg").write_bytes(content)
+    folder = [str(tmp_path / f"{number}.jpg") for number in range(3)]
+    inside = [str(shard / name) for name in PHOTOS]
+    for paths in (folder, inside, folder + inside, []):
+        read = tf.function(images.read_files)(tf.constant(paths, tf.string))
+        expected = [images.read_content(path) for path in paths]
+        assert read.numpy().tolist() == expected
