@@ -7,6 +7,7 @@ from typing import Annotated
 from tbnets import startup
 from tbnets.data.captions import FORMAT_NAMES, list_splits
 from tbnets.data.open import Data
+from tbnets.data.photo_archives import has_archives
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD
@@ -172,7 +173,8 @@ class PhotoFlags(Shared):
         all_photos = find_photos(
             self.images, self.captions and self.where, self.splits
         )
-        other_files = [] if self.captions else sort_files(self.images)[1]
+        is_listed = self.captions or has_archives(self.images)
+        other_files = [] if is_listed else sort_files(self.images)[1]
         faults = {path: fault_of_name(key) for key, path in all_photos}
         broken = {path: why for path, why in faults.items() if why}
         for line in left_out_lines(broken, other_files, len(all_photos))[:-1]:

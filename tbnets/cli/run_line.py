@@ -136,11 +136,12 @@ def _usual_values(record):
     sources = Sources(
         record["data_root"], record["started_in"], images=record["images"]
     )
-    if not record["scenes"] and path and sources.has_archives(path):
-        # An archive has photos and captions.
-        values = {k: path for k in ("captions", "images") if not record[k]}
-    elif record["images"] and not (record["captions"] or record["scenes"]):
+    if record["images"] and not (record["captions"] or record["scenes"]):
         values = sources.captions_beside_photos()
+    missing = [k for k in ("captions", "images") if not record[k]]
+    if path and missing and not values and not record["scenes"]:
+        if sources.has_archives(path):  # They have photos and captions.
+            values = dict.fromkeys(missing, path)
     settings = tasks.settings_of(record | values)
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0

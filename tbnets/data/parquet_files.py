@@ -97,6 +97,11 @@ class ParquetFile:
                     return False
         return True
 
+    @property
+    def photos(self):
+        """The names of the photos."""
+        return iter(self.places)
+
     def read(self, name):
         """Returns the content of a photo."""
         return self._read_row(self.places[name])

@@ -69,6 +69,15 @@ def list_archives(path, suffixes=SUFFIXES):
     return root, names
 
 
+def photos_inside(path):
+    """Yields (name, path below the root) for each photo inside archives."""
+    root, archives = list_archives(path)
+    for archive in archives:
+        place = os.path.join(root, archive) if archive else root
+        for name in open_archive(place).photos:
+            yield name, posixpath.join(archive, name)
+
+
 def has_archives(path):
     """Returns whether `list_archives` finds archives."""
     with contextlib.suppress(MissingFileError):
@@ -158,6 +167,11 @@ class TarFiles:
     def __init__(self, path):
         self.path = path
         self.places = _tar_places(CheckedFile(path))
+
+    @property
+    def photos(self):
+        """The names of the photos."""
+        return filter(is_photo_name, self.places)
 
     def read(self, name):
         """Returns the content of a file."""

@@ -111,12 +111,13 @@ def find_photos(folder, captions=None, splits=None):
         folder: folder of the photos.
         captions: arguments of `list_splits`, as a dict, for the captions that
             name the images; None for all photos below the folder, with their
-            relative paths as ids.
+            relative paths as ids. Inside archives, the ids are the names of
+            the photos if these are unique.
         splits: names of caption splits; None for all.
     """
     folder = pathlib.Path(folder)
     if not captions:
-        return [(name, folder / name) for name in sort_files(folder)[0]]
+        return _all_photos(folder)
     matches = match_names(folder, captions)
     photos = {}
     for split in splits or list_splits(**captions):
@@ -124,6 +125,17 @@ def find_photos(folder, captions=None, splits=None):
         for key, name in zip(records.image_ids, records.names):
             photos.setdefault(key, folder / matches.get(name, name))
     return list(photos.items())
+
+
+def _all_photos(folder):
+    inside = [*photo_archives.photos_inside(folder)]
+    try:
+        return [(name, folder / name) for name in sort_files(folder)[0]]
+    except MissingFileError:
+        if not inside:
+            raise
+    is_unique = len(dict(inside)) == len(inside)
+    return [(x if is_unique else path, folder / path) for x, path in inside]
 
 
 MATCHED = "Images are matched by name without folder and extension."
@@ -144,11 +156,13 @@ def match_names(folder, captions):
         records = read_captions(**captions, split=split, problems=[])
         names |= dict.fromkeys(records.names)
     missing = [x for x in names if not photo_archives.is_file(folder / x)]
-    if not missing or not folder.is_dir():
+    if not missing or not photo_archives.is_folder(folder):
         return {}
+    photos = [name for name, _ in _walk(folder) if is_photo_name(name)]
+    photos += [path for _, path in photo_archives.photos_inside(folder)]
     by_stem = {}
-    for name, _ in _walk(folder):
-        if is_photo_name(name) and name not in names:
+    for name in photos:
+        if name not in names:
             by_stem.setdefault(stem_of(name), []).append(name)
     fits = {}
     for name in missing:

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from tbnets.data import photo_archives
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.open import Data
+from tbnets.data.photos import find_photos
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
 from tests.archives import write_shards, write_tar
@@ -177,3 +179,27 @@ def test_examples_of_shards_are_those_of_a_folder(tmp_path):
     assert [key for key, *_ in shards.photos] == [
         f"{row}.jpg" for row in range(40)
     ]
+
+
+def test_photos_of_other_captions_are_found_in_the_shards(tmp_path):
+    samples = [{f"{row}.jpg": PHOTO} for row in range(5)]
+    write_shards(tmp_path / "shards", "{}.tar", samples, 2)
+    rows = "".join(f"{row},A dog.\n" for row in range(5))
+    (tmp_path / "captions.csv").write_text(f"image,caption\n{rows}")
+    root = str(tmp_path)
+    data = Data(Sources(root, captions="captions.csv", images="shards"))
+    for split in ("train", "dev", "test"):
+        part = data.split(split)
+        assert all(map(photo_archives.is_file, part.photos.paths))
+        assert all(name.endswith(".jpg") for name in part.records.names)
+
+
+def test_all_photos_of_shards(tmp_path):
+    samples = [{f"{row}.jpg": PHOTO} for row in range(3)]
+    write_shards(tmp_path, "{}.tar", samples, 2)
+    photos = find_photos(tmp_path)
+    assert [key for key, _ in photos] == ["0.jpg", "1.jpg", "2.jpg"]
+    assert all(photo_archives.is_file(path) for _, path in photos)
+    write_tar(tmp_path / "0.tar", {"2.jpg": PHOTO})
+    keys = [key for key, _ in find_photos(tmp_path)]
+    assert keys == ["0.tar/2.jpg", "1.tar/2.jpg"]
