@@ -194,7 +194,10 @@ def measures() -> str:
     """Ranks, and tells how well."""
     texts = FEATURES[OWNERS]
     metrics = tbnets.evaluate_retrieval(FEATURES, texts, OWNERS)
-    ranks = tbnets.retrieval_ranks(FEATURES, texts, OWNERS.tolist())
+    groups = [*range(len(FEATURES))]
+    ranks = tbnets.retrieval_ranks(
+        FEATURES, texts, OWNERS.tolist(), image_groups=groups
+    )
     low, high = tbnets.bootstrap_interval(
         ranks["text_to_image"].ranks, lambda some: float(np.mean(some <= 1))
     )
