@@ -1,5 +1,7 @@
 """Tests networks with the callbacks of Keras and `RetrievalMetrics`."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -171,6 +173,20 @@ def test_an_image_that_comes_twice_is_one_candidate(network):
     )
     assert logs[0] == logs[1]
     assert logs[0][RECALL] == wanted["recall_sum"]
+
+
+def test_images_of_one_identity_are_right_answers(network):
+    examples = as_examples(pairs(1))
+    identities = [str(row // 4) for row in range(8)]
+    records = dataclasses.replace(examples.records, identities=identities)
+    logs = measured(network, dataclasses.replace(examples, records=records))
+    owners = np.repeat(np.arange(2), 4)
+    wanted = tbnets.evaluate_retrieval(
+        network.embed_images(pairs(1)["images"]),
+        network.embed_text(pairs(1)["captions"]),
+        positives=np.equal.outer(owners, owners),
+    )
+    assert logs[RECALL] == wanted["recall_sum"]
 
 
 def test_a_network_that_learns_to_compare_is_measured_by_its_head():
