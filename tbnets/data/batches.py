@@ -108,11 +108,14 @@ class Examples:
 
         Args:
             images: `[num_images, ...]`, features or pixels.
-            captions: `[num_captions, ...]`, word ids or features.
+            captions: `[num_captions, ...]`, word ids, features or strings.
             caption_to_image: int `[num_captions]`, row of each caption's image.
         """
         images = ArrayRows(_checked_numbers("images", images))
-        texts = ArrayRows(_checked_numbers("captions", captions))
+        captions = checked_array("captions", captions)
+        if captions.ndim != 1 or captions.dtype.kind not in "OSU":
+            captions = _checked_numbers("captions", captions)
+        texts = ArrayRows(captions)
         records = CaptionedImages(
             image_ids=[str(row) for row in range(len(images.array))],
             captions=[""] * len(texts.array),

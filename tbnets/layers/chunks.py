@@ -123,7 +123,7 @@ def check_encoder(encoder, argument, chunk):
     """Raises an error if an encoder's training depends on the whole batch."""
     random = "rate", "dropout", "recurrent_dropout"
     is_seeded = not keras.__version__.startswith("2.")
-    for layer in _inner_layers(encoder):
+    for layer in inner_layers(encoder):
         received = f"{argument}={chunk}, {type(encoder).__name__}"
         if isinstance(layer, keras.layers.BatchNormalization):
             if layer.trainable:
@@ -146,7 +146,7 @@ def check_encoder(encoder, argument, chunk):
                 )
 
 
-def _inner_layers(layer):
+def inner_layers(layer):
     """Returns a layer and all layers in its attributes, also in lists."""
     found, values = {}, [layer]
     while values:

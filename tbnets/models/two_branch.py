@@ -154,6 +154,17 @@ class TwoBranchModel(CheckedModel):
         built = self.output_dims.get("image_branch")
         return built or self.image_branch.output_dim
 
+    @property
+    def text_spec(self) -> tf.TensorSpec | None:
+        """Spec of the strings or ids that a layer from outside tbnets reads."""
+        dtype = (self.input_dtypes or {}).get("captions", "float32")
+        reads_features = tf.as_dtype(dtype).is_floating
+        if reads_features or not fit_arguments.may_read_text(self.text_reader):
+            return None
+        name = "captions" if dtype == "string" else "token_ids"
+        shape = self.input_shapes["captions"][1:]
+        return tf.TensorSpec((None, *shape), dtype, name)
+
     def embed_images(self, images: Array, training: bool = False) -> tf.Tensor:
         """Returns float32 unit vectors `[n, embedding_dim]` for the images."""
         return self.embed_side("image", "images", images, training)

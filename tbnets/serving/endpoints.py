@@ -12,6 +12,7 @@ from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances
 from tbnets.serving import search_index
 from tbnets.serving.inputs import (
+    OwnTexts,
     PhotoReader,
     bounded,
     require_photos,
@@ -32,8 +33,8 @@ def two_branch_endpoints(
     more):
 
     - `embed_text`, the default: `captions` string `[m]`, `text_features`
-      float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[m, embedding_dim]`.
+      float32 `[m, text_dim]`, `trees` int32 `[m, nodes, 6]` or `token_ids` `[m,
+      words]` -> `embeddings` float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
       photos, it also returns `status`, string `[n]`: "" or the fault of a
@@ -54,7 +55,8 @@ def two_branch_endpoints(
             compares these vectors.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
             `inputs.MOST_WORDS`; a `features.fisher_vectors.CaptionReader`; an
-            `inputs.TreeReader`; or None to take text features.
+            `inputs.TreeReader`; or None to take text features, or whatever the
+            network's own Keras layers read.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`, such as
@@ -71,7 +73,7 @@ def two_branch_endpoints(
             f"image_shape={image_shape!r}",
             "Write (feature_dim,) or (size, size, 3).",
         )
-    tokenizer = bounded(tokenizer)
+    tokenizer = reader_of(model, tokenizer, text_dim)
     spec = text_spec(tokenizer, text_dim)
     embed_text = inference(model.embed_text, tokenizer)
     texts = EndpointSide("embed_text", "text_embeddings", spec, embed_text)
@@ -188,7 +190,7 @@ def region_endpoints(
         read_regions: the `read` argument of a `PhotoReader` for regions, or
             None.
     """
-    tokenizer = bounded(tokenizer)
+    tokenizer = reader_of(model, tokenizer, text_dim)
     spec = text_spec(tokenizer, text_dim, "phrases")
     embed_phrases = inference(model.embed_text, tokenizer)
     phrases = EndpointSide(
@@ -464,6 +466,14 @@ def two_sided(first, second, similarities, compared_dim=None):
         return {"similarities": similarities(rows, columns)}
 
     return {**functions, "compare": compare}
+
+
+def reader_of(model, tokenizer, text_dim):
+    """Returns the tokenizer to export; `OwnTexts` if the network is its own."""
+    if tokenizer is None and text_dim is None:
+        spec = getattr(model, "text_spec", None)
+        return spec and OwnTexts(model.text_reader, spec)
+    return bounded(tokenizer)
 
 
 def text_spec(tokenizer, text_dim, name="captions"):

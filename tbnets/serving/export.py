@@ -115,7 +115,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     vocabulary: Any,
     path: Path,
     *,
-    image_shape: tuple[int, ...],
+    image_shape: tuple[int, ...] | None = None,
     read_photos: Callable[[tf.Tensor], tf.Tensor] | None = None,
     text_dim: int | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -131,9 +131,11 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
         vocabulary: the run's `Vocabulary`, with which captions are truncated at
             200 words; a `Tokenizer`, which truncates them at its `max_tokens`;
             a `CaptionReader`, which computes text features; or None to take
-            text features.
+            text features, or the strings or ids that the network's own Keras
+            layers read.
         path: folder to write, which must not exist.
-        image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
+        image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`;
+            None for the shape of the training data.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`; None to take arrays.
         text_dim: dimension of text features; None if the network reads words.
@@ -154,6 +156,9 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     if isinstance(vocabulary, Vocabulary):
         tokenizer = Tokenizer(vocabulary)
     _check_reader(model, tokenizer)
+    shapes = getattr(model, "input_shapes", None)
+    if image_shape is None and shapes:
+        image_shape = shapes["images"][1:]
     endpoints = two_branch_endpoints(
         model,
         tokenizer,

@@ -20,6 +20,7 @@ from tbnets.data.batches import untuned
 from tbnets.data.photo_kinds import require
 from tbnets.data.pictures import read_content
 from tbnets.errors import InputError, check_kind
+from tbnets.layers.chunks import inner_layers
 from tbnets.text.packed_trees import (
     FIELDS,
     TreeRows,
@@ -294,6 +295,33 @@ def require_rows(value, good, expectation):
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
     return require(value, tf.reduce_all(good), expectation, first)
+
+
+class OwnTexts(tf.Module):
+    """Replaces the `Tokenizer` of a network whose own layers read its texts.
+
+    Args:
+        reader: Keras layer, such as a model that begins with a
+            `TextVectorization`.
+        spec: `tf.TensorSpec` of the layer's inputs.
+    """
+
+    vocabulary = max_tokens = None
+
+    def __init__(self, reader, spec):
+        super().__init__(name="tokenizer")
+        self.spec = spec
+        # A SavedModel must track the lookup tables of its graphs.
+        self.tables = [
+            value
+            for layer in inner_layers(reader)
+            for value in vars(layer).values()
+            if isinstance(value, tf.lookup.StaticHashTable)
+        ]
+
+    def __call__(self, rows):
+        """Returns the captions unchanged."""
+        return rows
 
 
 def bounded(tokenizer):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.batches import EpochBatches, Examples
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
@@ -12,6 +13,7 @@ from tbnets.models import two_branch
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.keras_file import load_model
 from tbnets.models.similarity_network import SimilarityNetwork
+from tbnets.training.retrieval_metrics import RetrievalMetrics
 from tests.refusals import refused
 
 layers = keras.layers
@@ -155,7 +157,7 @@ def test_frozen_encoders_keep_their_weights(small_branch, eagerly):
     )
     network.image_encoder.trainable = False
     before = network.image_encoder.get_weights()
-    network.compile("adam", encode_chunk=1)
+    network.compile("adam")
     network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
     for one, other in zip(before, network.image_encoder.get_weights()):
         np.testing.assert_array_equal(one, other)
@@ -174,6 +176,21 @@ def test_branches_of_any_layer_are_normalised_and_said_once(capsys):
     assert said.count("normalisation") == 1 and "image_branch" in said
     norms = np.linalg.norm(network.embed_images(PIXELS), axis=1)
     np.testing.assert_allclose(norms, 1, rtol=1e-5)
+
+
+def test_recalls_of_strings_are_watched(small_branch, eagerly):
+    network = EmbeddingNetwork(
+        image_encoder=layers.Flatten(), text_encoder=of_strings()
+    )
+    network.compile("adam")
+    examples = Examples.from_arrays(PIXELS, CAPTIONS, IDS)
+    history = network.fit(
+        EpochBatches(examples, 2, captions_per_image=1, seed=0),
+        callbacks=[RetrievalMetrics(examples)],
+        verbose=0,
+    )
+    [recall] = history.history["val_recall_sum"]
+    assert recall >= 0
 
 
 def test_mixed_precision_gives_float32_unit_vectors(eagerly):
