@@ -98,7 +98,7 @@ def build_layer(name, layer, shape, dtype):
             f"{read}, which takes {names}",
             "Wrap it in a layer that computes these inputs from one tensor, "
             "for example a padding mask from token ids. For a backbone of "
-            "Keras Hub, use tbnets.HubTextEncoder.",
+            "Keras Hub, use tbnets.extras.hub.HubTextEncoder.",
         )
     try:
         outputs = layer(keras.Input(tuple(shape[1:]), dtype=dtype))
@@ -120,8 +120,8 @@ def _checked_outputs(name, read, outputs):
             "return one tensor",
             f"{read}, which returns a {type(outputs).__name__} {names}",
             "Wrap it in a layer that returns one of these outputs. For a "
-            "backbone of Keras Hub, use tbnets.HubImageEncoder or "
-            "tbnets.HubTextEncoder.",
+            "backbone of Keras Hub, use tbnets.extras.hub.PresetEncoder or "
+            "tbnets.extras.hub.HubTextEncoder.",
         )
     shape = tuple(outputs.shape)
     if len(shape) != 2 or shape[1] is None:

@@ -16,13 +16,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tbnets.checks import short_repr
+from tbnets.checks import short_repr, short_text
 from tbnets.errors import (
     InputError,
     MissingFileError,
     MissingPackageError,
     UnreachableError,
     UserError,
+    check_kind,
     import_extra,
 )
 from tbnets.extras.hub import preset_files
@@ -100,8 +101,59 @@ class Preset:
     def __init__(self, name, source, backbone, image_converter=None):
         self.name, self.source, self.backbone = name, source, backbone
         self._image_converter = image_converter
+        self.preprocessor = None
         self.kind = type(backbone).__name__
         self.sides = _sides(backbone)
+
+    @classmethod
+    def of(cls, backbone, preprocessor=None):
+        """Returns a preset of objects of Keras Hub.
+
+        Args:
+            backbone: `keras_hub.models.Backbone`; or a `Preset`, which is
+                returned.
+            preprocessor: `keras_hub.models.Preprocessor`, `Tokenizer` or
+                `ImageConverter`. Without a converter, photos are not rescaled.
+
+        Raises:
+            TypeError: an argument has another type.
+        """
+        if isinstance(backbone, cls):
+            return backbone
+        hub = keras_hub()
+        converter, tokenizer = (
+            hub.layers.ImageConverter,
+            hub.tokenizers.Tokenizer,
+        )
+        kinds = hub.models.Preprocessor, tokenizer, converter
+        advice = (
+            "Pass for example keras_hub.models.ViTBackbone.from_preset(...)."
+        )
+        check_kind("backbone", backbone, hub.models.Backbone, advice)
+        advice = "Pass the preprocessor of the backbone."
+        check_kind("preprocessor", preprocessor, (*kinds, type(None)), advice)
+        preset = cls(f"the {type(backbone).__name__}", None, backbone)
+        preset.preprocessor, parts = preprocessor, vars(preset)
+        for name, kind in (
+            ("tokenizer", tokenizer),
+            ("image_converter", converter),
+        ):
+            is_part = isinstance(preprocessor, kind)
+            part = (
+                preprocessor if is_part else getattr(preprocessor, name, None)
+            )
+            parts[name] = part
+        if parts["image_converter"] is None:
+            with in_float32():
+                parts["image_converter"] = converter()
+        if parts["tokenizer"] is None and preset.sides == ("text",):
+            raise InputError(
+                "preprocessor",
+                "have a tokenizer, because the backbone reads texts",
+                f"{short_text(preprocessor)} for {preset.name}",
+                "Pass a keras_hub.models.Preprocessor or Tokenizer.",
+            )
+        return preset
 
     def require(self, side):
         """Raises an error if the preset lacks `side`, a value in `SIDES`."""
@@ -428,12 +480,15 @@ class PresetEncoder(PooledEncoder):
     """Encodes photos with the image network of a Keras Hub preset.
 
     Args:
-        preset: an opened `Preset`; or its `config` as JSON text, from which the
-            layer is rebuilt with random weights.
+        preset: a `keras_hub.models.Backbone`, with which the layer shares its
+            weights; an opened `Preset`; or its `config` as JSON text, from
+            which the layer is rebuilt with random weights.
         image_size: side of the square input in pixels; None for the preset's
             own.
         fine_tune: whether to train the preset's weights. If False, batch
             normalisation and dropout are in inference mode.
+        preprocessor: the backbone's `Preprocessor` or `ImageConverter`, whose
+            scaling the layer applies; None to leave the pixels unscaled.
 
     Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
     255]: `[n, dim]`, the vector that the preset was trained to produce.
@@ -444,11 +499,14 @@ class PresetEncoder(PooledEncoder):
         preset: Any,
         image_size: int | None = None,
         fine_tune: bool = False,
+        preprocessor: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(preset, str):
             preset = rebuild(json.loads(preset))
+        self.preprocessor = None  # The config of the preset has its converter.
+        preset = Preset.of(preset, preprocessor)
         self.preset = json.dumps(preset.config())
         cnn = vision_of(preset, image_size)
         self.image_size = cnn.image_size

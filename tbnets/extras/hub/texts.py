@@ -169,8 +169,15 @@ class HubTextEncoder(ConfiguredLayer):
     __repr__ = short_repr("output_dim", "pooling")
 
     @classmethod
-    def of(cls, preset: presets.Preset, **kwargs: Any) -> Self:
-        """Returns a layer with the weights of an opened preset."""
+    def of(cls, preset: Any, preprocessor: Any = None, **kwargs: Any) -> Self:
+        """Returns a layer with the weights of a backbone or an opened preset.
+
+        Args:
+            preset: as in `HubTokenizer`.
+            preprocessor: as in `HubTokenizer`.
+            **kwargs: arguments of `keras.layers.Layer`.
+        """
+        preset = presets.Preset.of(preset, preprocessor)
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
         network = TextSide(preset.backbone, pooling).network
@@ -204,9 +211,11 @@ class HubTokenizer(tf.Module):
     """Maps captions to a preset's token ids, plus 1 so that 0 is padding.
 
     Args:
-        preset: a `Preset` with a text network.
+        preset: a `keras_hub.models.Backbone` or a `Preset`, with a text
+            network.
         max_tokens: maximum number of ids in a caption, including the start and
             end ids. The preset may have a lower limit.
+        preprocessor: the backbone's `Preprocessor` or `Tokenizer`.
 
     Attributes:
         vocabulary: None, since the preset has its own vocabulary.
@@ -215,8 +224,9 @@ class HubTokenizer(tf.Module):
 
     vocabulary = None
 
-    def __init__(self, preset, max_tokens=None):
+    def __init__(self, preset, max_tokens=None, preprocessor=None):
         super().__init__(name="tokenizer")
+        preset = presets.Preset.of(preset, preprocessor)
         tokenizer = preset.tokenizer
         self.padding_id = getattr(tokenizer, "pad_token_id", None) or 0
         limits = max_tokens, most_ids(preset.backbone) or MOST_IDS
@@ -297,10 +307,15 @@ class _OfPair(tf.Module):
         preprocessor, file = getattr(models, kind), "preprocessor.json"
         # Otherwise Keras Hub might read the converter's file, which is not
         # checked.
-        packer = preset.part(file, preprocessor, image_converter=None)
+        flags = ("canonicalize_text", "to_lower", "add_start_token")
+        if preset.source is None:
+            own = preset.preprocessor
+            options = {n: getattr(own, n) for n in flags if hasattr(own, n)}
+            packer = preprocessor(preset.tokenizer, **options)
+        else:
+            packer = preset.part(file, preprocessor, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
-        flags = ("canonicalize_text", "to_lower", "add_start_token")
         self.settings = [kind, most, *(getattr(packer, n, None) for n in flags)]
 
     def __call__(self, captions):
@@ -353,7 +368,7 @@ def _plain(name):
 
 def pooling_of(preset):
     """Returns the value in `POOLINGS` for a preset."""
-    if len(preset.sides) > 1:
+    if len(preset.sides) > 1 or preset.source is None:
         return OWN
     try:
         task = preset.read("task.json")
