@@ -16,6 +16,12 @@ The first command updates the generated part of a card. The second exports a
 model again with the current exporter, and compares the outputs of both models.
 The third writes the README of the zoo.
 
+To add a LiteRT model (docs/on_device.md), which is calibrated on 100 training
+photos and measured on the test split:
+
+  python tools/make_zoo.py --name=flickr8k_photos --litert=int8 \
+      --images=flickr8k/images --captions=flickr8k/dataset_flickr8k.json
+
 A run of phrase localization also needs --images if its flags do not name the
 photos. With --regions, a model that was trained on photos and captions is
 exported for phrase localization:
@@ -44,6 +50,7 @@ import sys
 import tempfile
 
 from zoo_making import alike, cards
+from zoo_making.lite import add_litert
 from zoo_making.served import phrase_scores, served_scores
 
 from tbnets import cli
@@ -53,13 +60,20 @@ from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import new_folder, write_json, write_text
 from tbnets.serving import assembled, checksums, zoo
+from tbnets.serving.litert_files import FOLDER, KINDS
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.captioned_data import start_at_photo
 from tbnets.tasks.localization.spec import LocalizationExporter
 from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.settings import command_line
-from tbnets.tasks.settings.flag import Amount, changed, flag, must_come_with
+from tbnets.tasks.settings.flag import (
+    Amount,
+    changed,
+    check_pairs,
+    flag,
+    must_come_with,
+)
 from tbnets.tasks.settings.records import flagfile_lines
 
 
@@ -98,6 +112,14 @@ class Options(Choosing):
     language: str = flag("English", "Language of the sentences or phrases.")
     again: bool = flag(
         False, "Export --name again; keep its weights and metrics."
+    )
+    litert: str = flag(
+        "",
+        "Add a LiteRT model to --name; with --images and --captions.",
+        choices=("", *KINDS),
+    )
+    captions: str = flag(
+        "", "With --litert: captions with the splits train and test."
     )
     most_lost: Amount = flag(
         0.2,
@@ -278,6 +300,29 @@ def export_again(options, target):
         check_size(folder)
 
 
+def add_lite(options, target):
+    """Adds a LiteRT model to a model of the zoo, and renews its card."""
+    zoo.check_files(target)
+    text = cards.own_text(options.card or target / "README.md")
+    with replaced_folder(target) as folder:
+        shutil.copytree(target, folder, dirs_exist_ok=True)
+        shutil.rmtree(folder / FOLDER / options.litert, ignore_errors=True)
+        places = pathlib.Path(options.images), options.captions
+        measured = add_litert(folder, options.litert, *places)
+        metrics = cards.read_metrics(folder / cards.METRICS)
+        print(
+            f"recall sum  {rounded(measured['recall_sum'], 2)} by LiteRT, "
+            f"{rounded(cards.recall_sum(metrics['test']), 2)} as exported"
+        )
+        metrics.setdefault("litert", {})[options.litert] = {
+            "recall_sum": measured["recall_sum"],
+            "size": zoo.size(folder / FOLDER / options.litert),
+        }
+        write_json(folder / cards.METRICS, metrics)
+        write_card(options, folder, text)
+        check_size(folder)
+
+
 def renew_card(options, target):
     """Updates the card of a model if no other file has changed."""
     text = cards.own_text(options.card or target / "README.md")
@@ -307,9 +352,11 @@ def check_flags(options):
     for name in ("phrases", "choice"):
         if name in changed(options) and not options.regions:
             raise must_come_with(options, name, "--regions")
-    for name in ("run_dir", "card", "again"):
+    for name in ("run_dir", "card", "again", "litert"):
         if name in changed(options) and not options.name:
             raise must_come_with(options, name, "--name")
+    check_pairs(options, {"litert": "captions", "captions": "litert"})
+    check_pairs(options, {"litert": "images"})
     if options.again and options.run_dir:
         raise must_come_with(options, "again", "--name and without --run_dir")
     if options.branches and (options.cnn_weights or not options.run_dir):
@@ -339,6 +386,8 @@ def main(options):
         target = folder / options.name
         if options.run_dir:
             make_model(options, target)
+        elif options.litert:
+            add_lite(options, target)
         elif options.again:
             export_again(options, target)
         else:

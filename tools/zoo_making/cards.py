@@ -198,7 +198,16 @@ def render_card(name, text, metrics):
         table=markdown_table([(name, test)], {}),
         total=total,
         usage=TEXTS[f"use {takes}"].format(**values),
-        without=TEXTS["part" if networks else "whole"].format(**values),
+        without=TEXTS["part" if networks else "whole"].format(**values)
+        + "".join(
+            TEXTS["litert"].format(
+                **values,
+                kind=kind,
+                size=f"{lite['size'] / 1e6:.1f}",
+                recall_sum=rounded(lite["recall_sum"]),
+            )
+            for kind, lite in metrics.get("litert", {}).items()
+        ),
         command=metrics["command"],
         history=_history(metrics),
     )

@@ -1,0 +1,44 @@
+"""Adds a LiteRT model to a model of the zoo, and measures it."""
+
+from tbnets import lite
+from tbnets.data.captions import read_captions
+from tbnets.evaluation.retrieval import evaluate_retrieval
+from tbnets.files import write_json
+from tbnets.serving import search
+from tbnets.serving.litert import write_litert
+from tbnets.serving.litert_files import FOLDER, MODEL
+from tbnets.tasks.trained import rebuild
+
+CALIBRATION = 100
+"""Number of training photos that calibrate an int8 model."""
+
+
+def add_litert(folder, kind, images, captions):
+    """Writes `folder/litert/KIND`, and returns the metrics of its test split.
+
+    Args:
+        folder: folder of the zoo model, a `pathlib.Path`.
+        kind: a value in `litert_files.KINDS`.
+        images: folder of the photos, a `pathlib.Path`.
+        captions: file of captions with the splits `train` and `test`.
+    """
+    train, test = (
+        read_captions("auto", captions, split) for split in ("train", "test")
+    )
+    network, endpoints = rebuild(str(folder))
+    names = train.names[:: max(1, len(train.names) // CALIBRATION)]
+    photos = [images / name for name in names[:CALIBRATION]]
+    path, _ = write_litert(
+        network, endpoints, folder / FOLDER / kind, kind, photos
+    )
+    model = lite.load(path)
+    metrics = evaluate_retrieval(
+        search.embed(
+            model.embed_images, [images / name for name in test.names], "image"
+        ),
+        search.embed(model.embed_text, list(test.captions), "caption"),
+        test.caption_to_image,
+    )
+    record = {**model.metadata, "metadata": {"recalls": metrics}}
+    write_json(path / MODEL, record)
+    return metrics
