@@ -51,8 +51,8 @@ def seed_of(run_seed, stream, num_layers=1):
 def generator_of(run_seed, stream, *places):
     """Returns a `numpy.random.Generator` for random numbers on the host.
 
-    Identical arguments give identical numbers, and different arguments give
-    independent numbers.
+    Equal arguments give equal numbers, and different arguments give independent
+    numbers.
 
     Args:
         run_seed: seed of the run, >= 0.

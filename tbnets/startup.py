@@ -79,8 +79,8 @@ def quiet_tensorflow():
     printed only if the `with` block raises, or if `TF_CPP_MIN_LOG_LEVEL` is 0,
     1 or 2.
 
-    Only one thread at a time runs the `with` block, because concurrent imports
-    of TensorFlow and Keras fail.
+    Only one thread at a time runs the block, because concurrent imports of
+    TensorFlow and Keras fail.
     """
     is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
     is_shown = is_shown or sys.stderr is None  # A program without a terminal.
@@ -161,10 +161,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 def keep_freed_memory():
     """Makes glibc keep freed memory rather than return it to the system.
 
-    By default, glibc maps and unmaps the memory of every large tensor. Mapping
-    new pages takes a third of the time of a training step on features. After
-    this call, the process keeps up to 2 GiB of freed memory. Has no effect
-    without glibc, or if the environment sets a variable that starts with
+    By default, glibc maps and unmaps the memory of every large tensor, and
+    mapping new pages takes a third of the time of a training step on features.
+    After this call, the process keeps up to 2 GiB of freed memory. Has no
+    effect without glibc, or if the environment sets a variable that starts with
     `MALLOC_`.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)

@@ -23,10 +23,10 @@ TEMPERATURE = 0.1
 class Choice(NamedTuple):
     """The rule that chooses a phrase's box from a photo's candidates.
 
-    - `most_similar`: candidates are ranked by their similarity s;
+    - `most_similar`: candidates are ranked by their similarity s.
     - `expected_overlap`: candidates c are ranked by their expected overlap with
-      the object, assuming that the object is candidate j with probability
-      softmax(s / temperature)_j. The chosen candidate is::
+      the object, which is candidate j with probability softmax(s /
+      temperature)_j. The chosen candidate is::
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
@@ -205,10 +205,9 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         `correspondence_whole_photo` and `correspondence_upper_bound` (the best
         candidate). The first three have variants `correspondence_pointing_...`,
         which require only that the candidate's centre is in the annotated box.
-        `correspondence_exact_spans` is the fraction of links whose noun phrase
-        has exactly the words of the link. `correspondence_links` and
-        `correspondence_lost` count all links and the links without a noun
-        phrase.
+        `correspondence_exact_spans` is the fraction of links with `is_exact`.
+        `correspondence_links` and `correspondence_lost` count all links and the
+        links without a noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
     Departures: annotated boxes define correctness. The centre is from the

@@ -247,7 +247,6 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
 
 
 def _ranks(scores, matches):
-    """Returns `best_ranks`, with `MISSED` for rows without a match."""
     ranks, tied = best_ranks(scores, matches)
     return np.where(matches.any(axis=1), ranks, MISSED), tied
 

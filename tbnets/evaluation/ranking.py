@@ -383,9 +383,9 @@ def count_better(sides, queries, memory_limit_mb):
     """Counts the candidates that beat or tie with each query's positive.
 
     The counts are added to the `Queries`. Each of the two `Side`s holds the
-    candidates for the queries of the other. If both are one object, each pair
-    of rows is scored only once. `memory_limit_mb` is for tiles and temporary
-    arrays.
+    candidates for the queries of the other `Side`. If both are one object, each
+    pair of rows is scored only once. `memory_limit_mb` limits tiles and
+    temporary arrays.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]

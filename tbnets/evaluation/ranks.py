@@ -44,9 +44,8 @@ def best_ranks(scores, matches):
 def precisions(scores, matches):
     """Computes R-Precision and mAP@R; ties count against the model.
 
-    Args:
-        scores: float32 `[num_queries, num_candidates]`, finite.
-        matches: bool `[num_queries, num_candidates]`, at least one per row.
+    `scores` and `matches` are `[num_queries, num_candidates]`. Each row must
+    have a match.
 
     Returns:
         Dict of float64 `[num_queries]`: `r_precision` and `map_at_r` as in

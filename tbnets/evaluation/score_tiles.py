@@ -34,8 +34,6 @@ class PairScores(NamedTuple):
     """Functions that score pairs of images and texts; larger is closer.
 
     Attributes:
-        num_images: number of images.
-        num_texts: number of texts.
         tile: maps image rows int64 `[a]` and text rows int64 `[b]` to scores
             float32 `[a, b]`.
         pairs: maps image rows int64 `[p]` and text rows int64 `[p]` to scores
@@ -199,7 +197,7 @@ def weighted_sum(first, second, weight, units=(1.0, 1.0)):
 def spread(scores, num_pairs=65536):
     """Returns the standard deviation of scores over random pairs.
 
-    The pairs are drawn with a fixed seed. Equal scores raise a ValueError.
+    The pairs are drawn with a fixed seed.
     """
     generator = np.random.default_rng(0)
     counts = scores.num_images, scores.num_texts

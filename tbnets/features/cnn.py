@@ -110,7 +110,6 @@ def _pairs(network):
 
 
 def _folded(convolution, normalisation):
-    """Returns a convolution's kernel and bias with normalisation folded in."""
     kernel, *bias = (x.astype(float) for x in convolution.get_weights())
     *_, mean, variance = (x.astype(float) for x in normalisation.get_weights())
     scale = 1 / np.sqrt(variance + normalisation.epsilon)
@@ -198,9 +197,9 @@ class Network:
         image_size: side of the square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.
         has_top: whether the network can be built with a classifier.
-        find_imagenet: function that returns the path of the ImageNet weights,
-            or None if the constructor downloads them.
-        load_weights: function that loads weights, called with (network, path).
+        find_imagenet: returns the path of the ImageNet weights. None if the
+            constructor downloads them.
+        load_weights: loads weights, called with (network, path).
     """
 
     constructor: Callable

@@ -18,8 +18,7 @@ def warped_crops(image, boxes, size, context=0.0):
 
     Args:
         image: `[height, width, 3]`, any numeric dtype.
-        boxes: `[k, 4]`; k may be 0. A side shorter than one pixel counts as one
-            pixel.
+        boxes: `[k, 4]`; k may be 0. Sides are at least one pixel.
         size: side length of the squares in pixels.
         context: width of the square's border that shows the box's surroundings,
             as a fraction of the square's side, in [0, 0.5). R-CNN: 16/227.
@@ -110,14 +109,13 @@ def roi_average(feature_map, boxes, grid=1):
     """Averages a bilinearly interpolated feature map over boxes.
 
     The mean is an exact integral, so it changes continuously with the box.
-    Boxes are clipped to the map. A side shorter than `LEAST_SIDE` counts as
-    `LEAST_SIDE`.
+    Boxes are clipped to the map, and their sides are at least `LEAST_SIDE`.
 
     Args:
         feature_map: float32 `[height, width, channels]`.
         boxes: `[k, 4]` in units of feature-map cells.
-        grid: number of parts into which each side of a box is divided. Each
-            part is averaged separately.
+        grid: number of parts per side of a box. The parts are averaged
+            separately.
 
     Returns:
         float32 `[k, grid * grid * channels]`, with the parts in row-major

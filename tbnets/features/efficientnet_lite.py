@@ -51,11 +51,11 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
 
     Args:
         number: key of `SCALES`. Networks 0, 1 and 2 have 4,694,024, 5,470,344
-            and 6,150,168 parameters, respectively.
+            and 6,150,168 parameters.
         include_top: whether to append average pooling and the ImageNet
             classifier.
         input_shape: `(height, width, 3)`. The published networks use 224, 240
-            and 260 pixels per side, respectively.
+            and 260 pixels per side.
 
     Returns:
         A functional Keras model that maps preprocessed float `[n, height,

@@ -76,7 +76,6 @@ class PhotoFeatures:
     """Computes features of photos with the network of a `cnn.Cnn`.
 
     Args:
-        cnn: the `cnn.Cnn`.
         layers: names of layers, whose averaged activations are concatenated;
             `["last"]` for the last layer before a classifier; or
             `["full_network"]` for all layers (Vilalta et al. 2017).
@@ -106,7 +105,7 @@ class PhotoFeatures:
         )
 
     def description(self):
-        """Returns the extraction settings for the store's manifest."""
+        """Returns the settings for the manifest of a store."""
         resize = getattr(self.squares, "description", SQUEEZED)
         return {
             **self.cnn.describe(self.layers, resize),

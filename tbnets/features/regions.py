@@ -41,15 +41,13 @@ class AveragedFeatures:
     Args:
         cnn: a `cnn.Cnn`, built for the size to which photos are resized.
         layers: name of a layer that outputs maps, `last` for the maps that a
-            classifier averages, or a list of names. The features of several
-            layers are concatenated.
+            classifier averages, or a list of names, whose features are
+            concatenated.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts into which each side of a box
-            is divided. Parts are averaged separately to encode the layout. None
-            means 1 for all layers.
+        grids: for each layer, the number of parts per side of a box. The parts
+            are averaged separately to encode the layout. Default: 1.
         scales: for each layer, the factor by which a box is scaled about its
-            centre, for example to include the surroundings. None means 1 for
-            all layers.
+            centre, for example to include the surroundings. Default: 1.
 
     Example:
         >>> cnn = build_cnn("EfficientNetLite2", "imagenet", image_size=448)
@@ -80,7 +78,7 @@ class AveragedFeatures:
         )
 
     def description(self) -> dict:
-        """Returns the extraction settings for the store's manifest."""
+        """Returns the settings for the manifest of a store."""
         return {
             **self.cnn.describe(self.layers, SQUEEZED),
             "regions": "roi_average",
@@ -168,7 +166,6 @@ def _cells(feature_map, sides):
 
 
 def _map(cnn, name, output):
-    """Returns the feature map that a layer outputs or averages."""
     kind = keras.layers.GlobalAveragePooling2D
     averages = [x for x in cnn.network.layers if isinstance(x, kind)]
     output = next((x.input for x in averages if x.output is output), output)
@@ -208,7 +205,7 @@ class WarpFeatures:
         )
 
     def description(self) -> dict:
-        """Returns the extraction settings for the store's manifest."""
+        """Returns the settings for the manifest of a store."""
         return {
             **self.cnn.describe([self.layer], _RESIZE),
             "regions": "warp",
@@ -242,8 +239,8 @@ class RoiFeatures:
     Args:
         cnn: a `cnn.Cnn`, built for any image size.
         layer: name of the layer, or `last`.
-        output_size: number of bins per side if the network does not require a
-            certain number. Fast R-CNN with VGG: 7.
+        output_size: bins per side, unless the network requires a certain
+            number. Fast R-CNN with VGG: 7.
         shorter_side: length in pixels of a scaled photo's shorter side. Fast
             R-CNN: 600.
         longest_side: maximum length in pixels of a scaled photo's longer side.
@@ -277,7 +274,7 @@ class RoiFeatures:
         )
 
     def description(self) -> dict:
-        """Returns the extraction settings for the store's manifest."""
+        """Returns the settings for the manifest of a store."""
         return {
             **self.cnn.describe([self.layer], _RESIZE),
             "regions": "roi_pool",

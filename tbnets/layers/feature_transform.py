@@ -63,7 +63,7 @@ LOW, HIGH = -0.25, 0.15
 
 
 def ternary_bounds(mean, deviation):
-    """Computes the thresholds for `ternary` from means and deviations.
+    """Computes the thresholds for `ternary`, (lower, upper), float32 `[dim]`.
 
     The condition `(x - mean) / deviation < LOW` becomes `x < mean + LOW *
     deviation`. The lower bound is rounded up and the upper bound is rounded
@@ -73,9 +73,6 @@ def ternary_bounds(mean, deviation):
         mean: float64 `[dim]`, mean over the training images.
         deviation: float64 `[dim]`; 0 for a constant feature, which `ternary`
             maps to 0.
-
-    Returns:
-        (lower, upper): two float32 `[dim]` arrays.
 
     Source: Vilalta et al. 2017, Sec. 3.1, and the authors' code.
     """

@@ -20,12 +20,9 @@ CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 
 
 def pool_words(states, mask, pooling):
-    """Pools `[n, words, dim]` over the words that `mask` selects.
+    """Pools `[n, words, dim]` over the words in the mask `[n, words]`.
 
-    Args:
-        states: `[n, words, dim]`.
-        mask: bool `[n, words]`.
-        pooling: `mean` (0 for a row without words) or `max`.
+    `pooling` is `mean` (0 for a row without words) or `max`.
     """
     keep = mask[:, :, tf.newaxis]
     if pooling == "max":

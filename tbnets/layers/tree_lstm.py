@@ -28,11 +28,8 @@ WEIGHTS = (
 def tree_states(projected, weights, trees):
     """Computes a state for every node, with a custom gradient.
 
-    Args:
-        projected: `[num_words, 3 * units]`, each word's product W x for the
-            gates i, o and u.
-        weights: tensors in the order of `WEIGHTS`.
-        trees: `PackedTrees`.
+    `projected`, `[num_words, 3 * units]`, is each word's product W x for the
+    gates i, o and u. The weights are in the order of `WEIGHTS`.
     """
     levels = _Levels(trees)
 

@@ -28,8 +28,8 @@ def euclidean(similarities):
     No epsilon is added under the root, because it would bias small distances.
     The gradient at distance 0 is defined as 0.
 
-    Takes float32 of any shape, which rounding may raise above 1. Returns
-    float32 in `[0, 2]`.
+    The similarities are float32 of any shape; rounding may make them exceed 1.
+    The distances are float32 in `[0, 2]`.
 
     Source: Wang et al. 2018, Sec. 3.2.1.
     """
@@ -44,7 +44,8 @@ def cosine(similarities):
 
     $$d(x, y) = 1 - x^\top y$$
 
-    Takes float32 of any shape, and returns float32 in `[0, 2]`.
+    The similarities are float32 of any shape, and the distances are in `[0,
+    2]`.
 
     Source: Kiros et al. 2014 and VSE++ (Faghri et al. 2018). Their losses
     compare similarities, so the published margins apply unchanged.

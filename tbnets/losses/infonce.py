@@ -117,7 +117,6 @@ class InfoNCELoss(RankingLoss):
 
 
 def _sums(view, logits):
-    """Sums the weighted losses of a view's anchors."""
     positive, not_negative = (
         tf.convert_to_tensor(m) for m in (view.positive, view.not_negative)
     )

@@ -115,10 +115,8 @@ class Matches:
     def masks(self, term, anchors=None, is_padding=None):
         """Returns the masks `positive` and `not_negative` of a `hinges.View`.
 
-        Args:
-            term: A value of `presets.TERMS`.
-            anchors: int32 `[n]`, rows of the anchors, or None for all.
-            is_padding: bool `[n]`, the anchors that do not count, or None.
+        `is_padding`, bool `[n]`, marks the anchors that do not count. The other
+        arguments are as in `rows`.
         """
         mask, ignored = self.rows(term, anchors), []
         if is_padding is not None:

@@ -4,9 +4,10 @@ Under a `tf.distribute` strategy each device runs a replica of the training step
 on its rows of the batch. A loss that compares rows gathers the whole batch, in
 the order of the replicas, and each replica computes the loss of the whole
 batch. The gradients of `part_of(loss)`, summed over the replicas, are the
-gradient of the loss. With one replica, these functions add no operations to the
-graph.
+gradient of the loss.
 """
+
+# With one replica, these functions add no operations to the graph.
 
 import tensorflow as tf
 

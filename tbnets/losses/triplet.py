@@ -3,8 +3,7 @@ r"""The triplet losses of two-branch networks.
 $$L = \sum_{t} \lambda_t \, R\big(\{[m + d(a, p) - d(a, n)]_+\}\big)$$
 
 over four terms t: images ranking texts, texts ranking images, and each set
-ranking itself. R is a reduction. The triplets (a, p, n) combine every positive
-pair with its anchor's hardest negatives.
+ranking itself. R is a reduction over the triplets (a, p, n).
 """
 
 import dataclasses

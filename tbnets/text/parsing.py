@@ -83,11 +83,7 @@ class EmbeddedParser:
         self._tree = nltk.Tree
 
     def parse(self, caption) -> str:
-        """Returns the parse tree of a caption as a bracketed string.
-
-        Raises a ValueError if the caption has no words, or the tagger changes
-        the number of words.
-        """
+        """Returns the parse tree of a caption as a bracketed string."""
         tokens = split_tokens(caption)
         if not any(token[0].isalnum() for token in tokens):
             raise InputError("there are no words in it")
@@ -130,10 +126,7 @@ class EmbeddedParser:
 
 
 class CoreNLPParser:
-    """Parses captions with the CoreNLP server at `url`.
-
-    Raises a ConnectionError if the server does not respond.
-    """
+    """Parses captions with the CoreNLP server at `url`."""
 
     def __init__(self, url=DEFAULT_URL):
         corenlp = import_extra("parse", "nltk.parse.corenlp")

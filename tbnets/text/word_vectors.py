@@ -85,9 +85,6 @@ def embedding_table(vectors, vocabulary, seed=0):
     A word without a vector gets a normally distributed random vector, with the
     known vectors' mean and standard deviation per dimension. Padding gets
     zeros.
-
-    Raises:
-        ValueError: If no word has a vector.
     """
     rows = vectors.rows(vocabulary.words)
     has_vector = rows >= 0

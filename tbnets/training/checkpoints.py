@@ -41,8 +41,7 @@ class RunState:
             computed.
         held: dict, like `fitted`, of the values that `TaskData.start_epoch`
             keeps between epochs.
-        devices: description of the last epoch's devices; "" for a single
-            device.
+        devices: the last epoch's devices; "" for a single device.
     """
 
     epoch: int = 0
@@ -67,7 +66,6 @@ def _name(variable):
 
 
 def _variables(model, optimizer):
-    """Returns a checkpoint's variables by kind; `optimizer` may be None."""
     kinds = {"model": model.weights}
     if optimizer is not None:
         kinds["optimizer"] = optimizer_variables(optimizer)

@@ -50,8 +50,7 @@ class WorkerTask(NamedTuple):
     Args:
         name: name of the task, such as "worker 1".
         is_chief: whether this process writes files.
-        addresses: dict from the name of each task to "host:port", the chief
-            first.
+        addresses: maps the name of each task to "host:port", the chief first.
     """
 
     name: str

@@ -35,13 +35,11 @@ class Session:
     """A run in memory; `dev`, `batches` and `lock` are None after training.
 
     Args:
-        run_dir: folder of the run.
+        run_dir: folder of the run, locked by `lock`.
         task: the `tasks.task.Task` of the run.
         network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
         dev: examples on which the best epoch is chosen.
-        batches: training batches.
-        lock: lock of the folder.
         workers: the `Workers`, including this process.
     """
 

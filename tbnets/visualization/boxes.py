@@ -208,7 +208,6 @@ def _dashes(start, end, dashed):
 
 
 def _label(box, most_width):
-    """Draws a box's tick or cross, if any, and its phrase."""
     height, colour = FONT_SIZE + 2 * PADDING, colour_of(box.colour)
     ink = "white" if colour in DARK else "black"
     letters = font(FONT_SIZE, box.phrase)

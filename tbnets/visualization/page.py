@@ -34,7 +34,6 @@ class Section(NamedTuple):
     """A query with its results.
 
     Args:
-        query: the sentence.
         note: a remark on the query, or "".
         image_ids: paths of the best photos relative to their folder, best
             first.
@@ -48,16 +47,11 @@ class Section(NamedTuple):
 
 
 def write_page(path, sections, folder, about):
-    """Writes search results as one HTML file.
+    """Writes search results, a list of `Section`, as one HTML file.
 
-    Links to photos inside the page's folder are relative, so that the folder
-    can be moved.
-
-    Args:
-        path: file to write.
-        sections: list of `Section`.
-        folder: folder of the photos.
-        about: description of the searched data and the model.
+    `folder` is the folder of the photos, and `about` describes the searched
+    data and the model. Links to photos inside the page's folder are relative,
+    so that the folder can be moved.
     """
     start = pathlib.Path(os.path.abspath(path)).parent
     num_others = len(sections) - 1

@@ -218,7 +218,6 @@ def run(options):
 
 
 def _machine():
-    """Describes the processor, its load, the Python version and the date."""
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     model = [x.split(":")[1].strip() for x in lines if "model name" in x][:1]
     return ", ".join(

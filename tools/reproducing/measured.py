@@ -32,13 +32,11 @@ class Row:
     """A row of results. All fields from `seeds` on may be empty.
 
     Args:
-        name: name of the row.
         configuration: flag file in configs/; "" if `flags` contains all flags.
         flags: flags after the flag file.
         of: row whose runs are evaluated for this row, or "".
         evaluation: flags of tools/evaluate.py for these runs; {seed} stands for
             the seed.
-        seeds: seeds of the runs.
         cpu: name of the processor.
         date: date of the last run.
         values: dict from metric to formatted mean over seeds.

@@ -35,11 +35,7 @@ _SHOWN = (
 
 
 def written(measured, root):
-    """Returns {path: text} of the pages, with updated tables.
-
-    A part that is unknown, on no page or on two pages raises a ValueError, and
-    so does a row that is neither recorded nor the result of other authors.
-    """
+    """Returns {path: text} of the pages, with updated tables."""
     parts = {
         f"{table['paper']}, {table['table']}": _of_paper(table, measured)
         for table in measured.published
@@ -192,7 +188,6 @@ def _rows(measured):
 
 
 def _flags(measured):
-    """Returns the table of rows that are not plain configurations."""
     rows = [
         [name, _made_by(row)]
         for name, row in sorted(measured.kept.items())

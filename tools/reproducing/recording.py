@@ -112,7 +112,6 @@ def _settings(words):
 
 
 def _read(folder):
-    """Returns the row, seed, report and date of a finished run."""
     settings = tasks.settings_of(read_record(folder))
     path = folder / "metrics.json"
     report = CheckedFile(path).json() if path.exists() else {}

@@ -94,11 +94,7 @@ def _read(file, kinds, cure):
 
 
 def own_text(path):
-    """Reads the hand-written part of a card, before `MARK`.
-
-    A card that lacks the title, the sentence after the title, or a section
-    raises a ValueError.
-    """
+    """Reads the hand-written part of a card, before `MARK`, and checks it."""
     text = "\n".join(CheckedFile(path).lines()[0]).partition(MARK)[0].strip()
     missing = [heading for heading in SECTIONS if f"\n{heading}\n" not in text]
     if missing or not re.match(r"# .+\n\n[^#\n]", text):
@@ -243,12 +239,9 @@ def bounds(model):
 def describe(report, model, scores, date, best=""):
     """Returns the content of a model's `metrics.json`.
 
-    Args:
-        report: `metrics.json` of the run.
-        model: the exported model, a `served.Served`.
-        scores: metrics of the exported model on the test split.
-        date: date of the export, YYYY-MM-DD.
-        best: metric to use if there is no recall.
+    `report` is the `metrics.json` of the run. `scores` are the metrics of the
+    exported model, a `served.Served`, on the test split. `best` is the metric
+    to use if there is no recall.
     """
     if model.has("embed_phrases"):
         with_photos, without = "photos with boxes", "features of regions"

@@ -4,7 +4,7 @@ In phrase localization, an "image" is a region, a "caption" is a phrase, and the
 negatives of a phrase are other regions of its photo. A batch has three
 additional keys: `drawn_for`, int32 `[n]`, is the row of the caption that each
 image was drawn for; `candidates` is `[c, feature_dim]`; `is_negative`, bool
-`[m, c]`, marks the candidates that are negatives of a caption.
+`[m, c]`, marks the negatives of each caption.
 
 All candidates are embedded as during inference to find the hardest. These are
 embedded again together with the images, as during training, so that batch
@@ -122,11 +122,13 @@ def embed_picked(network, batch, columns, valid, training):
 def candidate_view(anchors, images, candidates, matches, places, valid):
     """Builds the `hinges.View` in which anchors rank their matches and picks.
 
+    The images include the matches. The candidates, the picked candidates of all
+    anchors, are the only negatives.
+
     Args:
         anchors: float32 `[anchors, embedding_dim]`.
-        images: float32 `[images, embedding_dim]`, which include the matches.
-        candidates: float32 `[n, embedding_dim]`, the picked candidates, which
-            are the only negatives.
+        images: float32 `[images, embedding_dim]`.
+        candidates: float32 `[n, embedding_dim]`.
         matches: bool `[anchors, images]`.
         places: int32 `[anchors, k]`, from `used_columns`.
         valid: bool `[anchors, k]`.

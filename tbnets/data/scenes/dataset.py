@@ -150,15 +150,12 @@ MANIFEST = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class DescribedScene:
-    """A scene, its picture and its captions.
+    """A `layout.Scene` of a split, its picture and its `grammar.SceneCaption`s.
 
     Args:
         scene_id: number of the scene, unique across all splits.
-        split: "train", "val" or "test".
-        scene: `layout.Scene`.
         image: uint8 `[image_size, image_size, 3]`.
         boxes: int64 `[num_objects, 4]`, half-open, in pixels.
-        captions: list of `grammar.SceneCaption`.
         groups: maps the object rows of a plural phrase to its chain.
     """
 

@@ -36,7 +36,7 @@ def take_share(shard, keys, step=1, **decides):
 
     Args:
         shard: "I/N", share I of N, where I starts at 1; "" for all items.
-        keys: list of JSON values, which name the items in order.
+        keys: JSON values, which name the items in order.
         step: number of items in a shard.
         **decides: JSON values of flags that affect the bytes of the store and
             are not in its `extraction`.
@@ -86,13 +86,9 @@ BESIDE = "files"
 def join(shares, output):
     """Merges all shares of an extraction into one store or file.
 
-    All shares are checked first. Returns the number of items, including failed
-    items.
-
-    Args:
-        shares: paths of the shares in any order: feature stores, or files with
-            the description from `tell_file`.
-        output: the new store or file.
+    All shares are checked first. They are feature stores, or files with the
+    description from `tell_file`, in any order. Returns the number of items,
+    including failed items.
     """
     output = pathlib.Path(output)
     if output.exists():

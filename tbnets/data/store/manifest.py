@@ -81,7 +81,6 @@ class Manifest:
         dim: number of features per row; 0 for boxes without features.
         dtype: element of DTYPES, or BFLOAT16.
         complete: whether the extraction finished.
-        shards: tuple of `Shard`.
         failed: maps the ids of failed images to reasons.
     """
 

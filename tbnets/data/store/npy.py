@@ -62,7 +62,7 @@ class RowFile:
         """Reads consecutive rows, starting at `first`, into `out`.
 
         `file` is this file, opened for reading bytes, and `out` is an array in
-        C order. Raises an error if the file has become shorter.
+        C order.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -87,8 +87,7 @@ def copy_rows(files, starts, rows, out):
         starts: int `[len(files) + 1]`, each file's first row, followed by the
             total number of rows.
         rows: int `[n]`, in any order.
-        out: `[n, dim]` in C order, with any numeric dtype, to which the rows
-            are copied.
+        out: numeric `[n, dim]` in C order, to which the rows are copied.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]
@@ -139,10 +138,7 @@ class Header(NamedTuple):
 
 
 def parse_header(stream):
-    """Reads the `Header` of an array at the start of an open file.
-
-    An invalid header raises a ValueError that describes the file.
-    """
+    """Reads the `Header` of an array at the start of an open file."""
     is_archive = stream.read(len(_ZIP)) == _ZIP
     stream.seek(0)
     if is_archive:

@@ -87,19 +87,18 @@ class FeatureWriter:
         """Stores the features of some images, and records failed images.
 
         Storing an id removes its earlier failure. Invalid arguments leave the
-        store unchanged.
+        store unchanged. `boxes`, `counts`, `scores` and `sizes` are only for
+        regions.
 
         Args:
             ids: n strings, which must not be stored yet. May be empty.
             features: numbers `[n, dim]`, or `[rows, dim]` for regions.
             boxes: `[rows, 4]`, x_min, y_min, x_max, y_max in pixels of the
-                photo; only for regions.
-            counts: int `[n]`, number of consecutive rows per image; only for
-                regions.
-            scores: `[rows]`; only for regions, and required if `dim` is 0.
-            sizes: int `[n, 2]`, width and height of each photo in pixels; only
-                for regions. Either all shards or no shards have `scores` (or
-                `sizes`).
+                photo.
+            counts: int `[n]`, number of consecutive rows per image.
+            scores: `[rows]`; required if `dim` is 0.
+            sizes: int `[n, 2]`, width and height of each photo in pixels.
+                Either all shards or no shards have `scores` (or `sizes`).
             failed: pairs (id, reason), or a dict.
         """
         ids, failed = list(ids), dict(failed)

@@ -97,12 +97,9 @@ def sentence_scores(scores, records):
     For each photo, a sentence without phrases gets the mean score of the other
     sentences, so that the sentence favours no photo.
 
-    Args:
-        scores: `LocalizationScores` of a split.
-        records: `CaptionedImages` of the split's photos, in the same order.
-
-    Returns:
-        `PairScores`, which are -d_rp.
+    `scores` are the `LocalizationScores` of a split, and `records` the
+    `CaptionedImages` of its photos, in the same order. Returns `PairScores`,
+    which are -d_rp.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
         with a box are used.
@@ -188,13 +185,12 @@ class LocalizationScores(Scores):
             its photo's regions, padded with 0.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
         proposals: list of boxes `[k, 4]`, one array per photo.
-        learned_similarity: whether the network learned its similarity.
         sides: embeddings of the phrases and of some regions, or {} for an
             exported model.
-        nearest: `RegionScorer.nearest` for the split, or None for an exported
+        nearest: `RegionScorer.nearest` for the split; None for an exported
             model.
-        rank_true_regions: `RegionScorer.rank_true_regions` for the split, or
-            None for an exported model and for combined networks.
+        rank_true_regions: `RegionScorer.rank_true_regions` for the split; None
+            for an exported model and for combined networks.
         photos: folder of the photos, or None.
     """
 

@@ -40,16 +40,13 @@ PROBE = 12
 
 
 def work_through(photos, writer, what, work, photo_bytes=0, **options):
-    """Processes the remaining photos and completes the store.
+    """Processes the remaining photos, and completes the store of `writer`.
 
-    Args:
-        photos: list of (id, path).
-        writer: `FeatureWriter` of the store.
-        what: name of the work.
-        work: function such as `extraction.extract_photos`.
-        photo_bytes: approximate size of one photo's rows in the store.
-        **options: arguments of `work`, and `progress`, which is called with the
-            number of newly processed photos.
+    `photos` is a list of (id, path). `work` is a function such as
+    `extraction.extract_photos`, described by `what`. `photo_bytes` is the
+    approximate size of one photo's rows in the store. `options` are arguments
+    of `work`, and `progress`, which is called with the number of newly
+    processed photos.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
@@ -314,16 +311,10 @@ def make_image_features(
 ):
     """Makes or completes a store of features for photos or for their boxes.
 
-    Returns the number of features per photo or box.
-
-    Args:
-        photos: list of (id, path).
-        values: `ImageFeatures`, whose `regions` is the store of boxes.
-        folder: folder of the store.
-        features: result of `build_features`, or None to build it.
-        batch_size: number of photos per batch.
-        share: as in `make_proposals`.
-        **how: as in `make_proposals`.
+    `values` are `ImageFeatures`, whose `regions` is the store of boxes.
+    `features` is the result of `build_features`, built if it is None. The other
+    arguments are as in `make_proposals`. Returns the number of features per
+    photo or box.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"

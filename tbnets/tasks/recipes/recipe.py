@@ -38,12 +38,9 @@ PRESETS = {"cnn": "image", "features": "text"}
 
 
 class RecipeResult:
-    """The result of a recipe for the data of a run.
+    """The result of a `Recipe` for the `data.open.Data` of a run.
 
-    Args:
-        recipe: `Recipe` that makes the result.
-        data: the run's `data.open.Data`.
-        parts: `RecipeResult`s that the result is made from.
+    It may be made from `parts`, other `RecipeResult`s.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.

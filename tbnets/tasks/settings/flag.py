@@ -53,12 +53,8 @@ class OneOf(tuple):
 class Limits(NamedTuple):
     """The range of a flag's numbers.
 
-    Args:
-        least: minimum.
-        most: maximum.
-        above: whether to exclude `least`.
-        below: whether to exclude `most`.
-        length: required length of a list, or None.
+    `above` excludes the minimum `least`, and `below` excludes the maximum
+    `most`. `length` is the required length of a list.
     """
 
     least: float
@@ -85,8 +81,8 @@ class Flag(NamedTuple):
     Args:
         name: name without dashes.
         kind: string, integer, float, bool, list (of strings), integers, floats,
-            repeated (a flag that may be set several times) or words (the words
-            that are not flags).
+            repeated (may be set several times) or words (the words that are not
+            flags).
         default: default value, `REQUIRED`, or None if the flag has no default
             or --loss determines it.
         help: meaning, unit and the papers' values.

@@ -144,10 +144,7 @@ def check_resumable(record, settings, place):
 
 
 def without_places(settings):
-    """Returns the settings as a dict without file and folder paths.
-
-    Exports must not contain paths of this machine.
-    """
+    """Returns the settings as a dict without the paths of this machine."""
     return {
         name: hub.unplaced(value)
         for name, value in settings.values().items()
