@@ -85,9 +85,9 @@ class Localized(NamedTuple):
 
     Attributes:
         ranks: int64 `[num_phrases]`, 1-based rank of the best matching
-            proposal, or `MISSED` if none matches. Wrong proposals with the
-            same score are ranked above it.
-        tied: bool `[num_phrases]`, whether a wrong proposal has the same score.
+            proposal, or `MISSED` if none matches. Tied wrong proposals are
+            ranked above it.
+        tied: bool `[num_phrases]`, whether a wrong proposal is tied.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.
         scores: float32 `[num_detections]`, scores after suppression.

@@ -16,8 +16,8 @@ class Ranks(NamedTuple):
     Attributes:
         queries: int64 `[num_queries]`, rows of the queries that have a
             positive, ascending.
-        ranks: int64 `[num_queries]`, 1-based rank of the best positive; a
-            candidate with the same score ranks before it.
+        ranks: int64 `[num_queries]`, 1-based rank of the best positive; tied
+            candidates rank before it.
         tied: bool `[num_queries]`, whether such a candidate exists.
     """
 
@@ -104,8 +104,7 @@ class Side(NamedTuple):
     Attributes:
         embeddings: float32 `[n, dim]`.
         norms: float64 `[n]`, Euclidean norms of the rows.
-        groups: int64 `[n]`, each row's image. Rows of the same group are
-            positives.
+        groups: int64 `[n]`, each row's image. Rows of one image are positives.
     """
 
     embeddings: np.ndarray

@@ -1,6 +1,6 @@
 """Extracts features of captions into a store that is keyed by text.
 
-Captions with the same `caption_key` share a row. The folder also holds the
+Captions with equal `caption_key`s share a row. The folder also holds the
 encoder, so that an exported model can read raw captions.
 """
 

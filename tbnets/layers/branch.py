@@ -46,7 +46,7 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Makes the masks differ from those of a layer with the same seed."""
+        """Changes the masks, because another layer has an equal seed."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:

@@ -20,9 +20,9 @@ from tbnets.losses import replicas
 def encode_in_chunks(encoder, inputs, chunk, size):
     """Applies an encoder in training mode to a few rows at a time.
 
-    The features and the gradient equal those of a whole batch, except that
-    each chunk draws its own dropout masks. XLA cannot compile the loop, because
-    the last chunk may be smaller.
+    Features and gradients do not depend on the chunks, except that each chunk
+    draws its own dropout masks. XLA cannot compile the loop, because the last
+    chunk may be smaller.
 
     Args:
         encoder: built layer that maps each row of `[n, ...]` to a vector.

@@ -56,7 +56,7 @@ class ConfiguredLayer(keras.layers.Layer):
         return repr_of(self, ConfiguredLayer)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, with those of base classes."""
+        """Returns the arguments of the constructor and of base classes."""
         names = parameters_of(type(self), "__init__", ConfiguredLayer)
         arguments = {name: getattr(self, name) for name in names}
         return {**super().get_config(), **arguments}

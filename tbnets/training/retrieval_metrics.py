@@ -54,7 +54,7 @@ class Embedder:
     def texts(self, examples):
         """Returns a split's text embeddings, float32 `[num_captions, dim]`.
 
-        Captions of the same length share a chunk to reduce padding.
+        Captions of equal length share a chunk to reduce padding.
         """
         rows = np.arange(examples.records.num_captions)
         if hasattr(examples.texts, "lengths"):

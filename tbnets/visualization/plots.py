@@ -32,7 +32,7 @@ class Points(NamedTuple):
 
 
 def joined(parts):
-    """Concatenates `Points` from the same space, skipping None.
+    """Concatenates `Points` from one space, skipping None.
 
     Returns None if there are no points. The first element determines the
     columns and whether there are thumbnails.

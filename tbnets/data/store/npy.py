@@ -83,7 +83,7 @@ def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
     Args:
-        files: list of `RowFile` with rows of the same shape.
+        files: list of `RowFile` with rows of equal shape.
         starts: int `[len(files) + 1]`, each file's first row, followed by the
             total number of rows.
         rows: int `[n]`, in any order.

@@ -236,7 +236,7 @@ def make_folder(path, known=()):
     if holds:
         raise InputError(
             "path",
-            "be a new folder, an empty one or a feature store",
+            "be a new folder, an empty folder or a feature store",
             f"path={path}, which {holds}",
             "Choose another folder.",
         )

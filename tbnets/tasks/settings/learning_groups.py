@@ -157,8 +157,8 @@ class LossSettings:
     )
     reduction: str | None = flag(
         None,
-        "Reduction over the triplets of a term: sum, mean, or mean of those "
-        "above 0.",
+        "Reduction over the triplets of a term: sum, mean, or the mean of the "
+        "hinges above 0.",
         choices=REDUCTIONS,
     )
     image_to_text_weight: Amount | None = flag(
