@@ -89,7 +89,7 @@ class Options:
         [],
         "Other Python interpreters, for packages that this one lacks: peers.",
     )
-    patience: Count = flag(60, "Seconds that a run may take: peers.")
+    patience: Count = flag(60, "Maximum seconds per run: peers.")
 
     def first_size(self, default):
         """Returns the first value of --num_images, or a default."""

@@ -126,7 +126,7 @@ def parse(options, captions):
         )
     print(
         f"{len(captions)} captions by {options.parser}, "
-        f"{len(parses.failures)} distinct ones did not parse"
+        f"{len(parses.failures)} distinct captions failed"
     )
     return [read_tree(parses.trees[caption]) for caption in captions]
 

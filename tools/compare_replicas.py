@@ -32,17 +32,19 @@ from tbnets.tasks.settings.flag import Count, flag
 class Options:
     """Flags for the training run and its devices."""
 
-    configuration: str = flag("quickstart", "Flagfile of the training.")
+    configuration: str = flag("quickstart", "Flag file of the training run.")
     more: list[str] = flag(
-        [], "Added flag of the training, without its --.", kind="repeated"
+        [], "Additional flag of the run, without dashes.", kind="repeated"
     )
-    replicas: list[int] = flag([2], "Parts of the CPU in one process; 0: none.")
-    workers: list[int] = flag([2], "Processes on the loopback; 0: none.")
+    replicas: list[int] = flag(
+        [2], "Logical CPU devices in one process; 0: none."
+    )
+    workers: list[int] = flag([2], "Processes on this machine; 0: none.")
     steps: Count = flag(50, "Number of steps.")
     other_kernels: bool = flag(
         False, "Also switch oneDNN's kernels on or off on one device."
     )
-    part: str = flag("", "Internal: file to which one training writes.")
+    part: str = flag("", "Internal: file for the results of one run.")
 
 
 def parts(options):

@@ -86,7 +86,7 @@ class Options(Choosing):
     card: str = flag(
         "",
         "Markdown file with a title, a sentence and the sections 'Data and "
-        "terms' and 'Not for'; default: the present card of the model.",
+        "terms' and 'Not for'; default: the current card of the model.",
     )
     cnn_weights: str = flag(
         "", "As in tools/export.py: lets a run on image features take photos."

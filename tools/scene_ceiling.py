@@ -51,7 +51,7 @@ def image_size(folder):
     size = manifest.get("image_size") if isinstance(manifest, dict) else None
     if type(size) is not int or size < 1:
         raise InputError(
-            f"{path}: expected `image_size`, a number of pixels from 1; found "
+            f"{path}: expected `image_size`, in pixels, >= 1; found "
             f"{size!r}. Make the scenes again."
         )
     return size

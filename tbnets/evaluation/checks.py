@@ -131,7 +131,7 @@ def checked_embeddings(**named):
         if not is_real or len(shape) != 2 or 0 in shape:
             raise InputError(
                 name,
-                "hold real numbers of a shape [rows, dim] without 0",
+                "hold real numbers of shape [rows, dim], both >= 1",
                 f"{name}.shape={shape}, dtype {kind}",
                 "Pass one float32 or float16 embedding per row.",
             )

@@ -85,7 +85,7 @@ def _in_chunks(embed, inputs, rows, chunk):
 class PairScorer:
     """Computes `PairScores` of embeddings with a network's head.
 
-    `memory_limit_mb` limits the pairs that are scored at once, in MiB.
+    `memory_limit_mb` is the memory in MiB for the pairs scored at once.
     """
 
     def __init__(self, network, memory_limit_mb=512):

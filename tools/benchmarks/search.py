@@ -89,4 +89,4 @@ def _time_answers(model, folder, count, repeats):
             QUERIES, list(paths), *rank(), folder
         ),
     }
-    timing.print_table(f"{count} photos that are known", runs, repeats)
+    timing.print_table(f"{count} embedded photos", runs, repeats)

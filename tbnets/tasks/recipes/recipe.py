@@ -40,7 +40,7 @@ PRESETS = {"cnn": "image", "features": "text"}
 class RecipeResult:
     """The result of a `Recipe` for the `data.open.Data` of a run.
 
-    It may be made from `parts`, other `RecipeResult`s.
+    `parts` are the `RecipeResult`s from which it is made.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.
