@@ -117,7 +117,7 @@ def overlaps_by_photo(truth, owners, proposals):
     Args:
         truth: `[n, 4]`.
         owners: int `[n]`, index in `proposals` of each box's photo.
-        proposals: sequence of arrays `[k, 4]`, one per photo; k may be 0.
+        proposals: one array `[k, 4]` per photo; k may be 0.
 
     Yields:
         (photo, rows, overlaps): `rows` are the photo's rows of `truth`, int64

@@ -164,13 +164,9 @@ def import_opencv():
 def sobel_edges(pixels):
     """Finds edges, the local maxima of the largest gradient of all channels.
 
-    Args:
-        pixels: uint8 `[height, width, 3]`.
-
-    Returns:
-        (magnitudes, orientations): float32 `[height, width]` arrays with values
-        in [0, 1] and [0, pi), respectively. An orientation is 0 for a vertical
-        edge.
+    `pixels` are uint8 `[height, width, 3]`. Returns (magnitudes, orientations),
+    two float32 `[height, width]` with values in [0, 1] and [0, pi). An
+    orientation is 0 for a vertical edge.
     """
     cv2 = import_opencv()
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)

@@ -4,14 +4,9 @@ import tensorflow as tf
 
 
 def similarities(queries, candidates):
-    """Computes the inner products of queries and candidates in float32.
+    """Computes inner products, float32 `[num_queries, num_candidates]`.
 
-    Args:
-        queries: Float `[num_queries, embedding_dim]`.
-        candidates: Float `[num_candidates, embedding_dim]`.
-
-    Returns:
-        float32 `[num_queries, num_candidates]`.
+    Queries and candidates are float `[n, embedding_dim]`.
     """
     return tf.matmul(
         tf.cast(queries, tf.float32),

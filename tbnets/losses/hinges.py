@@ -167,10 +167,7 @@ class View(NamedTuple):
 def views(images, texts, masks):
     """Builds a dict from each term of `TERMS` to its `View`.
 
-    Args:
-        images: float32 `[num_images, embedding_dim]`.
-        texts: float32 `[num_captions, embedding_dim]`.
-        masks: The fields of `PositiveMasks`.
+    `masks` are the fields of `PositiveMasks`.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
     turned = tf.transpose(cross)

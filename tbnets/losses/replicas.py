@@ -19,14 +19,10 @@ def num_replicas():
 
 
 def gather(*rows):
-    """Concatenates the replicas' rows, differentiably.
+    """Concatenates the rows `[n, ...]` of all replicas, differentiably.
 
-    Args:
-        *rows: `[n, ...]`, or None, which is returned unchanged. Only n may
-            differ between replicas.
-
-    Returns:
-        List of tensors `[sum of n, ...]`, with rows ordered by replica.
+    Only n may differ between replicas. Returns a list of tensors, with rows
+    ordered by replica; None is returned unchanged.
     """
     if num_replicas() == 1:
         return list(rows)

@@ -78,14 +78,9 @@ class BytePairs(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, captions: Strings, most: int) -> tf.RaggedTensor:
-        """Maps captions to ids, without start and end ids.
+        """Maps UTF-8 captions to at most `most` ids, without start and end ids.
 
-        Args:
-            captions: string `[num_captions]`, UTF-8.
-            most: maximum number of ids per caption.
-
-        Returns:
-            int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.
+        Returns an int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.
         """
         words = self._words(captions)[:, :most]  # A word has >= 1 piece.
         distinct, place = tf.unique(words.values)

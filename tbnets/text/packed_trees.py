@@ -34,15 +34,11 @@ def most_nodes(most_words):
 
 
 def whole_trees(rows, vocabulary_size):
-    """Returns which rows are valid trees in the format of `tree_array`.
+    """Returns which rows, int32 `[n, nodes, 6]`, are valid trees.
 
-    Words come first, and their ids are in the vocabulary. Phrases follow level
-    by level, and each has a child on a lower level. The root is the last node,
-    followed by padding with 0.
-
-    Args:
-        rows: int32 `[n, nodes, 6]`.
-        vocabulary_size: number of ids, including padding.
+    As in `tree_array`, words come first, and their ids are in the vocabulary.
+    Phrases follow level by level, and each has a child on a lower level. The
+    root is the last node, followed by padding with 0.
     """
     word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]

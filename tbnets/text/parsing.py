@@ -211,14 +211,10 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 ) -> Parses:
     """Parses each distinct caption once, in parallel.
 
-    Args:
-        captions: strings.
-        parser: a name in `PARSERS`.
-        cache: file to which each parsed caption is appended at once, so that an
-            interrupted run resumes; None for no cache.
-        processes: number of parallel processes; None for one per core.
-        corenlp_url: address of the server for `corenlp`.
-        progress: function called with the number of newly parsed captions.
+    `parser` is a name in `PARSERS`. Each parsed caption is appended to the file
+    `cache` at once, so that an interrupted run resumes. `processes` defaults to
+    the number of cores. `progress` is called with the number of newly parsed
+    captions.
     """
     distinct = list(dict.fromkeys(captions))
     parsed = _read_cache(cache, parser) if cache else {}

@@ -45,12 +45,10 @@ LOOK_SECONDS = 5.0
 
 
 class WorkerTask(NamedTuple):
-    """The task of a process in `TF_CONFIG`.
+    """The task of a process in `TF_CONFIG`, such as "worker 1".
 
-    Args:
-        name: name of the task, such as "worker 1".
-        is_chief: whether this process writes files.
-        addresses: maps the name of each task to "host:port", the chief first.
+    `is_chief` is whether this process writes files. `addresses` maps the name
+    of each task to "host:port", the chief first.
     """
 
     name: str
@@ -98,9 +96,8 @@ def _wrong(received):
 class Workers:
     """The processes that train a network, including this process.
 
-    Args:
-        strategy: a `tf.distribute` strategy; None for a single device.
-        task: the `WorkerTask`; None for a single process.
+    Without a `tf.distribute` strategy, there is a single device; without a
+    `WorkerTask`, there is a single process.
     """
 
     def __init__(self, strategy=None, task=None):
@@ -231,10 +228,9 @@ def _answers(address):
 def open_workers(distribute="none", num_replicas=0):
     """Creates the `Workers` of a run; call before TensorFlow runs any op.
 
-    Args:
-        distribute: a name in `KINDS`.
-        num_replicas: number of devices of `mirrored`; 0 for every GPU. Without
-            a GPU, logical CPU devices are used, for tests.
+    `distribute` is a name in `KINDS`. `num_replicas` is the number of devices
+    of `mirrored`; 0 for every GPU. Without a GPU, logical CPU devices are used,
+    for tests.
     """
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":

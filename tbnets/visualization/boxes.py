@@ -118,7 +118,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
         photo: uint8 `[height, width, 3]`, RGB.
         boxes: list of `PhraseBox`; the first is drawn on top.
         side: length in pixels of the longer side after resizing.
-        heading: text above the photo; "" for no heading.
+        heading: text above the photo, if any.
 
     Returns:
         uint8 `[h, w, 3]`; a very narrow photo gets a grey margin.

@@ -137,10 +137,8 @@ def _draw_query(sheet, query, place):
 def draw_sheet(pictures, legend):
     """Arranges pictures in rows, with separate rows for each kind.
 
-    Args:
-        pictures: {name: uint8 `[height, width, 3]`}. Pictures of one kind have
-            names that differ only in a final number.
-        legend: description, drawn below the pictures.
+    `pictures` is {name: uint8 `[height, width, 3]`}. Names of one kind differ
+    only in a final number. The legend is drawn below the pictures.
     """
     placed, kind = [], None
     left, top, below, right = MARGIN, MARGIN, MARGIN, 0

@@ -128,12 +128,8 @@ def load_features(paths, image_ids=None):
 
     Each process checks a file only once unless the file changes.
 
-    Args:
-        paths: list of paths, as for `open_features`.
-        image_ids: strings; None for all rows in order.
-
-    Returns:
-        (features, rows): the `Features`, and the integer row for each image.
+    Returns the `Features` of the list `paths`, and the integer row for each
+    image. If `image_ids` is None, these are all rows in order.
     """
     features = open_features(*paths)
     rows = range(len(features))
