@@ -50,7 +50,7 @@ def talk(*answers):
                 "from": "human",
                 "value": "<image>\nWhat is it?" if not number else "?",
             },
-            {"from": "gpt", "value": answer},
+            {"from": "gpt", "value": f"{answer} <image>"},
         )
     ]
 

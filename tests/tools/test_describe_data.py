@@ -38,6 +38,21 @@ def test_good_data_exits_with_0(table):
     assert "No problems." in result.stdout
 
 
+def test_what_is_read_and_matched_is_printed(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.png").write_bytes(photo_files.encode())
+    path = tmp_path / "pairs.csv"
+    path.write_text("bild;worte\na.jpg;A dog runs.\nx/b;A cat sleeps.\n")
+    result = describe(
+        *(f"--captions={path}", f"--images={tmp_path}"),
+        *("--image_column=bild", "--caption_column=worte"),
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    columns = "table (columns bild, worte), 2 images, 2 captions"
+    assert f"Read as: {columns}" in result.stdout
+    assert "matched by name without folder and extension" in result.stdout
+
+
 def test_findings_do_not_change_the_exit_code(table, tmp_path):
     with open(table, "a") as stream:
         stream.write("c.jpg,A dog,test\n")
