@@ -281,7 +281,11 @@ class Batches:
         if self.smallest is not None:
             size = self.image_size
             dataset = dataset.map(
-                lambda b: b | {"images": read_images(b["images"], size)}
+                lambda b: b | {"images": read_files(b["images"])}
+            )
+            # Reads a batch while another one is decoded.
+            dataset = dataset.prefetch(1).map(
+                lambda b: b | {"images": decode_images(b["images"], size)}
             )
         # Keras warns after the first epoch if the cardinality is unknown.
         count = self.num_batches * len(shares)

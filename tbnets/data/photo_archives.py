@@ -12,6 +12,7 @@ import glob
 import os
 import posixpath
 import re
+import stat
 import tarfile
 
 from tbnets.data.parquet_files import ParquetFile
@@ -27,6 +28,7 @@ SUFFIXES = (".tar", ".parquet")
 _END = r"\.(?:tar|parquet)/"
 INSIDE = rf"(?s).*{_END}.*"
 """Regular expression for all paths inside archives, and a few others."""
+_NOT_A_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 
 
 def is_archive(path):
@@ -139,14 +141,21 @@ def _split(path):
     """Returns the archive and the file's name, or (None, "")."""
     path = os.fsdecode(path)
     for match in re.finditer(_END, path):
-        if os.path.isfile(archive := path[: match.end() - 1]):
+        archive = path[: match.end() - 1]
+        with contextlib.suppress(*_NOT_A_FILE):
             return open_archive(archive), path[match.end() :]
     return None, ""
 
 
 def open_archive(path):
-    """Returns the `TarFiles` or `ParquetFile` of an archive, cached."""
+    """Returns the `TarFiles` or `ParquetFile` of an archive, cached.
+
+    Raises OSError if the path is not a file.
+    """
     state = os.stat(path)
+    if not stat.S_ISREG(state.st_mode):
+        code = errno.EISDIR
+        raise IsADirectoryError(code, os.strerror(code), path)
     return _opened(os.fspath(path), (state.st_size, state.st_mtime_ns))
 
 
