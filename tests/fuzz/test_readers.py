@@ -2,12 +2,19 @@
 
 import pytest
 
-from tests.fuzz import array_readers, model_readers, reader, text_readers
+from tests.fuzz import (
+    archive_readers,
+    array_readers,
+    model_readers,
+    reader,
+    text_readers,
+)
 
 READERS = {
     **text_readers.READERS,
     **array_readers.READERS,
     **model_readers.READERS,
+    **archive_readers.READERS,
 }
 
 
