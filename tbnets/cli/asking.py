@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import errno
+import importlib.util
 import io
 import json
 import os
 import pathlib
 import sys
 
-from tbnets import files
+from tbnets import files, lite
 from tbnets.data.photos import is_listed
 from tbnets.errors import InputError
 from tbnets.serving import zoo
@@ -132,6 +133,32 @@ class AskingFlags:
         else:
             model = zoo.open_model(self.model, self.trust)
         return checked(model, self.model, requirements)
+
+
+RUNTIMES = ("auto", "litert", "tensorflow")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RuntimeFlags(AskingFlags):
+    """Flags for a model that LiteRT may run."""
+
+    runtime: str = flag(
+        "auto",
+        "litert starts at once and needs the package ai-edge-litert and a "
+        "LiteRT model (tbnets export --litert; flickr8k_photos has one); "
+        "tensorflow runs every model. auto: litert if both are there.",
+        choices=RUNTIMES,
+    )
+
+    def open(self, requirements):
+        """Loads --model as `AskingFlags.open`, with LiteRT if possible."""
+        is_local = "://" not in self.model
+        is_found = is_local and lite.find(self.model) is not None
+        if self.runtime == "auto":
+            is_found = is_found and importlib.util.find_spec("ai_edge_litert")
+        if self.runtime == "litert" or (self.runtime == "auto" and is_found):
+            return checked(lite.load(self.model), self.model, requirements)
+        return super().open(requirements)
 
 
 def whole_images(advice):

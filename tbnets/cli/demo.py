@@ -34,7 +34,7 @@ import tempfile
 from typing import Annotated
 
 from tbnets import files
-from tbnets.cli.asking import ANY_MODEL, AskingFlags, whole_images
+from tbnets.cli.asking import ANY_MODEL, RuntimeFlags, whole_images
 from tbnets.cli.localize import NEEDED
 from tbnets.cli.query import read_queries
 from tbnets.data import captions as caption_files
@@ -54,7 +54,7 @@ _SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(AskingFlags):
+class Options(RuntimeFlags):
     """Flags for the photos, the networks and the address of the page."""
 
     folder: list[str] = flag(
@@ -136,7 +136,9 @@ def show(options, folder, captions, cache):
     localizer = None
     if boxes:
         try:
-            localizer = dataclasses.replace(options, model=boxes).open(NEEDED)
+            localizer = dataclasses.replace(
+                options, model=boxes, runtime="tensorflow"
+            ).open(NEEDED)
         except UserError as error:
             message = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
             error.args = (message,)

@@ -55,7 +55,7 @@ import sys
 
 from tbnets.cli.asking import (
     JSON,
-    AskingFlags,
+    RuntimeFlags,
     alone,
     check_outputs,
     check_text,
@@ -72,7 +72,6 @@ from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.serving import photo_index, search
 from tbnets.serving.photo_index import about
-from tbnets.serving.search_index import open_approximate, open_index
 from tbnets.tasks.settings.flag import (
     Count,
     check_pairs,
@@ -83,7 +82,7 @@ from tbnets.tasks.settings.flag import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(AskingFlags):
+class Options(RuntimeFlags):
     """Flags for the queries, the network and the outputs."""
 
     queries: list[str] = flag(
@@ -319,11 +318,20 @@ def check_gallery(options, model):
         )
 
 
+def open_searched(options):
+    """Returns the index to search."""
+    # This module imports TensorFlow.
+    from tbnets.serving.search_index import open_approximate, open_index
+
+    return (open_approximate if options.approximate else open_index)(
+        options.index
+    )
+
+
 def main(options):
     """Runs the queries."""
     options = with_folder(options)
-    open_it = open_approximate if options.approximate else open_index
-    index = open_it(options.index) if options.index else None
+    index = open_searched(options) if options.index else None
     if index is not None and not options.images:
         photos = str(index.photos or "")
         options = dataclasses.replace(options, images=photos)
@@ -340,6 +348,9 @@ def main(options):
         options = dataclasses.replace(options, queries=queries)
     check_query_flags(options, is_typed)
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
+    if index is not None and options.runtime == "auto":
+        # `tbnets index` embeds photos with TensorFlow.
+        options = dataclasses.replace(options, runtime="tensorflow")
     model = options.open(whole_images(advice))
     if index is not None:
         index.check_embedded_by(about(model))

@@ -238,6 +238,25 @@ def read_square(photo, side):
     Raises:
         ValueError, TypeError: as in `read_content`.
     """
+    picture, reason = open_upright(photo, side)
+    if reason:
+        return None, reason
+    square = picture.resize((side, side), PIL.Image.Resampling.BILINEAR)
+    return np.asarray(square), ""
+
+
+def open_upright(photo, side):
+    """Decodes a photo with Pillow, in its upright orientation.
+
+    Args:
+        photo: as in `read_content`.
+        side: side in pixels to which the photo will be resized. A large JPEG is
+            decoded at a smaller scale, as in `images.decode_photo`.
+
+    Returns:
+        (picture, reason): a `PIL.Image.Image` in RGB and "", or None and a verb
+        phrase that explains why the file is not a photo.
+    """
     is_pixels = isinstance(photo, np.ndarray)
     picture = picture_of(photo) if is_pixels else photo
     is_file = not isinstance(picture, PIL.Image.Image)
@@ -249,7 +268,7 @@ def read_square(photo, side):
         picture, reason = _opened(content, _DECODED | _STARTS)
         if reason:
             return None, reason
-    if picture.format == "JPEG":
+    if is_file and picture.format == "JPEG":
         width, height = picture.size
         scale = max(
             each
@@ -259,11 +278,7 @@ def read_square(photo, side):
         picture.draft("RGB", (width // scale, height // scale))
     # A graph reads the orientation only from a JPEG.
     turn = not (is_file and picture.format == "PNG")
-    picture, reason = _upright(picture, turn)
-    if reason:
-        return None, reason
-    square = picture.resize((side, side), PIL.Image.Resampling.BILINEAR)
-    return np.asarray(square), ""
+    return _upright(picture, turn)
 
 
 def picture_of(pixels):

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 
-from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.data.photos import find_photo
+from tbnets.data.pictures import open_upright
 from tbnets.files import readable
 from tbnets.visualization.boxes import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
+MOST_SIDE = 400
+"""Longer side in pixels of the largest drawing of a photo, on a page."""
 LEGEND_HEIGHT, SHEET_WIDTH = 24, 2000
 MOST_COLUMNS = 10
 FRAME = 4
@@ -44,10 +46,7 @@ def open_photo(folder, image_id):
     path = find_photo(folder, image_id)
     if path is None:
         return None
-    try:
-        return Image.fromarray(read_photo(path))
-    except BrokenImageError:
-        return None
+    return open_upright(path, MOST_SIDE)[0]
 
 
 def draw_photo(folder, image_id, size=PHOTO_SIZE):

@@ -18,9 +18,9 @@ from PIL import Image
 
 from tbnets.data.photos import find_photo
 from tbnets.files import readable, write_text
-from tbnets.visualization.montage import open_photo
+from tbnets.visualization.montage import MOST_SIDE, open_photo
 
-THUMBNAIL_SIZE = 400
+THUMBNAIL_SIZE = MOST_SIDE
 """Longer side in pixels, which looks sharp on high-density screens."""
 JPEG_QUALITY = 80
 

@@ -4,12 +4,10 @@ import json
 import shutil
 import subprocess
 import sys
-import types
 
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
 import tbnets
 from tbnets import lite
@@ -27,18 +25,6 @@ from tests.serving.test_litert import (
     network_of,
     pictures,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def interpreter():
-    """Uses TensorFlow's interpreter where `ai-edge-litert` is missing."""
-    with pytest.MonkeyPatch.context() as patch:
-        try:
-            import ai_edge_litert.interpreter  # noqa: F401
-        except ImportError:
-            package = types.SimpleNamespace(Interpreter=tf.lite.Interpreter)
-            patch.setattr(lite_model, "import_extra", lambda *_: package)
-        yield
 
 
 @pytest.fixture(scope="module")

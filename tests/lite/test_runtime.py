@@ -1,0 +1,87 @@
+"""Commands answer alike by LiteRT and by TensorFlow."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tbnets import lite
+from tbnets.cli import asking
+from tbnets.cli.query import Options
+from tbnets.errors import InputError
+from tbnets.serving.index_writer import IndexWriter
+from tbnets.serving.photo_index import FORMAT
+from tests import fresh, verbs
+
+PHOTOS = str(pathlib.Path(fresh.ROOT, "docs/photos"))
+SENTENCES = ["a cat looks at the camera", "a building behind trees"]
+
+
+def test_both_runtimes_answer_alike(tmp_path):
+    records = []
+    for runtime in "litert", "tensorflow":
+        words = (f"--cache={tmp_path}", "--json=-", f"--runtime={runtime}")
+        said, _, failure = verbs.ask("query", PHOTOS, *SENTENCES, *words)
+        assert not failure
+        records.append(json.loads(said)["queries"])
+    for one, other in zip(*records):
+        values = [
+            {
+                answer["image"]: answer["similarity"]
+                for answer in each["answers"]
+            }
+            for each in (one, other)
+        ]
+        assert next(iter(values[0])) == next(iter(values[1]))
+        for image in values[0].keys() & values[1].keys():
+            assert abs(values[0][image] - values[1][image]) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("model", "runtime", "is_installed", "expected"),
+    [
+        ("flickr8k_photos", "auto", True, lite.Model),
+        ("flickr8k_photos", "auto", False, "Served"),
+        ("flickr8k_photos", "litert", False, lite.Model),
+        ("flickr8k_photos", "tensorflow", True, "Served"),
+        ("scenes_embedding", "auto", True, "Served"),
+    ],
+)
+def test_runtime_depends_on_the_flag_the_package_and_the_model(
+    monkeypatch, model, runtime, is_installed, expected
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: is_installed)
+    monkeypatch.setattr(asking.zoo, "open_model", lambda *_: "Served")
+    monkeypatch.setattr(asking, "checked", lambda model, *_: model)
+    opened = Options(model=model, runtime=runtime).open({})
+    assert opened == expected or isinstance(opened, expected)
+
+
+def test_a_model_without_litert_is_an_error():
+    with pytest.raises(FileNotFoundError, match="litert"):
+        Options(model="scenes_embedding", runtime="litert").open({})
+
+
+def test_an_index_of_another_runtime_is_an_error(tmp_path):
+    about = {"format": FORMAT, "model": "0" * 64, "embedding_dim": 512}
+    with IndexWriter(tmp_path / "index", about, 512) as writer:
+        writer.put(["cat.jpg"], np.eye(1, 512, dtype=np.float32))
+    words = (f"--index={tmp_path / 'index'}", "a cat", "--runtime=litert")
+    with pytest.raises(InputError):
+        verbs.call("query", *words)
+
+
+def test_a_query_imports_no_tensorflow(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    code = (
+        "import sys\n"
+        "from tbnets.cli import query\n"
+        f"query.main(query.Options(images={PHOTOS!r}, cache={str(tmp_path)!r},"
+        " queries=['a cat']))\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=fresh.ROOT, check=True)
