@@ -21,6 +21,11 @@ from tbnets.files import require_file, shown
 
 AUTO = "auto"
 _JSON_START = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\"\]\d-]|$)")
+_PACKED = {
+    b"\x1f\x8b": "a gzip file. Decompress it first with gunzip.",
+    b"PK\3\4": "a zip file. Unpack it, or save a spreadsheet as CSV.",
+}
+"""Maps the first bytes of a compressed file to advice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +105,17 @@ def find_format(format, file):
         return ""
     if format != AUTO:
         return format  # The reader reports the problem.
+    _report_unknown(file, reasons)
+    return ""
+
+
+def _report_unknown(file, reasons):
+    for magic, advice in _PACKED.items():
+        if file.head.startswith(magic):
+            file.report(f"expected captions; found {advice}")
+            return
     if _JSON_START.match(file.start) and file.json() is None:
-        return ""
+        return
     tried = ""
     for why in dict.fromkeys(reasons.values()):
         names = ", ".join(name for name in reasons if reasons[name] == why)
@@ -113,4 +127,3 @@ def find_format(format, file):
         "--caption_column. docs/bring_your_data.md shows the files that can be "
         f"read. Formats that were tried:{tried}"
     )
-    return ""

@@ -209,7 +209,9 @@ class CaptionSettings:
         [2000, 250, 250], "Numbers of scenes to render for train,dev,test."
     )
     captions: Place = flag(
-        "", "File or folder of captions; may contain {split}."
+        "",
+        "File or folder of captions; may contain {split}. Default: "
+        "metadata.csv or metadata.jsonl in --images.",
     )
     split_lists: Place = flag(
         "",
