@@ -18,6 +18,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.matching import own_photos, spec
 from tests import photo_files, tiny, verbs
+from tests.archives import write_shards
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
@@ -96,10 +97,10 @@ def session(first, folder):
     return first[1][0]
 
 
-def settings_for(*more):
+def settings_for(*more, photos=PHOTOS):
     """Returns the settings of a small run, its usual flags taken."""
     small = (*CNN, *SIZES, "--epochs=2", "--min_count=1")
-    line = tiny.typed(*PHOTOS, *small, *more)
+    line = tiny.typed(*photos, *small, *more)
     usual = tasks.open_task(run_line.settings(line)).data.usual[1]
     return with_usual(line, usual)[0]
 
@@ -267,6 +268,25 @@ def test_captions_beside_the_photos_need_no_flag(folder):
     names = {name for x in EVERY for name in data.split(x).records.names}
     assert names == {*NAMES}
     assert "without folder and extension" in data.notes({})["names"]
+
+
+@pytest.mark.parametrize("flag", ["images", "captions"])
+def test_shards_need_one_flag_and_have_the_features_of_photos(folder, flag):
+    photos = {name: photo(seed) for seed, name in enumerate(NAMES)} | BROKEN
+    samples = [
+        {name: content, f"{name[:-4]}.txt": f"A {tiny.WORDS[0]}.\nIt runs."}
+        for name, content in photos.items()
+    ]
+    write_shards(folder / "shards", "{}.tar", samples, 3)
+    session, train = prepared(settings_for(photos=[f"--{flag}=shards"]))
+    assert ids_of(session, *EVERY) == {*NAMES}
+    assert session.task.data.own_photos.left_out.keys() == BROKEN.keys()
+    contents = [photos[name] for name in train.records.image_ids]
+    features = PhotoFeatures(build_named_cnn(tiny_cnn.NAME, "random"))
+    np.testing.assert_allclose(
+        train.images.batch(range(len(contents))), features(contents), atol=1e-4
+    )
+    assert os.listdir(folder / "shards.tbnets")
 
 
 def test_photos_that_are_all_broken(folder):
