@@ -10,7 +10,7 @@ import tensorflow as tf
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.features.cnn import call_with_any_batch
 from tbnets.layers.branch import Branch, SeededDropout
-from tbnets.layers.chunks import encode_in_chunks
+from tbnets.layers.chunks import encode_in_chunks, inner_layers
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.heads import CanonicalProjection
 from tbnets.progress import say
@@ -42,8 +42,7 @@ def check_sides(model):
 def draw_apart(image_branch, text_branch):
     """Makes branches with the same seeds use different dropout masks.
 
-    Row i of one branch and row i of the other may form a pair. If their masks
-    were the same, a network would learn to recognise pairs by their masks.
+    Otherwise, a network could recognise matching rows by their masks.
     """
     seeds = {layer.seed for layer in _dropouts(image_branch)}
     for layer in _dropouts(text_branch):
@@ -69,16 +68,13 @@ def input_dtype(layer):
 
 
 def build_layer(name, layer, shape, dtype):
-    """Builds an encoder or a branch.
+    """Builds a layer. Returns the shape `(None, dim)` and dtype of its outputs.
 
     Args:
         name: argument of the network, for error messages.
-        layer: any layer.
-        shape: shape of the inputs, with None for the number of rows.
+        layer: encoder or branch.
+        shape: shape of the inputs.
         dtype: dtype of the inputs.
-
-    Returns:
-        (shape, dtype) of the outputs; the shape is `(None, dim)`.
 
     Raises:
         ValueError: the layer cannot read the inputs, or does not return one
@@ -143,6 +139,19 @@ def read_dtype(inputs):
     return "float32" if is_number else dtype.name
 
 
+def check_vocabularies(model):
+    """Raises an error if a text layer was not adapted to captions."""
+    for layer in inner_layers(model.text_reader):
+        is_text = isinstance(layer, keras.layers.TextVectorization)
+        if is_text and len(layer.get_vocabulary()) <= 2:
+            raise InputError(
+                "text_encoder",
+                "have a vocabulary",
+                f"the TextVectorization {layer.name!r} without words",
+                "Call its `adapt(captions)` first, or pass `vocabulary`.",
+            )
+
+
 def say_normalised(model):
     """Prints which branches are followed by L2 normalisation."""
     for name in ("image_branch", "text_branch"):
@@ -163,14 +172,9 @@ def unit_rows(branch, rows, training):
 
 
 def encode(encoder, inputs, training, chunk, size):
-    """Applies an encoder to inputs.
+    """Applies an encoder to inputs, `chunk` rows at a time if not None.
 
-    Args:
-        encoder: any layer that was built with `build_layer`.
-        inputs: `[n, ...]`.
-        training: whether dropout is on.
-        chunk: maximum number of rows at a time in training, or None for all.
-        size: size of the outputs.
+    `size` is the size of the outputs.
     """
     if training and chunk:
         return encode_in_chunks(encoder, inputs, chunk, size)

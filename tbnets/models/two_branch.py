@@ -86,13 +86,13 @@ class TwoBranchModel(CheckedModel):
             None.
 
     Attributes:
-        learned_similarity: whether the model learns `similarities`; otherwise
-            they are inner products. If True, the model also defines
-            `judge(image_rows, text_rows)`, which returns the similarities `[p]`
-            of pairs of rows, and `floats_per_pair`.
+        learned_similarity: whether the model learns `similarities` instead of
+            computing inner products. If True, the model also defines
+            `judge(image_rows, text_rows)`, which returns `[p]`, and
+            `floats_per_pair`.
         build_inputs: names of the inputs whose shapes `build` requires.
         largest_batch: maximum numbers of images and captions in a batch, or
-            None if unknown. The loss of a large batch is computed in tiles.
+            None if unknown.
 
     Example:
         network = tbnets.load_model("network.keras")
@@ -233,9 +233,9 @@ class TwoBranchModel(CheckedModel):
             optimizer: a Keras optimizer or its name.
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
-            encode_chunk: maximum number of images or of captions that an
-                encoder processes at a time in training; None for all. A step
-                with chunks needs less memory and encodes each row twice.
+            encode_chunk: maximum number of rows that an encoder processes at a
+                time in training, which needs less memory but encodes each row
+                twice; None for all.
             **kwargs: arguments of `keras.Model.compile`, except losses and
                 metrics.
         """
@@ -431,6 +431,7 @@ class TwoBranchModel(CheckedModel):
         """Builds the network before the first batch, as Keras 3 does."""
         if self.built:
             return
+        sides.check_vocabularies(self)
         batch = checked_dict("batch", batch, self.build_inputs)
         parts = {name: batch[name] for name in self.build_inputs}
         self.input_dtypes = {k: sides.read_dtype(x) for k, x in parts.items()}

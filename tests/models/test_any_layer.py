@@ -216,6 +216,21 @@ def test_xla_compiles_no_strings(small_branch):
         network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
 
 
+def test_a_text_layer_without_words_is_rejected(small_branch):
+    vectorize = layers.TextVectorization()
+    texts = keras.Sequential(
+        [vectorize, layers.Embedding(15, 5), layers.GRU(4)]
+    )
+    network = EmbeddingNetwork(
+        image_encoder=layers.Flatten(), text_encoder=texts
+    )
+    network.compile("adam", run_eagerly=True)
+    with refused("text_encoder"):
+        network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
+    vectorize.adapt(CAPTIONS)
+    network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
+
+
 def of_two_inputs():
     ids, mask = (keras.Input((None,), name=name) for name in ("ids", "mask"))
     return keras.Model([ids, mask], layers.Multiply()([ids, mask]))
