@@ -462,7 +462,7 @@ def _refuse_text(argument, array):
 
 
 def checked_inputs(name, inputs, encoder, reader, shape, dtype):
-    """Checks that the encoder or branch can read the inputs; returns them.
+    """Checks inputs; returns text as a tensor and uint8 pixels as float32.
 
     Only the dtype and shape of a symbolic tensor are checked.
 
@@ -473,9 +473,6 @@ def checked_inputs(name, inputs, encoder, reader, shape, dtype):
         reader: the encoder or the branch.
         shape: shape with which the network was built, or None.
         dtype: name of the dtype with which the network was built, or None.
-
-    Returns:
-        The inputs; text as a tensor, and pixels of type uint8 as float32.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)

@@ -54,13 +54,12 @@ class HMLSTM(EmbeddingNetwork):
       found.
 
     Args:
-        image_branch: `Branch` of the photos.
-        text_branch: `Branch` of sentences and phrases, with the same output
-            size.
-        image_encoder: layer that turns pixels into features, or None.
+        image_branch: layer applied to the photos.
+        text_branch: layer applied to sentences and phrases.
+        image_encoder: as in `EmbeddingNetwork`.
         text_encoder: `TreeEncoder`.
-        region_branch: `Branch` of the regions, with the same output size, or
-            None to use the photos' encoder and branch.
+        region_branch: layer applied to the regions, or None to use the photos'
+            encoder and branch.
         region_encoder: layer before `region_branch`, or None.
 
     Example:

@@ -36,11 +36,11 @@ def two_branch_endpoints(
       float32 `[m, text_dim]`, `trees` int32 `[m, nodes, 6]` or `token_ids` `[m,
       words]` -> `embeddings` float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
-      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      photos, it also returns `status`, string `[n]`: "" or the fault of a
-      broken photo, whose embedding is 0.
-    - `embed_image_strict`, for photos: returns only the embeddings. A broken
-      photo makes the call fail, as in `score`.
+      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`, and for
+      photos `status`, string `[n]`: "" or the fault of a broken photo, whose
+      embedding is 0.
+    - `embed_image_strict`, for photos: only the embeddings. A broken photo
+      makes the call fail, as in `score`.
     - `score`: images and texts -> `similarities` `[n, m]`, cosines or the
       logits of a learned similarity.
     - `compare`, for a learned similarity: `image_embeddings` float32 `[n,
@@ -55,12 +55,11 @@ def two_branch_endpoints(
             compares these vectors.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
             `inputs.MOST_WORDS`; a `features.fisher_vectors.CaptionReader`; an
-            `inputs.TreeReader`; or None to take text features, or whatever the
-            network's own Keras layers read.
+            `inputs.TreeReader`; or None to take text features, or the inputs of
+            the network's own Keras layers.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
-            files, string `[n]`, to `[n, *image_shape]`, such as
-            `images.decode_images` or a `PhotoFeatures`; or None to take arrays.
+            files, string `[n]`, to `[n, *image_shape]`; or None to take arrays.
         text_dim: dimension of text features; None with a tokenizer.
 
     Raises:
@@ -177,10 +176,10 @@ def region_endpoints(
     - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
     - `localize`, with `read_regions`: phrases, `image_bytes` string `[]` and
       `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
-      `[m, n]` and `status`, string `[]`: "" for a valid photo, or the fault of
-      a broken photo, whose similarities are 0.
-    - `localize_strict`: like `localize`, but without `status`. A broken photo
-      makes the call fail.
+      `[m, n]` and `status`, string `[]`: "" or the fault of a broken photo,
+      whose similarities are 0.
+    - `localize_strict`: only the similarities. A broken photo makes the call
+      fail.
 
     Args:
         model: network with the methods of `models.two_branch.TwoBranchModel`.
@@ -469,7 +468,7 @@ def two_sided(first, second, similarities, compared_dim=None):
 
 
 def reader_of(model, tokenizer, text_dim):
-    """Returns the tokenizer to export; `OwnTexts` if the network is its own."""
+    """Returns the tokenizer to export, which may be an `OwnTexts`."""
     if tokenizer is None and text_dim is None:
         spec = getattr(model, "text_spec", None)
         return spec and OwnTexts(model.text_reader, spec)

@@ -131,8 +131,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
         vocabulary: the run's `Vocabulary`, with which captions are truncated at
             200 words; a `Tokenizer`, which truncates them at its `max_tokens`;
             a `CaptionReader`, which computes text features; or None to take
-            text features, or the strings or ids that the network's own Keras
-            layers read.
+            text features, or the inputs of the network's own Keras layers.
         path: folder to write, which must not exist.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`;
             None for the shape of the training data.
@@ -357,9 +356,8 @@ def describe_signature(function):
 def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
-    TensorFlow Serving concatenates requests along the first axis. This requires
-    a single input whose other axes are known, and outputs with one row per
-    input row.
+    This requires a single input whose axes are known, except the first, and
+    outputs with one row per input row.
 
     Args:
         described: result of `describe_signature`.

@@ -300,10 +300,7 @@ def require_rows(value, good, expectation):
 class OwnTexts(tf.Module):
     """Replaces the `Tokenizer` of a network whose own layers read its texts.
 
-    Args:
-        reader: Keras layer, such as a model that begins with a
-            `TextVectorization`.
-        spec: `tf.TensorSpec` of the layer's inputs.
+    `reader` is the Keras layer, and `spec` the `tf.TensorSpec` of its inputs.
     """
 
     vocabulary = max_tokens = None

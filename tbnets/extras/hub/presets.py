@@ -107,16 +107,10 @@ class Preset:
 
     @classmethod
     def of(cls, backbone, preprocessor=None):
-        """Returns a preset of objects of Keras Hub.
+        """Returns a preset of a backbone, or `backbone` if it is a `Preset`.
 
-        Args:
-            backbone: `keras_hub.models.Backbone`; or a `Preset`, which is
-                returned.
-            preprocessor: `keras_hub.models.Preprocessor`, `Tokenizer` or
-                `ImageConverter`. Without a converter, photos are not rescaled.
-
-        Raises:
-            TypeError: an argument has another type.
+        `preprocessor` is a Keras Hub `Preprocessor`, `Tokenizer` or
+        `ImageConverter`. Without a converter, photos are not rescaled.
         """
         if isinstance(backbone, cls):
             return backbone
@@ -480,15 +474,15 @@ class PresetEncoder(PooledEncoder):
     """Encodes photos with the image network of a Keras Hub preset.
 
     Args:
-        preset: a `keras_hub.models.Backbone`, with which the layer shares its
-            weights; an opened `Preset`; or its `config` as JSON text, from
-            which the layer is rebuilt with random weights.
+        preset: a Keras Hub `Backbone`, whose weights the layer shares; an
+            opened `Preset`; or its `config` as JSON text, from which the layer
+            is rebuilt with random weights.
         image_size: side of the square input in pixels; None for the preset's
             own.
         fine_tune: whether to train the preset's weights. If False, batch
             normalisation and dropout are in inference mode.
-        preprocessor: the backbone's `Preprocessor` or `ImageConverter`, whose
-            scaling the layer applies; None to leave the pixels unscaled.
+        preprocessor: the backbone's `Preprocessor` or `ImageConverter`; None to
+            leave the pixels unscaled.
 
     Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
     255]: `[n, dim]`, the vector that the preset was trained to produce.
