@@ -223,8 +223,8 @@ def served_models(network: tbnets.EmbeddingNetwork, photo: bytes) -> None:
     like = model.search(images="photos", like=["dog.jpg", photo], cache=False)
     print(sizes[names[0]], like)
     for answers in model.search(["a dog", "a cat"], "photos", top=3):
-        for image, cosine in answers:
-            print(image, round(cosine, 3))
+        for answer in answers:
+            print(answer.image, round(answer.similarity, 3), answer.confidence)
     rows: np.ndarray = model.embed_images(
         [photo, "a.jpg", pathlib.Path("b.jpg")]
     )

@@ -34,6 +34,7 @@ BENCHMARKS = {
     "search": "first and later searches of a folder of photos",
     "batch_sizes": "embedding batches of sentences and photos",
     "index": "search in an index, in Python and in a SavedModel",
+    "confidence": "how well the confidence of search results tells right ones",
     "approximate": "recall and time of approximate search in an index",
     "serving": "a server by gRPC and REST, compared with direct calls, and its "
     "memory over many requests",
@@ -70,11 +71,15 @@ class Options:
     images: str = flag(
         "",
         "Folder of photos: extraction, shards, search, batch_sizes, "
-        "approximate.",
+        "approximate, confidence.",
     )
     captions: str = flag(
-        "", "Caption file whose test split has the queries: approximate."
+        "",
+        "Caption file whose test split has the queries: approximate, "
+        "confidence.",
     )
+    model: str = flag("flickr8k_photos", "Model to measure: confidence.")
+    plot: str = flag("", "PNG of the reliability diagram: confidence.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, with random weights: extraction."
     )

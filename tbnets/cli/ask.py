@@ -206,17 +206,20 @@ def search_index(options, texts):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Titles list unknown words.
         results = model.search(texts, top=options.top or 5)
-    names = [name for answers in results for name, _ in answers]
-    values = [value for answers in results for _, value in answers]
+    names = [answer.image for answers in results for answer in answers]
+    numbers = np.float32([[a[1:] for a in answers] for answers in results])
     order = np.arange(len(names)).reshape(len(texts), -1)
-    similarities = np.reshape(values, order.shape)
+    shape = *order.shape, 2
+    ranked = search.Ranked(order, *np.moveaxis(numbers.reshape(shape), -1, 0))
     notes = search.notes_on(model, texts)
     titles = search.titles_of(texts, notes)
-    for title, rows, scores in zip(titles, order, similarities):
+    for title, rows, scores, chances in zip(titles, *ranked):
         shown_names = [names[row] for row in rows]
-        print(search.format_answers(title, scores, shown_names) + "\n")
+        doubts = chances, 0
+        table = search.format_answers(title, scores, shown_names, doubts=doubts)
+        print(f"{table}\n")
     query_options = query.Options(queries=texts, model=options.model)
-    return query.query_record(query_options, notes, names, order, similarities)
+    return query.query_record(query_options, notes, names, ranked)
 
 
 def _missing_input(options, expected):

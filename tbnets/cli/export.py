@@ -48,6 +48,12 @@ image model, a text model and their description (docs/on_device.md). Networks
 that find boxes, read trees or features, or compare embeddings by a third
 network cannot be converted.
 
+Fit the confidence of search results to captions that the network was not
+trained on (docs/search.md):
+
+  python tools/export.py --model=runs/own --output=served/own \
+      --confidence=captions.json --photos=photos
+
 See docs/serving.md.
 """
 
@@ -61,6 +67,7 @@ from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.serving import deployment, litert, protocol, zoo
+from tbnets.serving.calibration import calibrate_model
 from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import next_version, reexport
 from tbnets.serving.search_index import open_index
@@ -98,6 +105,12 @@ class Options(OfRun, Choosing):
         "For --model: folder of an index that `tbnets index` wrote with this "
         "model, for the signature `search`.",
     )
+    confidence: str = flag(
+        "",
+        "For --model, with --photos: caption file with the splits train and "
+        "dev, from which the confidence of search results is fitted.",
+    )
+    photos: str = flag("", "With --confidence: folder of the photos.")
     serving: bool = flag(
         False,
         "Write the files for TensorFlow Serving: warm-up requests, "
@@ -146,7 +159,7 @@ class Options(OfRun, Choosing):
     )
 
 
-_OF_MODEL = {"signatures", "index", "trust"}
+_OF_MODEL = {"signatures", "index", "trust", "confidence", "photos"}
 _OF_BOTH = {"run_dir", "model", "output", "serving"}
 _OF_LITERT = {"litert", "images", "calibration"}
 
@@ -178,8 +191,10 @@ def check_source(options):
             f"model. Received: {received}. Write --run_dir=VALUE; see --help."
         )
     check_choosing(options)
-    check_pairs(options, {"choice": "regions", "regions": "cnn_weights"})
-    check_pairs(options, {"images": "litert", "calibration": "litert"})
+    pairs = {"choice": "regions", "regions": "cnn_weights"}
+    pairs |= {"confidence": "photos", "photos": "confidence"}
+    pairs |= {"images": "litert", "calibration": "litert"}
+    check_pairs(options, pairs)
     set_flags = changed(options) - _OF_BOTH
     if options.litert:
         unused = set_flags | ({"serving"} if options.serving else set())
@@ -276,10 +291,13 @@ def recalls_of(options):
 
 def export_again(options, path, extra):
     """Exports a SavedModel again and returns the folder."""
-    keep, add = options.signatures, None
+    keep, add, confidence = options.signatures, None, None
     if options.index:
         add = add_search(open_index(options.index))
         keep = keep and [*keep, "search"]
+    if options.confidence:
+        model = zoo.open_model(options.model, options.trust)
+        confidence = calibrate_model(model, options.confidence, options.photos)
     return reexport(
         zoo.locate(options.model),
         path,
@@ -287,6 +305,7 @@ def export_again(options, path, extra):
         add=add,
         extra=extra,
         trust=options.trust,
+        confidence=confidence,
     )
 
 

@@ -56,6 +56,7 @@ class Model:
 
     takes_photos = True
     takes_captions = True
+    confidence = None
     signatures = ("embed_image", "embed_text")
 
     def __init__(

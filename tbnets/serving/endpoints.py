@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import math
 
+import numpy as np
 import tensorflow as tf
 
 from tbnets.data.photo_kinds import require
@@ -11,6 +13,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances
 from tbnets.serving import search_index
+from tbnets.serving.confidence import NEIGHBOURS
 from tbnets.serving.inputs import (
     OwnTexts,
     PhotoReader,
@@ -280,7 +283,8 @@ def add_search(index):
 
     The `search` endpoint takes `m` texts as in `embed_text`, and `k`, int32
     `[]`. It returns `ids`, string, and `similarities`, float32, both `[m,
-    min(k, len(index))]`, best first. Ties are sorted by row.
+    min(k, len(index))]`, best first. Ties are sorted by row. If the model is
+    calibrated, it also returns `confidences`, float32.
 
     Raises:
         ValueError: the index is empty or damaged.
@@ -309,6 +313,7 @@ def add_search(index):
         ids = tf.Variable(tf.constant(index.ids), trainable=False)
         embed = served.signatures["embed_text"]
         find = functools.partial(_find, shards, served.signatures)
+        judge = _judge(served.confidence, index)
 
         @tf.function(
             input_signature=[spec, tf.TensorSpec([], tf.int32, "k")],
@@ -317,12 +322,41 @@ def add_search(index):
         def search(texts, k):
             k = require(k, k > 0, "`k` must be at least 1. Received:", k)
             queries = embed(**{spec.name: texts})["embeddings"]
-            rows, similarities = find(queries, k)
-            return {"ids": ids.sparse_read(rows), "similarities": similarities}
+            if judge is None:
+                rows, similarities = find(queries, k)
+                found = ids.sparse_read(rows)
+                return {"ids": found, "similarities": similarities}
+            rows, similarities = find(queries, tf.maximum(k, NEIGHBOURS))
+            return {
+                "ids": ids.sparse_read(rows[:, :k]),
+                "similarities": similarities[:, :k],
+                "confidences": judge(rows[:, :k], similarities),
+            }
 
         return {"search": search}
 
     return add
+
+
+def _judge(confidence, index):
+    """Returns a function that computes the confidences of results, or None."""
+    if confidence is None:
+        return None
+    levels = [confidence.levels(shard) for shard in index.shards]
+    levels = tf.Variable(np.concatenate(levels), trainable=False)
+    temperature, weights = confidence.temperature, confidence.weights
+    bias = weights[0] + weights[3] * math.log(len(index))
+
+    def judge(rows, similarities):
+        ratios = similarities[:, :NEIGHBOURS] / temperature
+        crowd = tf.reduce_logsumexp(ratios, 1, keepdims=True)
+        crowd -= tf.math.log(tf.cast(tf.shape(ratios)[1], tf.float32))
+        own = similarities[:, : tf.shape(rows)[1]] / temperature
+        level = levels.sparse_read(rows) / temperature
+        logits = weights[1] * (own - level) + weights[2] * (own - crowd)
+        return tf.sigmoid(logits + bias)
+
+    return judge
 
 
 def _find(shards, signatures, queries, k):

@@ -38,7 +38,15 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 
 def reexport(  # noqa: PLR0913  (all but the first two by name)
-    source, path, *, keep=(), add=None, extra=None, metadata=None, trust=False
+    source,
+    path,
+    *,
+    keep=(),
+    add=None,
+    extra=None,
+    metadata=None,
+    trust=False,
+    confidence=None,
 ):
     """Copies a SavedModel, adding or leaving out signatures.
 
@@ -58,6 +66,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         extra: as in `write_saved_model`.
         metadata: additional metadata, a dict of JSON values.
         trust: whether to allow all ops in the source's graph.
+        confidence: `Confidence` of search results; None for that of the source.
 
     Raises:
         FileExistsError: `path` exists.
@@ -66,6 +75,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     """
     path = check_new(path)
     served = load_saved_model(source, trust)
+    served.confidence = confidence or served.confidence
     root, before = served.root, served.signatures
     # A graph holds only weak references to its variables, so `new` must
     # outlive the save.
@@ -88,7 +98,22 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     # Saves only the variables that the signatures read.
     setattr(root, saved_files.KEPT, list(variables.values()))
     description = _described(served, metadata or {}, chosen)
-    return save(root, signatures, path, description, served.vocabulary, extra)
+
+    def write_files(folder):
+        if served.confidence is not None:
+            served.confidence.save(folder)
+        if extra is not None:
+            extra(folder)
+
+    words = served.vocabulary
+    return save(root, signatures, path, description, words, write_files)
+
+
+def add_confidence(path, confidence):
+    """Writes a `Confidence` into the folder of a SavedModel."""
+    confidence.save(path)
+    metadata = saved_files.read_metadata(path)
+    write_json(path / METADATA_FILE, {**metadata, SHA256: hash_files(path)})
 
 
 def _default(default, chosen):

@@ -3,7 +3,7 @@
 import os
 import pathlib
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,27 @@ if TYPE_CHECKING:
     from tbnets.serving.search_index import SearchIndex
 
 
+class Answer(NamedTuple):
+    """A result of a search.
+
+    Attributes:
+        image: path of the photo, its id in an index, or otherwise its row.
+        similarity: similarity of the query and the image.
+        confidence: probability that a sentence was written for this photo, or
+            None for a query image and for a model that is not calibrated.
+    """
+
+    image: str | int
+    similarity: float
+    confidence: float | None
+
+
+def answer(image, similarity, confidence):
+    """Returns an `Answer`; a confidence of NaN is unknown."""
+    known = None if np.isnan(confidence) else float(confidence)
+    return Answer(image, float(similarity), known)
+
+
 def search(
     model: Any,
     queries: "Texts" = (),
@@ -32,7 +53,7 @@ def search(
     *,
     like: Photos = (),
     cache: Path | Literal[False] | None = None,
-) -> list[list[tuple[str | int, float]]]:
+) -> list[list[Answer]]:
     """Finds images that match sentences or are similar to query images.
 
     Warns if no word of a sentence is in the vocabulary, because the results are
@@ -51,9 +72,7 @@ def search(
             FOLDER.tbnets next to the photo folder, False for no cache.
 
     Returns:
-        list with the results for each query, best first. A result is `(image,
-        similarity)`, where `image` is a path, an id in an index, or otherwise a
-        row.
+        list with the `Answer`s to each query, best first.
 
     Raises:
         ValueError: the model is for phrase localization; or `like` is given and
@@ -102,10 +121,10 @@ def search(
             )
     if images is None:
         return model.search_held(queries, top)
-    order, similarities = searching.rank(model, queries, like, embeddings, top)
+    ranked = searching.rank(model, queries, like, embeddings, top)
     return [
-        [(names[row], float(value)) for row, value in zip(rows, values)]
-        for rows, values in zip(order, similarities)
+        [answer(names[row], *numbers) for row, *numbers in zip(*results)]
+        for results in zip(*ranked)
     ]
 
 

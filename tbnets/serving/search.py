@@ -1,5 +1,7 @@
 """Ranks images for query sentences or images, and formats the results."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tbnets.checks import check_finite, refuse_single
@@ -7,11 +9,28 @@ from tbnets.data.pictures import BrokenImageError
 from tbnets.errors import InputError
 from tbnets.files import readable
 from tbnets.progress import progress_bar
+from tbnets.serving.confidence import NEIGHBOURS
 
 BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
 """Larger batches are not faster on a CPU and need more memory."""
 NO_WORD = "no word of this is known"
+NOTHING_FITS = "nothing fits well"
+
+
+class Ranked(NamedTuple):
+    """The results of some queries, best first.
+
+    Attributes:
+        order: int `[m, k]`, rows of the results.
+        similarities: float32 `[m, k]`.
+        confidences: float32 `[m, k]`, NaN for query images and for a model that
+            is not calibrated.
+    """
+
+    order: np.ndarray
+    similarities: np.ndarray
+    confidences: np.ndarray
 
 
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
@@ -100,12 +119,24 @@ def _in_order(query_words, words):
     return all(word in remaining for word in query_words)
 
 
-def format_answers(title, similarities, answers, hits=None):
+def format_answers(title, similarities, answers, hits=None, doubts=None):
     """Formats the answers to one query as a table headed by `title`.
 
-    `hits` holds a bool for each answer, or is None.
+    Args:
+        title: heading of the table.
+        similarities: similarity of each answer.
+        answers: names of the answers.
+        hits: a bool for each answer, or None.
+        doubts: confidence of each answer, and the limit below which an answer
+            is marked as doubtful; or None.
     """
     head, marks = "", [""] * len(answers)
+    if doubts is not None and not np.isnan(doubts[0]).any():
+        head = "  confidence "
+        marks = [
+            f"  {chance:10.2f}{'?' if chance < doubts[1] else ' '}"
+            for chance in doubts[0]
+        ]
     if hits is not None:
         head, marks = "   hit", ["   yes" if hit else "    no" for hit in hits]
     lines = [title, f" rank  similarity{head}  answer"]
@@ -134,6 +165,9 @@ def embed_examples(model, images):
 def rank(model, queries, like, embeddings, top):
     """Ranks images for sentences, then for query images.
 
+    For sentences, it also computes the confidence of each result if the model
+    is calibrated.
+
     Args:
         model: a `Served` that takes captions.
         queries: sentences; may be empty.
@@ -143,7 +177,7 @@ def rank(model, queries, like, embeddings, top):
         top: number of results for each query.
 
     Returns:
-        `(order, similarities)`, as returned by `best`.
+        A `Ranked`.
 
     Raises:
         ValueError: `like` is given and the model has a learned similarity.
@@ -156,20 +190,52 @@ def rank(model, queries, like, embeddings, top):
             "Use an embedding network, or search with sentences.",
         )
 
-    def closest(rows, similarities):
+    def closest(rows, similarities, confidence=None):
+        wide = top if confidence is None else max(top, NEIGHBOURS)
         if not isinstance(embeddings, np.ndarray):
             learned = model.compare if model.has("compare") else None
-            return embeddings.search(rows, top, learned)
-        return best(similarities(rows), top)
+            order, values = embeddings.search(rows, wide, learned)
+        else:
+            order, values = best(similarities(rows), wide)
+        order = order[:, :top]
+        chances = np.full(order.shape, np.nan, np.float32)
+        if confidence is not None and order.size:
+            chances = _chances(confidence, embeddings, order, values)
+        return order, values[:, :top], chances
 
     results = []
     if len(queries) or not len(like):
         texts = embed(model.embed_text, queries, "query")
-        results.append(closest(texts, lambda x: model.compare(embeddings, x).T))
+        compare = lambda x: model.compare(embeddings, x).T  # noqa: E731
+        results.append(closest(texts, compare, model.confidence))
     if len(like):
         examples = embed_examples(model, like)
         results.append(closest(examples, lambda x: x @ embeddings.T))
-    return tuple(map(np.concatenate, zip(*results)))
+    return Ranked(*map(np.concatenate, zip(*results)))
+
+
+def _chances(confidence, embeddings, order, values):
+    rows, places = np.unique(order, return_inverse=True)
+    is_array = isinstance(embeddings, np.ndarray)
+    photos = embeddings[rows] if is_array else embeddings.take(rows)
+    levels = confidence.levels(photos)[places.reshape(order.shape)]
+    return confidence.probabilities(values, levels, len(embeddings))
+
+
+def add_doubts(notes, chances, limit):
+    """Adds `NOTHING_FITS` to the notes of queries without a likely result.
+
+    Args:
+        notes: result of `notes_on`.
+        chances: confidences `[m, k]`, with NaN for unknown confidences.
+        limit: lowest confidence of a likely result.
+    """
+    results = []
+    for (unknown, note), values in zip(notes, chances):
+        is_doubtful = len(values) and (values < limit).all()
+        parts = [note, NOTHING_FITS if is_doubtful else ""]
+        results.append((unknown, "; ".join(filter(None, parts))))
+    return results
 
 
 def titles_of(queries, notes):
@@ -180,31 +246,32 @@ def titles_of(queries, notes):
     ]
 
 
-def format_tables(titles, ids, order, similarities, hits=None):
+def format_tables(titles, ids, ranked, hits=None, limit=0):
     """Returns a table for each query.
 
     Args:
         titles: heading of each table, from `titles_of`.
         ids: ids of the images.
-        order: rows of the results, from `rank`.
-        similarities: similarities of the results, from `rank`.
+        ranked: result of `rank`.
         hits: result of `find_hits`, to show captions of hits instead of ids; or
             None.
+        limit: confidence below which a result is marked as doubtful.
     """
     tables = []
-    for title, rows, values, right in zip(
-        titles, order, similarities, hits or [None] * len(titles)
+    for title, rows, values, chances, right in zip(
+        titles, *ranked, hits or [None] * len(titles)
     ):
         title += f" among {len(ids)} images"
         if right is not None:
             title += f", hits: {len(right)}"
         marks = None if right is None else [row in right for row in rows]
         answers = [(right or {}).get(row, ids[row]) for row in rows]
-        tables.append(format_answers(title, values, answers, marks))
+        doubts = chances, limit
+        tables.append(format_answers(title, values, answers, marks, doubts))
     return "\n\n".join(tables)
 
 
-def answers_record(kind, names, rows, similarities):
+def answers_record(kind, names, rows, similarities, confidences=()):
     """Returns the results of one query as JSON values.
 
     Args:
@@ -212,11 +279,17 @@ def answers_record(kind, names, rows, similarities):
         names: names of the candidates.
         rows: rows of the results, best first.
         similarities: similarities of the results.
+        confidences: confidences of the results; NaN and missing confidences are
+            omitted.
     """
-    return [
+    records = [
         {kind: names[row], "similarity": float(similarity)}
         for row, similarity in zip(rows, similarities)
     ]
+    for record, confidence in zip(records, confidences):
+        if not np.isnan(confidence):
+            record["confidence"] = float(confidence)
+    return records
 
 
 def regions_record(phrases, notes, results):

@@ -20,6 +20,7 @@ from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.serving import finding, photo_search, saved_files
+from tbnets.serving.confidence import Confidence, load_confidence
 from tbnets.serving.inputs import (
     ARGUMENTS,
     IMAGE_BYTES,
@@ -56,6 +57,8 @@ class Served:
         vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded, which keeps the variables alive;
             None for a model on a server.
+        confidence: `Confidence` of search results, or None for a model that is
+            not calibrated.
     """
 
     def __init__(
@@ -65,12 +68,14 @@ class Served:
         metadata: dict,
         vocabulary: Vocabulary | None = None,
         root: Any = None,
+        confidence: Confidence | None = None,
     ) -> None:
         self.path: Path = pathlib.Path(path)
         self.metadata = metadata
         self.signatures = signatures
         self.vocabulary = vocabulary
         self.root = root
+        self.confidence = confidence
 
     __repr__ = short_repr(
         "path",
@@ -306,9 +311,14 @@ class Served:
         inputs = self._input("embed_text", queries)
         k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
         results = self._ask("search", {**inputs, "k": k})
+        values = results["similarities"]
+        chances = results.get("confidences", np.full_like(values, np.nan))
         return [
-            [(name.decode(), float(value)) for name, value in zip(ids, values)]
-            for ids, values in zip(results["ids"], results["similarities"])
+            [
+                photo_search.answer(i.decode(), *numbers)
+                for i, *numbers in zip(*found)
+            ]
+            for found in zip(results["ids"], values, chances)
         ]
 
     search = photo_search.search
@@ -342,4 +352,6 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
     """
     path, root, metadata = saved_files.load_graph(path, trust)
     words = saved_files.read_vocabulary(path)
-    return Served(path, dict(root.signatures), metadata, words, root)
+    served = Served(path, dict(root.signatures), metadata, words, root)
+    served.confidence = load_confidence(path, served.embedding_dim)
+    return served

@@ -82,8 +82,9 @@ def test_a_folder_is_searched_and_its_embeddings_are_saved(
     (photos / "broken.jpg").write_bytes(b"no photo")
     [answers] = model.search(CAPTIONS[:1], str(photos), top=3)
     assert len(answers) == 3
-    values = model.similarity([path for path, _ in answers], CAPTIONS[:1])
-    np.testing.assert_allclose(values[:, 0], [v for _, v in answers], rtol=1e-4)
+    values = model.similarity([found.image for found in answers], CAPTIONS[:1])
+    similarities = [found.similarity for found in answers]
+    np.testing.assert_allclose(values[:, 0], similarities, rtol=1e-4)
     assert (tmp_path / "photos.tbnets").is_dir()
     [like] = model.search(images=photos, like=[photos / "2.png"], top=1)
     assert like[0][0] == str(photos / "2.png")

@@ -237,15 +237,16 @@ def test_a_published_model_searches(folder, published):
     names = [str(path) for path in paths]
     for answers, row in zip(found, cosines):
         # Photos of noise nearly tie: the cosine is compared, not the name.
-        values = [value for _, value in answers]
-        own = [row[names.index(name)] for name, _ in answers]
-        assert len({name for name, _ in answers}) == 2
+        values = [answer.similarity for answer in answers]
+        own = [row[names.index(answer.image)] for answer in answers]
+        assert len({answer.image for answer in answers}) == 2
         np.testing.assert_allclose(values, own, atol=1e-5)
         np.testing.assert_allclose(values, -np.sort(-row)[:2], atol=1e-5)
-    [[(best, value)]] = model.search(["dog runs"], embeddings, top=1)
+    [[(best, value, _)]] = model.search(["dog runs"], embeddings, top=1)
     assert value == pytest.approx(cosines[0, best], abs=1e-5)
     assert value == pytest.approx(cosines[0].max(), abs=1e-5)
     contents = [path.read_bytes() for path in paths[:2]]
-    assert {name for name, _ in model.search(["cat"], contents)[0]} == {0, 1}
+    [answers] = model.search(["cat"], contents)
+    assert {answer.image for answer in answers} == {0, 1}
     assert model.search([], photos) == []
     assert model.search(["cat"], []) == [[]]

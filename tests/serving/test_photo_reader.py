@@ -169,7 +169,7 @@ def test_photos_of_all_sorts_are_embedded_alike(model):
 def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
     photo_files.write_all(tmp_path)
     [answers] = model.search(["a dog"], tmp_path, top=99)
-    found = sorted(name for name, _ in answers)
+    found = sorted(answer.image for answer in answers)
     assert found == sorted(str(tmp_path / name) for name in photo_files.PHOTOS)
     told = photo_files.reasons(capsys.readouterr().err.split("\n"), tmp_path)
     photo_files.assert_all_left_out(told)

@@ -56,16 +56,19 @@ def model():
         embed_text=lambda queries: np.array([texts[one] for one in queries]),
         compare=lambda images, texts: images @ texts.T,
         vocabulary=Vocabulary(["", "[UNK]", "star"]),
+        confidence=None,
     )
 
 
 def test_images_are_ranked_and_hits_told_where_they_are_known(model):
     queries, hits = ["star", "ring"], [{1: "y.jpg  a star"}, None]
-    order, similarities = search.rank(model, queries, (), np.eye(2), 2)
+    ranked = search.rank(model, queries, (), np.eye(2), 2)
+    order, similarities, confidences = ranked
+    assert np.isnan(confidences).all()
     assert order.tolist() == [[0, 1], [1, 0]]
     assert similarities.tolist() == [[1, 0.5], [1, 0.5]]
     names = ["x.jpg", "y.jpg"]
-    text = search.format_tables(queries, names, order, similarities, hits)
+    text = search.format_tables(queries, names, ranked, hits)
     known, unknown = text.split("\n\n")
     cells = [line.split() for line in known.splitlines()[2:]]
     assert [cell[2:4] for cell in cells] == [["no", "x.jpg"], ["yes", "y.jpg"]]

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tbnets.serving import endpoints, search_index
 from tbnets.serving import index_writer as writing
+from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import (
     describe_signature,
     export_saved_model,
@@ -87,7 +88,10 @@ def test_the_graph_finds_what_python_finds(made, k):
     found = [[one.decode() for one in ids] for ids in answers["ids"]]
     assert found == [[IDS[row] for row in some] for some in rows]
     np.testing.assert_array_equal(answers["similarities"], similarities)
-    of_python = [[*zip(*some)] for some in zip(found, similarities.tolist())]
+    of_python = [
+        [(*one, None) for one in zip(*some)]
+        for some in zip(found, similarities.tolist())
+    ]
     assert model.search(QUERIES, top=k) == of_python
     if compare is None:
         told = [list(zip(*pair)) for pair in zip(rows, similarities)]
@@ -103,6 +107,34 @@ def test_a_model_of_texts_alone_searches_the_index_it_holds(made, tmp_path):
     assert model.search(QUERIES, top=2) == whole.search(QUERIES, top=2)
     with refused("search"):
         model.search(QUERIES, ROWS)
+
+
+@pytest.mark.parametrize("k", [1, 4, 99])
+def test_the_graph_has_the_confidences_of_python(tmp_path, k):
+    shape = {"image_shape": (3,), "text_dim": 3}
+    export_saved_model(Plain(), None, tmp_path / "plain" / "1", **shape)
+    model = load_saved_model(tmp_path / "plain")
+    rows = np.random.default_rng(2).standard_normal([50, 3])
+    with IndexWriter(tmp_path / "index", about(model), 3) as writer:
+        writer.put([str(row) for row in range(50)], rows)
+    index = open_index(tmp_path / "index")
+    fitted = Confidence(
+        np.float16(ROWS), 0.7, [-1.0, 2.0, 1.5, -0.2], [0.0] * 2
+    )
+    made = tmp_path / "searching" / "1"
+    add = endpoints.add_search(index)
+    reexport(model.path, made, add=add, confidence=fitted)
+    served, model.confidence = load_saved_model(made), fitted
+    described = describe_signature(served.signatures["search"])
+    assert in_the_table({"search": described})
+    found = served.search(QUERIES, top=k)
+    wanted = model.search(QUERIES, index, top=k)
+    for some, others in zip(found, wanted, strict=True):
+        names, similarities, confidences = zip(*some)
+        assert names == tuple(answer.image for answer in others)
+        own = [answer.confidence for answer in others]
+        np.testing.assert_allclose(confidences, own, atol=1e-5)
+    assert len(found[0]) == min(k, 50)
 
 
 def test_no_query_has_no_answer(made):

@@ -101,7 +101,7 @@ def test_exported_model_compares_as_the_run(run, features):
     answers = model.search(captions[:2], features, top=3)
     for query, answered in enumerate(answers):
         order = np.argsort(-whole[:, query], kind="stable")[:3]
-        assert [row for row, _ in answered] == order.tolist()
+        assert [answer.image for answer in answered] == order.tolist()
 
 
 CLIENT = """

@@ -255,20 +255,20 @@ def test_python_searches_as_the_tool_does(model, folder, tmp_path, capsys):
     [red] = model.search(["red"], photos, top=2, cache=False)
     assert not (tmp_path / "photos.tbnets").exists()
     assert model.search(["red"], photos, top=2) == [red]
-    assert [similarity for _, similarity in red] == pytest.approx([1, 0])
+    assert [answer.similarity for answer in red] == pytest.approx([1, 0])
     told = capsys.readouterr().err
     assert "3 of 6 files left out" in told
     # What is kept is what is answered by.
     (photos / "red.png").rename(tmp_path / "red.png")
     (photos / "cut.png").unlink()
     [like] = model.search(images=photos, like=[tmp_path / "red.png"])
-    assert [name for name, _ in like] == [
+    assert [answer.image for answer in like] == [
         str(photos / name) for name in ("green.png", "more/blue.png")
     ]
     pixels = np.full((3, 3, 3), COLORS["blue"], np.uint8)
     sorts = [tmp_path / "red.png", pixels, PIL.Image.fromarray(pixels)]
     found = model.search(["red"], sorts, like=[pixels])
-    order = [[image for image, _ in one] for one in found]
+    order = [[answer.image for answer in one] for one in found]
     assert order == [[str(tmp_path / "red.png"), 1, 2], [1, 2, order[0][0]]]
 
 

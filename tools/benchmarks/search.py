@@ -86,7 +86,7 @@ def _time_answers(model, folder, count, repeats):
         ),
         "sentence embedded and ranked": rank,
         "the same, and drawn": lambda: montage.draw_montage(
-            QUERIES, list(paths), *rank(), folder
+            QUERIES, list(paths), *rank()[:2], folder
         ),
     }
     timing.print_table(f"{count} embedded photos", runs, repeats)

@@ -304,10 +304,9 @@ class Demo:
         if not keys:
             return {"among": 0, "answers": []}
         # One more result, since a query photo finds itself.
-        order, values = search.rank(
-            self.shown.model, queries, like, rows, top + 1
-        )
-        answers = search.answers_record("image", keys, order[0], values[0])
+        ranked = search.rank(self.shown.model, queries, like, rows, top + 1)
+        best = (array[0] for array in ranked)
+        answers = search.answers_record("image", keys, *best)
         answers = [answer for answer in answers if answer["image"] != but][:top]
         return {"among": len(keys) - (but in keys), "answers": answers}
 

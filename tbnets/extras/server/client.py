@@ -19,6 +19,7 @@ from tbnets.checks import Path, checked_number, short_repr
 from tbnets.errors import InputError, UnreachableError
 from tbnets.extras.server import json_tensors
 from tbnets.serving import export, saved_files, zoo
+from tbnets.serving.confidence import load_confidence
 from tbnets.serving.protocol import (
     HTTP_STATUS,
     RequestError,
@@ -305,6 +306,8 @@ class Client(Served):
             metadata = saved_files.read_metadata(folder)
             vocabulary = saved_files.read_vocabulary(folder)
         super().__init__("", signatures, metadata, vocabulary)
+        if folder is not None:
+            self.confidence = load_confidence(folder, self.embedding_dim)
         self.path = f"{server}/{model}"
 
     __repr__ = short_repr("server", "model", "embedding_dim")

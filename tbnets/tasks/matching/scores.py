@@ -149,12 +149,12 @@ def show_answers(model, queries, records, embeddings, photos, path):
     ]
     ranked = search.rank(model, queries, (), embeddings, NUM_ANSWERS)
     titles = search.titles_of(queries, search.notes_on(model, queries))
-    text = search.format_tables(titles, lines, *ranked, right)
+    text = search.format_tables(titles, lines, ranked, right)
     if any(hit is not None for hit in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:
         legend = f"Green: {WHAT_IS_A_HIT}. Red: no caption does."
-        drawn = queries, names, *ranked, photos, hits, legend
+        drawn = queries, names, *ranked[:2], photos, hits, legend
         montage.draw_montage(*drawn).save(path)
         text += f"\n\nanswers drawn    {path}"
     return text
