@@ -33,6 +33,8 @@ The names are matched without case and without a final "s".
 """
 IDENTITIES = ("identity", "person_id", "pid", "id")
 _HEAD_BYTES = 65536
+_LONGEST = 4096
+"""Maximum length of a path, in characters."""
 _ADDRESS = re.compile(r"https?://\S+")
 _PHOTO = re.compile(
     r"[^\t\n]*[^\s/\\]\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])", re.I
@@ -201,6 +203,8 @@ def _share(values, test):
 def is_image(value):
     """Returns whether a value looks like the file or the address of a photo."""
     value = value.strip() if isinstance(value, str) else ""
+    if len(value) > _LONGEST:
+        return False
     return bool(_PHOTO.fullmatch(value) or _ADDRESS.fullmatch(value))
 
 
@@ -215,7 +219,8 @@ def is_sentence(value):
         return bool(value) and all(map(is_sentence, value))
     if not isinstance(value, str) or is_image(value):
         return False
-    num_words = sum(map(bool, map(_LETTER.search, value[:1000].split())))
+    value = value[:_LONGEST]
+    num_words = sum(map(bool, map(_LETTER.search, value.split())))
     return num_words > 1 or bool(_WITHOUT_SPACES.search(value))
 
 

@@ -19,6 +19,8 @@ from tbnets.data.caption_files import (
 )
 from tbnets.files import listed, parse_json, shown
 
+_MOST_COLUMNS = 50
+"""Maximum number of columns in a table without a header."""
 _STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _LIST = re.compile(rf"\[\s*(?:(?:{_STRING})\s*(?:,\s*)?)+\]", re.DOTALL)
 
@@ -73,7 +75,8 @@ def _layout(file):
         if max(widths, default=0) < 2:
             continue
         found = _with_header(rows, file.columns)
-        found = found if found[1:] else (_without_header(rows) or found)
+        if not found[1:] and not any(file.columns):
+            found = _without_header(rows) or found
         if found[1:]:
             return _Layout(mark, quoting, *found)
         reasons.append((widths[0], found[0]))
@@ -106,7 +109,7 @@ def _with_header(rows, columns):
 
 def _without_header(rows):
     # A caption in the last column may contain delimiters.
-    for width in range(max(map(len, rows)), 1, -1):
+    for width in range(min(max(map(len, rows)), _MOST_COLUMNS), 1, -1):
         wide = [row for row in rows if len(row) >= width]
         if len(wide) < 0.8 * len(rows):
             continue

@@ -421,6 +421,13 @@ def test_tables_without_quoting_keep_their_quotes(tmp_path, mark):
     assert read_captions("auto", path, "all").captions == (DOG,)
 
 
+def test_named_columns_need_a_header(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(lines(f"{A},{CAT}"))
+    with refusals.at(path):
+        read_captions("auto", path, "all", image_column="photo")
+
+
 def test_addresses_with_one_file_name_are_refused(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text(
@@ -453,6 +460,7 @@ OTHERS = {
     "blank.txt": b"\n \n\n",
     "old.txt": b"a\rb",
     "zeros.txt": b"\0\0",
+    "wide.csv": b"a.jpg," * 20_000,
     "quote.txt": b'"a',
     "numbers.txt": b"1\n2\n3\n4\n",
     "numbers.csv": b"1,2,3\n4,5,6\n",
