@@ -39,7 +39,7 @@ _ADDRESS = re.compile(r"https?://\S+")
 _PHOTO = re.compile(
     r"[^\t\n]*[^\s/\\]\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif|hei[cf])", re.I
 )
-_ID = re.compile(r"[\w./-]*\d[\w./-]*")
+_ID = re.compile(r"(?=\D*\d)[\w./-]+")
 _LETTER = re.compile(r"[^\W\d_]")
 _WITHOUT_SPACES = re.compile(r"[\u3040-\u9fff]{4}|[\u0e00-\u0e7f]{8}")
 
@@ -172,7 +172,8 @@ def choose_columns(names, values, columns):
 
 def bare(name):
     """Returns a column name without case, spaces and a final s."""
-    return re.sub(r"[\s-]+", "_", name.strip().lower()).removesuffix("s")
+    name = name.strip().lower()[:100]  # Longer names are not usual.
+    return re.sub(r"[\s-]+", "_", name).removesuffix("s")
 
 
 def _numbered(names):
