@@ -76,7 +76,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
             "or choose another folder."
         )
     check_convertible(endpoints)
-    side, forward = _pixels_of(network, endpoints.photos)
+    side, forward = pixels_of(network, endpoints.photos)
     squares = [_square(photo, side) for photo in photos]
     if kind == "int8" and not squares:
         raise InputError(
@@ -137,7 +137,7 @@ def _unconvertible(reason, advice):
     )
 
 
-def _pixels_of(network, reader):
+def pixels_of(network, reader):
     """Returns the side of the photos, and the function that reads them.
 
     The function maps float32 pixels `[n, side, side, 3]` to the network's

@@ -1,8 +1,11 @@
 """Tests of exporting what is exported already."""
 
+import json
+
 import pytest
 
-from tbnets.errors import ExistingFileError
+from tbnets.errors import ExistingFileError, InputError
+from tbnets.serving.litert_files import MODEL
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer, verbs
@@ -43,3 +46,40 @@ def test_the_next_version_has_all_signatures(source, tmp_path):
     assert said[0]["signatures"] == said[1]["signatures"]
     with pytest.raises(ExistingFileError):
         verbs.call("export", words[0], f"--output={tmp_path / '7'}")
+
+
+def test_a_model_is_converted_for_litert(tmp_path):
+    words = ("--model=scenes_embedding", f"--output={tmp_path / 'lite'}")
+    said, _, failure = verbs.ask("export", *words, "--litert=float16")
+    assert not failure and str(tmp_path / "lite") in said
+    record = json.loads((tmp_path / "lite" / MODEL).read_text())
+    assert record["kind"] == "float16"
+    assert record["metadata"]["source"] == "scenes_embedding"
+    recalls = record["metadata"]["source_recalls"]
+    assert "text_to_image/recall_at_1" in recalls
+    # The description of the GRU's network was read from the SavedModel.
+    assert min(record["cosines"].values()) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        (["--litert=float16", "--half_precision"], "--half_precision"),
+        (["--litert=float16", "--serving"], "--serving"),
+        (["--images=photos"], "--images"),
+        (["--litert=int8"], "images"),
+    ],
+)
+def test_flags_of_litert_that_do_not_fit_are_errors(tmp_path, words, argument):
+    model = "--model=scenes_embedding", f"--output={tmp_path / 'lite'}"
+    with pytest.raises(InputError) as caught:
+        verbs.call("export", *model, *words)
+    assert caught.value.argument.lstrip("-") == argument.lstrip("-")
+
+
+def test_a_model_that_litert_cannot_run_is_an_error(tmp_path):
+    words = f"--output={tmp_path}/a", "--litert=float16"
+    with pytest.raises(InputError) as caught:
+        verbs.call("export", "--model=scenes_localization", *words)
+    assert caught.value.argument.lstrip("-") == "litert"
+    assert not (tmp_path / "a").exists()

@@ -1,6 +1,7 @@
 """Networks that are converted for LiteRT keep their embeddings."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -118,6 +119,21 @@ def unconvertible(kind):
 def test_other_networks_are_errors(kind):
     with pytest.raises(InputError) as caught:
         litert.check_convertible(unconvertible(kind))
+    assert caught.value.argument == "litert"
+
+
+@pytest.mark.parametrize(
+    "squares", [(224, 260), (tbnets.decode_images, tbnets.decode_images)]
+)
+def test_several_sizes_and_presets_are_errors(squares):
+    network = types.SimpleNamespace(input_shapes={"images": (None, 5)})
+    parts = [
+        types.SimpleNamespace(photo_size=size, squares=square)
+        for size, square in zip((224, 260), squares)
+    ]
+    reader = types.SimpleNamespace(read=types.SimpleNamespace(parts=parts))
+    with pytest.raises(InputError) as caught:
+        litert.pixels_of(network, reader)
     assert caught.value.argument == "litert"
 
 
