@@ -9,10 +9,12 @@ import sys
 import keras
 import make_zoo
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 from zoo_making import alike
 
+from tbnets import lite
 from tbnets.errors import InputError
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import write_checksums
@@ -21,6 +23,7 @@ from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
 from tests import tiny, verbs
+from tests.lite.conftest import interpreter  # noqa: F401  (a fixture)
 from tests.refusals import refused
 
 # No graph is tested, except exported graphs.
@@ -273,3 +276,25 @@ def test_a_folder_is_never_lost_between_renames(
         raise KeyError
     assert (model / "card").read_text() == kept
     assert os.listdir(model.parent) == ["model"]
+
+
+def test_a_litert_model_is_added_and_measured(tmp_path):
+    source = zoo.folder() / "scenes_embedding"
+    folder = shutil.copytree(source, tmp_path / "zoo" / "scenes")
+    lines = ["image,caption,split"]
+    for row, split in enumerate(("train", "test", "test")):
+        pixels = np.full((64, 64, 3), 60 * row, np.uint8)
+        PIL.Image.fromarray(pixels).save(tmp_path / f"{row}.png")
+        lines.append(f"{row}.png,a red circle {row},{split}")
+    (tmp_path / "captions.csv").write_text("\n".join(lines) + "\n")
+    words = f"--zoo={tmp_path / 'zoo'}", "--name=scenes", "--litert=float16"
+    assert "--images" in tool(*words, "--captions=x").stderr
+    places = f"--images={tmp_path}", f"--captions={tmp_path / 'captions.csv'}"
+    ended = tool(*words, *places)
+    assert ended.returncode == 0, ended.stderr
+    assert "by LiteRT" in ended.stdout
+    zoo.check_files(folder)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert 0 <= metrics["litert"]["float16"]["recall_sum"] <= 600
+    assert "litert/float16" in (folder / "README.md").read_text()
+    assert lite.find(folder) == folder / "litert/float16"
