@@ -16,7 +16,8 @@ from tbnets import cli
 from tbnets.cli import asking, query
 from tbnets.data.images import decode_images
 from tbnets.errors import InputError
-from tbnets.serving.export import export_saved_model
+from tbnets.serving.confidence import Confidence
+from tbnets.serving.export import export_saved_model, reexport
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.text.packed_trees import WORD
@@ -457,3 +458,22 @@ def test_command_line_prints_the_answer_and_nothing_else(folder):
     [(_, rows)] = answers_of(result.stdout)
     assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
     assert len(result.stdout.splitlines()) == 4
+
+
+def test_doubtful_results_are_marked(folder, tmp_path, capsys):
+    fitted = Confidence(
+        np.float16([[1, 0, 0], [0, 1, 0]]), 0.5, [0.0, 2.0, 2.0, 0.0], [0.0] * 2
+    )
+    reexport(folder / "bytes", tmp_path / "1", confidence=fitted)
+    words = [str(folder / "photos"), "red", f"--cache={tmp_path}"]
+    told = {}
+    for limit in (0, 1):
+        flags = [f"--model={tmp_path / '1'}", f"--min_confidence={limit}"]
+        ask(query, *words, *flags, "--json=-")
+        [record] = json.loads(capsys.readouterr().out)["queries"]
+        told[limit] = record["note"]
+        assert all(0 < one["confidence"] < 1 for one in record["answers"])
+    assert told == {0: "", 1: "nothing fits well"}
+    with pytest.raises(InputError) as error:
+        ask(query, *words, f"--model={folder / 'bytes'}", "--min_confidence=0")
+    assert error.value.argument == "--min_confidence"
