@@ -123,7 +123,7 @@ def _report_unknown(file, reasons):
     first = shown(file.start.partition("\n")[0])
     file.report(
         f"expected captions; found {first}, which fits no format. If the file "
-        "has columns of images and captions, set --image_column and "
-        "--caption_column. docs/bring_your_data.md shows the files that can be "
-        f"read. Formats that were tried:{tried}"
+        "has columns of images and captions, name them with image_column=NAME, "
+        "caption_column=NAME. docs/bring_your_data.md shows the files that can "
+        f"be read. Formats that were tried:{tried}"
     )

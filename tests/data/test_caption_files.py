@@ -400,7 +400,7 @@ def test_columns_of_any_name(tmp_path, name, content):
     path.write_text(content)
     with refusals.at(path) as error:
         read_captions("auto", path, "all")
-    assert "--caption_column" in str(error.value)
+    assert "caption_column=" in str(error.value)
     columns = {"image_column": "b", "split_column": "a"}
     for chosen, texts in (["c"], (RUN,)), (["d", "c"], (CAT, RUN)):
         columns["caption_column"] = chosen
