@@ -104,7 +104,8 @@ class CaptionFlags:
     def where(self):
         """The arguments of `list_splits`, as a dict."""
         is_pattern = SPLIT_FIELD in self.captions
-        if self.captions and not (is_pattern or os.path.isdir(self.captions)):
+        is_set = os.path.isdir(self.captions) or has_archives(self.captions)
+        if self.captions and not (is_pattern or is_set):
             require_file(self.captions, "--captions")
         columns = {name: vars(self)[name] for name in COLUMN_HELP}
         return {

@@ -45,6 +45,7 @@ from tbnets.data.findings import (
     caption_findings,
     photo_findings,
 )
+from tbnets.data.photo_archives import photo_root
 from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
@@ -155,6 +156,7 @@ def check_images(images: CaptionedImages, folder, problems: list) -> list:
 
     Returns the `Look`s of the images.
     """
+    folder = photo_root(folder)
     paths = [os.path.join(folder, name) for name in images.names]
     found = list(looks(paths))
     for key, path, look in zip(images.image_ids, paths, found):

@@ -10,6 +10,7 @@ import errno
 import functools
 import glob
 import os
+import pathlib
 import posixpath
 import re
 import stat
@@ -69,6 +70,12 @@ def list_archives(path, suffixes=SUFFIXES):
             )
         names += [os.path.relpath(found, root or ".") for found in paths]
     return root, names
+
+
+def photo_root(path):
+    """Returns the folder or the archive from which names of photos start."""
+    is_archives = os.fspath(path).endswith(SUFFIXES)
+    return pathlib.Path(list_archives(path)[0] if is_archives else path)
 
 
 def photos_inside(path):

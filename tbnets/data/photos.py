@@ -115,9 +115,9 @@ def find_photos(folder, captions=None, splits=None):
             the photos if these are unique.
         splits: names of caption splits; None for all.
     """
-    folder = pathlib.Path(folder)
     if not captions:
         return _all_photos(folder)
+    folder = photo_archives.photo_root(folder)
     matches = match_names(folder, captions)
     photos = {}
     for split in splits or list_splits(**captions):
@@ -129,6 +129,7 @@ def find_photos(folder, captions=None, splits=None):
 
 def _all_photos(folder):
     inside = [*photo_archives.photos_inside(folder)]
+    folder = photo_archives.photo_root(folder)
     try:
         return [(name, folder / name) for name in sort_files(folder)[0]]
     except MissingFileError:
@@ -151,7 +152,7 @@ def match_names(folder, captions):
         folder: folder of the photos.
         captions: arguments of `list_splits`, as a dict.
     """
-    folder, names = pathlib.Path(folder), {}
+    folder, names = photo_archives.photo_root(folder), {}
     for split in list_splits(**captions):
         records = read_captions(**captions, split=split, problems=[])
         names |= dict.fromkeys(records.names)

@@ -6,7 +6,7 @@ import os
 import pathlib
 
 from tbnets.data import splits
-from tbnets.data.photo_archives import has_archives, list_archives
+from tbnets.data.photo_archives import has_archives, photo_root
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
@@ -185,9 +185,8 @@ class Sources:
         """The folder of the photos, below the data root or `started_in`."""
         here = self.from_start(self.images)
         below = self.resolve(self.images)
-        if has_archives(below):
-            return pathlib.Path(list_archives(below)[0])
-        return here if here.is_dir() and not below.exists() else below
+        is_here = here.is_dir() and not below.exists()
+        return photo_root(here if is_here else below)
 
     def captions_beside_photos(self):
         """Returns {"captions": path} for captions in the folder of photos."""

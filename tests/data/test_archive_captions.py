@@ -186,8 +186,9 @@ def test_photos_of_other_captions_are_found_in_the_shards(tmp_path):
     write_shards(tmp_path / "shards", "{}.tar", samples, 2)
     rows = "".join(f"{row},A dog.\n" for row in range(5))
     (tmp_path / "captions.csv").write_text(f"image,caption\n{rows}")
-    root = str(tmp_path)
-    data = Data(Sources(root, captions="captions.csv", images="shards"))
+    root, shards = str(tmp_path), "shards/{0..1}.tar"
+    data = Data(Sources(root, captions="captions.csv", images=shards))
+    assert data.sources.photo_folder == tmp_path / "shards"
     for split in ("train", "dev", "test"):
         part = data.split(split)
         assert all(map(photo_archives.is_file, part.photos.paths))
@@ -200,6 +201,8 @@ def test_all_photos_of_shards(tmp_path):
     photos = find_photos(tmp_path)
     assert [key for key, _ in photos] == ["0.jpg", "1.jpg", "2.jpg"]
     assert all(photo_archives.is_file(path) for _, path in photos)
+    assert find_photos(tmp_path / "{0..1}.tar") == photos
+    assert find_photos(tmp_path / "1.tar") == photos[2:]
     write_tar(tmp_path / "0.tar", {"2.jpg": PHOTO})
     keys = [key for key, _ in find_photos(tmp_path)]
     assert keys == ["0.tar/2.jpg", "1.tar/2.jpg"]
