@@ -261,8 +261,8 @@ class FeatureSettings:
 
     images: Place = flag(
         "",
-        "Folder of photos for --image_encoder or a recipe. Phrase "
-        "localization draws its boxes on them.",
+        "Folder, tar archives or parquet files of photos for --image_encoder "
+        "or a recipe. Phrase localization draws its boxes on them.",
     )
     image_transform: list[str] = flag(
         [],
