@@ -65,7 +65,8 @@ class CheckedModel(keras.Model):
     @property
     def text_reader(self) -> keras.layers.Layer:
         """The layer that reads the captions of a batch."""
-        return self.text_encoder or self.text_branch
+        encoder = self.text_encoder
+        return self.text_branch if encoder is None else encoder
 
     def _on_finite(self, method, args, kwargs):
         """Returns the bound arguments of a Keras method, with checked data."""

@@ -191,7 +191,7 @@ class TwoBranchModel(CheckedModel):
             name,
             inputs,
             encoder,
-            encoder or branch,
+            branch if encoder is None else encoder,
             self.input_shapes and self.input_shapes[name],
             self.input_dtypes and self.input_dtypes[name],
         )
@@ -303,9 +303,11 @@ class TwoBranchModel(CheckedModel):
             side: as in `embed_side`.
             name: as in `embed_side`.
         """
-        parts = {f"{side}_{kind}": None for kind in ("encoder", "branch")}
-        parts = {part: getattr(self, part) for part in parts}
-        parts = {part: layer for part, layer in parts.items() if layer}
+        parts = {
+            part: layer
+            for part in (f"{side}_encoder", f"{side}_branch")
+            if (layer := getattr(self, part)) is not None
+        }
         dtypes, shape = self.input_dtypes or {}, self.input_shapes[name]
         reader = next(iter(parts.values()))
         dtype = dtypes.get(name) or sides.input_dtype(reader)
@@ -409,9 +411,12 @@ class TwoBranchModel(CheckedModel):
         if isinstance(data, tf.data.Dataset):
             data = data.element_spec
         names = self.build_inputs
-        if isinstance(data, Mapping) and all(
-            hasattr(data.get(name), "shape") for name in names
-        ):
+        shapes = [
+            getattr(data.get(name), "shape", None)
+            for name in names
+            if isinstance(data, Mapping)
+        ]
+        if shapes and all(tf.TensorShape(shape).rank for shape in shapes):
             specs = [
                 tf.TensorSpec((None, *data[name].shape[1:]), data[name].dtype)
                 for name in names

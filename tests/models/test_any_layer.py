@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tbnets.data.batches import EpochBatches, Examples
 from tbnets.errors import InputError, InputTypeError
+from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.models import two_branch
@@ -106,9 +107,6 @@ def test_networks_train_and_are_saved(name, tmp_path, small_branch, eagerly):
         assert side.shape == (4, 4) and side.dtype == tf.float32
         np.testing.assert_allclose(np.linalg.norm(side, axis=1), 1, rtol=1e-5)
     assert network.embed_images(PIXELS[:0]).shape == (0, 4)
-    # uint8 and float pixels are equal.
-    pixels = PIXELS.astype("float32")
-    np.testing.assert_array_equal(network.embed_images(pixels), rows[0])
     network.save(tmp_path / "network.keras")
     loaded = load_model(tmp_path / "network.keras")
     assert loaded.output_dims == network.output_dims
@@ -122,6 +120,15 @@ def test_networks_train_and_are_saved(name, tmp_path, small_branch, eagerly):
     clone = keras.models.clone_model(network)
     assert clone.text_encoder is not network.text_encoder
     network.summary(print_fn=lambda *_, **__: None)
+
+
+def test_bytes_and_float_pixels_are_equal():
+    network = EmbeddingNetwork(
+        Branch((4,)), Branch((4,)), SmallConvNet((2,)), of_ids()
+    )
+    network.build({"images": (None, 32, 32, 3), "captions": (None, None)})
+    floats = network.embed_images(PIXELS.astype("float32"))
+    np.testing.assert_array_equal(network.embed_images(PIXELS), floats)
 
 
 def test_similarity_networks_take_any_layer(small_branch, eagerly):
@@ -205,6 +212,21 @@ def test_mixed_precision_gives_float32_unit_vectors(eagerly):
         keras.mixed_precision.set_global_policy("float32")
     assert np.isfinite(history.history["loss"]).all()
     assert network.embed_images(PIXELS).dtype == tf.float32
+
+
+@pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 does not quantize")
+@pytest.mark.filterwarnings("ignore:Layer")
+def test_a_quantized_network_embeds_alike():
+    network = EmbeddingNetwork(
+        Branch((4,)), layers.Dense(4), functional(), of_ids()
+    )
+    shapes = {"images": (None, 32, 32, 3), "captions": (None, None)}
+    network.build(shapes)
+    texts = network.embed_text(TOKEN_IDS)
+    network.quantize("int8")
+    found = network.embed_text(TOKEN_IDS)
+    np.testing.assert_allclose(found, texts, atol=0.05)
+    assert not np.array_equal(found, texts)
 
 
 def test_xla_compiles_no_strings(small_branch):
