@@ -16,7 +16,7 @@ PAGES = [
 ]
 PACKAGES = {path.stem for path in (ROOT / "tbnets").glob("[a-z]*")}
 FILES = {"config", "csv", "flags", "json", "jsonl", "md"}
-FILES |= {"npy", "npz", "py", "txt"}
+FILES |= {"npy", "npz", "py", "tflite", "txt"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 NAME = re.compile(r"`(?:tbnets\.)?(\w+(?:\.\w+)+)(?:\([^`]*)?`")
 

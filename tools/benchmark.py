@@ -32,6 +32,8 @@ BENCHMARKS = {
     "region_step": "a step of phrase localization, compared with its matmuls",
     "tree_lstm": "the LSTM over trees, compared with matmuls and Keras' LSTM",
     "search": "first and later searches of a folder of photos",
+    "litert": "LiteRT models, compared with the SavedModel: sizes, times and "
+    "recalls",
     "batch_sizes": "embedding batches of sentences and photos",
     "index": "search in an index, in Python and in a SavedModel",
     "confidence": "how well the confidence of search results tells right ones",
@@ -70,12 +72,12 @@ class Options:
     )
     images: str = flag(
         "",
-        "Folder of photos: extraction, shards, search, batch_sizes, "
+        "Folder of photos: extraction, shards, search, litert, batch_sizes, "
         "approximate, confidence.",
     )
     captions: str = flag(
         "",
-        "Caption file whose test split has the queries: approximate, "
+        "Caption file whose test split has the queries: approximate, litert, "
         "confidence.",
     )
     model: str = flag("flickr8k_photos", "Model to measure: confidence.")

@@ -48,8 +48,8 @@ from tbnets.cli.asking import (
     whole_images,
     write_answers_json,
 )
-from tbnets.data.images import read_content
 from tbnets.data.photos import list_photos
+from tbnets.data.pictures import read_content
 from tbnets.errors import InputError, check_choice
 from tbnets.extras.server.client import BATCH_SIZE, Client
 from tbnets.serving import photo_index, search

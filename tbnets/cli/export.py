@@ -70,6 +70,7 @@ from tbnets.serving import deployment, litert, protocol, zoo
 from tbnets.serving.calibration import calibrate_model
 from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import next_version, reexport
+from tbnets.serving.litert_files import KINDS
 from tbnets.serving.search_index import open_index
 from tbnets.tasks import runs
 from tbnets.tasks.captioned_data import start_at_photo
@@ -138,7 +139,7 @@ class Options(OfRun, Choosing):
         "Convert the network for LiteRT: float32, float16 (half the size) or "
         "int8 (a quarter, computed in integers). For --run_dir or --model. "
         "Default of --output for a run: RUN/litert/KIND.",
-        choices=("", *litert.KINDS),
+        choices=("", *KINDS),
     )
     images: str = flag(
         "",

@@ -349,7 +349,7 @@ def as_input(argument, spec, values):
         argument: name of the input in error messages.
         spec: `tf.TensorSpec` of the input.
         values: list of strings, or float array; for `IMAGE_BYTES`, photos as in
-            `images.read_content`.
+            `pictures.read_content`.
 
     Raises:
         TypeError: a string or photo has the wrong type.

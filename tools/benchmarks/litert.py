@@ -1,0 +1,78 @@
+"""Compares the LiteRT models of a zoo model with its SavedModel.
+
+Prints the time to embed photos on all cores, from files to unit vectors, and,
+with `--captions`, the recall sums on the test split.
+"""
+
+import pathlib
+import tempfile
+
+import numpy as np
+
+from benchmarks import timing
+from tbnets import lite
+from tbnets.data.captions import read_captions
+from tbnets.data.photos import list_photos
+from tbnets.evaluation.retrieval import evaluate_retrieval
+from tbnets.serving import photo_index, search, zoo
+from tbnets.serving.litert import write_litert
+from tbnets.serving.litert_files import KINDS, NETWORKS
+from tbnets.tasks.trained import rebuild
+
+MODEL = "flickr8k_photos"
+CALIBRATION = 100
+
+
+def run(options):
+    """Prints the sizes and times, and the recalls if there are captions."""
+    folder = pathlib.Path(options.images)
+    paths = list_photos(folder)
+    step = max(1, len(paths) // CALIBRATION)
+    photos = paths[::step][:CALIBRATION]
+    test = None
+    if options.captions:
+        train = read_captions("auto", options.captions, "train").names
+        step = max(1, len(train) // CALIBRATION)
+        photos = [folder / name for name in train[::step][:CALIBRATION]]
+        test = read_captions("auto", options.captions, "test")
+        paths = [folder / name for name in test.names]
+    with tempfile.TemporaryDirectory() as place:
+        models = {"SavedModel": zoo.open_model(MODEL)}
+        network, endpoints = rebuild(MODEL)
+        for kind in KINDS:
+            path = pathlib.Path(place, kind)
+            write_litert(network, endpoints, path, kind, photos)
+            sizes = (f"{(path / name).stat().st_size:,}" for name in NETWORKS)
+            print(
+                f"{kind:10}  bytes of {', '.join(NETWORKS)}: {' '.join(sizes)}"
+            )
+            models[kind] = lite.load(path)
+        _time(models, folder, paths[: options.num_photos], options.repeats or 3)
+        if test is not None:
+            _recalls(models, paths, test)
+
+
+def _time(models, folder, paths, repeats):
+    named = {path.name: path for path in paths}
+
+    def embed(model):
+        return lambda: photo_index.embed_photos(model, folder, named)
+
+    runs = {name: embed(model) for name, model in models.items()}
+    rows = dict.fromkeys(runs, len(named))
+    timing.print_table(f"{len(named)} photos embedded", runs, repeats, rows)
+
+
+def _recalls(models, paths, test):
+    expected = None
+    for name, model in models.items():
+        images = search.embed(model.embed_images, paths, "image", 32)
+        texts = search.embed(model.embed_text, list(test.captions), "caption")
+        metrics = evaluate_retrieval(images, texts, test.caption_to_image)
+        expected = images if expected is None else expected
+        cosines = (images * expected).sum(axis=1)
+        print(
+            f"{name:10}  recall sum {metrics['recall_sum']:.2f}, cosine with "
+            f"the SavedModel: median {np.median(cosines):.4f}, least "
+            f"{cosines.min():.4f}"
+        )
