@@ -42,6 +42,8 @@ BENCHMARKS = {
     "memory over many requests",
     "mapped": "time and memory of retrieval on memory-mapped files",
     "replicas": "a step with one replica and without a strategy",
+    "pointing": "share of heat maps that point into the box of the phrase, "
+    "compared with the middle of the photo, and their time",
     "peers": "losses, a step and evaluation, compared with other packages",
 }
 """Descriptions of the modules in benchmarks/, which define `run(options)`."""
@@ -73,14 +75,18 @@ class Options:
     images: str = flag(
         "",
         "Folder of photos: extraction, shards, search, litert, batch_sizes, "
-        "approximate, confidence.",
+        "approximate, confidence, pointing.",
     )
     captions: str = flag(
         "",
         "Caption file whose test split has the queries: approximate, litert, "
-        "confidence.",
+        "confidence; or that lists the photos: pointing.",
     )
-    model: str = flag("flickr8k_photos", "Model to measure: confidence.")
+    phrases: str = flag("", "Phrases with boxes: pointing.")
+    split: str = flag("test", "Split of --captions: pointing.")
+    model: str = flag(
+        "flickr8k_photos", "Model to measure: confidence, pointing."
+    )
     plot: str = flag("", "PNG of the reliability diagram: confidence.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, with random weights: extraction."

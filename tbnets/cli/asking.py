@@ -11,15 +11,19 @@ import pathlib
 import sys
 
 from tbnets import files, lite
-from tbnets.data.photos import is_listed
+from tbnets.data.photos import find_photo, is_listed
+from tbnets.data.pictures import open_upright
 from tbnets.errors import InputError
 from tbnets.serving import zoo
+from tbnets.serving.heat import heat_maps
 from tbnets.tasks.settings.flag import flag
+from tbnets.text.parsing import short_noun_phrases
 from tbnets.visualization import montage, page
+from tbnets.visualization.montage import PHOTO_SIZE, draw_heat, draw_sheet
 
 ANSWERS = "answers.png"
 """Default name of the contact sheet."""
-OUTPUTS = ("montage", "html", "json")
+OUTPUTS = ("montage", "explain", "html", "json")
 """Flags that name a file to write."""
 MOST_ROWS, MOST_ANSWERS = 40, 50
 """Limits of a contact sheet, for readability and memory."""
@@ -73,6 +77,35 @@ def write_montage(options, ids, order, similarities):
         drawn = f" (the first {MOST_ROWS} queries)"
         drawn *= len(queries) > MOST_ROWS
         print(f"\nThe best images side by side: {path}{drawn}")
+
+
+def write_explanations(options, model, ids, order):
+    """Writes where each query and its noun phrases are found to --explain."""
+    pictures, advice = {}, ""
+    for number, query in enumerate(options.queries[:MOST_ROWS]):
+        phrases = [query]
+        try:
+            phrases += [x for x in short_noun_phrases(query) if x != query]
+        except ModuleNotFoundError:
+            advice = '. Noun phrases need: pip install "tbnets[parse]"'
+        best = [ids[row] for row in order[number, :MOST_ANSWERS]]
+        paths = [find_photo(options.images, name) for name in best]
+        for place, path in enumerate(filter(None, paths)):
+            [maps] = heat_maps(model, [path], phrases)
+            photo, _ = open_upright(path, PHOTO_SIZE)
+            for row, (phrase, heat) in enumerate(zip(phrases, maps)):
+                drawn = draw_heat(photo, heat, heading=phrase)
+                pictures[number, row, place] = drawn
+    if not pictures:
+        print("\nnote: --explain is not drawn, because the photos are missing.")
+        return
+    # Each phrase begins a row of the sheet.
+    rows = {f"{i} {j}:{k}": pictures[i, j, k] for i, j, k in sorted(pictures)}
+    sheet = draw_sheet(rows, "Bright: where the photo matches the words above.")
+    files.write_atomically(
+        options.explain, lambda file: sheet.save(file, "PNG")
+    )
+    print(f"\nWhere the words are found: {options.explain}{advice}")
 
 
 def write_answers_page(options, notes, ids, order, similarities):

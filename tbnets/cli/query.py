@@ -24,6 +24,10 @@ The photos are then used only in pictures:
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
+Draw where in the best photos the words are found:
+
+  python tools/query.py --explain=why.png photos "a dog in the snow"
+
 Find photos that are similar to a photo:
 
   python tools/query.py photos --like=dog.jpg
@@ -66,6 +70,7 @@ from tbnets.cli.asking import (
     whole_images,
     write_answers_json,
     write_answers_page,
+    write_explanations,
     write_montage,
 )
 from tbnets.data.caption_files import CaptionFile
@@ -114,6 +119,11 @@ class Options(RuntimeFlags):
         "Picture (.png): one row per query with its best images, for up to "
         "40 queries and 50 images. Default: answers.png in the folder of "
         "--cache. Empty: no picture.",
+    )
+    explain: str = flag(
+        "",
+        "Picture (.png) that shows where in the best images each query and its "
+        "noun phrases are found. Noun phrases need the extra parse.",
     )
     html: str = flag(
         "", "Page (.html) with links and the best images for each query."
@@ -227,6 +237,8 @@ def answer_texts(options, model, gallery=None):
     print(search.format_tables(titles, ids, ranked, limit=limit))
     if options.images and options.montage != "":
         write_montage(options, ids, order, similarities)
+    if options.explain:
+        write_explanations(options, model, ids, order)
     if options.html:
         write_answers_page(options, notes, ids, order, similarities)
     return query_record(options, notes, ids, ranked)
@@ -323,9 +335,12 @@ def check_query_flags(options, is_typed=False):
             'Write for example tools/query.py FOLDER "a dog in the snow".',
         )
     check_pairs(options, {"approximate": "index"})
+    if options.explain and not (options.queries or is_typed):
+        raise must_come_with(options, "explain", "sentences")
     check_text("tools/query.py", options.queries)
     check_place("json", options.json)
-    for name, ending in (("montage", ".png"), ("html", ".html")):
+    endings = {"montage": ".png", "explain": ".png", "html": ".html"}
+    for name, ending in endings.items():
         path = getattr(options, name)
         if path and (by_image or not options.images):
             needs = "sentences and --images, the folder of the photos"
@@ -379,10 +394,18 @@ def main(options):
         options = dataclasses.replace(options, queries=queries)
     check_query_flags(options, is_typed)
     advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
-    if index is not None and options.runtime == "auto":
+    needs_tensorflow = index is not None or options.explain
+    if needs_tensorflow and options.runtime == "auto":
         # `tbnets index` embeds photos with TensorFlow.
         options = dataclasses.replace(options, runtime="tensorflow")
-    model = options.open(whole_images(advice))
+    requirements = whole_images(advice)
+    if options.explain:
+        requirements["embed_cells"] = (
+            "draw --explain, which needs the signature embed_cells",
+            "Export the model again. It needs features that are averages of "
+            "one map of a photo. LiteRT models have no maps.",
+        )
+    model = options.open(requirements)
     if index is not None:
         index.check_embedded_by(about(model))
     gallery = None if index is None else (index.ids, index)

@@ -405,6 +405,36 @@ def pooled_network(cnn, outputs):
     return keras.Model(cnn.network.input, vectors[0])
 
 
+def maps_network(network):
+    """Returns a network of the maps that `network` averages, or None.
+
+    Shares the layers of `network`. The maps are concatenated, `[n, height,
+    width, dim]`. Returns None if the maps differ in size, or if a vector is not
+    the average of a map.
+
+    Args:
+        network: functional Keras model, such as a `pooled_network`.
+    """
+    makers = {id(layer.output): layer for layer in network.layers}
+
+    def maps_of(vector):
+        layer = makers[id(vector)]
+        if isinstance(layer, keras.layers.GlobalAveragePooling2D):
+            return [layer.input]
+        if isinstance(layer, keras.layers.Dropout):
+            return maps_of(layer.input)
+        if isinstance(layer, keras.layers.Concatenate):
+            return [one for part in layer.input for one in maps_of(part)]
+        return [None]
+
+    maps = maps_of(network.output)
+    if None in maps or len({tuple(one.shape[1:3]) for one in maps}) > 1:
+        return None
+    if len(maps) > 1:
+        maps = [keras.layers.Concatenate(name="maps")(maps)]
+    return keras.Model(network.input, maps[0])
+
+
 def _vector(name, output):
     """Averages maps or tokens over positions, and returns vectors unchanged."""
     if len(output.shape) == 4:

@@ -1,5 +1,7 @@
 """Decodes and crops photos, and computes their features with a network."""
 
+import functools
+
 import keras
 import tensorflow as tf
 
@@ -16,6 +18,7 @@ from tbnets.features.cnn import (
     fold_batch_normalization,
     full_network_outputs,
     in_float32,
+    maps_network,
     pooled_network,
 )
 
@@ -84,6 +87,9 @@ class PhotoFeatures:
 
     Attributes:
         squares: the `image_size` argument for `images.decode_image`.
+        maps: function like `forward` that returns the maps whose averages are
+            the features, float32 `[n, height, width, dim]`; or None if the
+            features are not averages of maps of one size.
     """
 
     @in_float32()
@@ -96,6 +102,10 @@ class PhotoFeatures:
         outputs = full_network_outputs(cnn) if is_full else cnn.outputs(layers)
         self.network = fold_batch_normalization(pooled_network(cnn, outputs))
         self.dim = int(self.network.output_shape[-1])
+        maps = maps_network(self.network) if crops == "one" else None
+        self.maps = maps and functools.partial(
+            call_with_any_batch, functools.partial(self._through, maps)
+        )
         part = cnn.crop_fraction if crops == "ten" else 1
         self.photo_size = round(cnn.image_size / part)
         self.squares = cnn.photos_of(self.photo_size)
@@ -128,12 +138,15 @@ class PhotoFeatures:
     def _forward_some(self, photos):
         if self.crops == "ten":
             photos = ten_crops(photos, self.cnn.image_size)
-        features = self.network(self.cnn.preprocess(photos), training=False)
-        features = tf.cast(features, tf.float32)
+        features = self._through(self.network, photos)
         if self.crops == "ten":
             features = tf.reshape(features, [-1, 10, self.dim])
             features = tf.reduce_mean(features, axis=1)
         return features
+
+    def _through(self, network, photos):
+        outputs = network(self.cnn.preprocess(photos), training=False)
+        return tf.cast(outputs, tf.float32)
 
     def __call__(self, image_bytes):
         """Computes float32 `[n, dim]` features of JPEG or PNG bytes `[n]`."""

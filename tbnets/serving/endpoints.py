@@ -51,6 +51,9 @@ def two_branch_endpoints(
       `similarities` `[n, m]`.
     - `embed_features`, if `read_photos` computes feature vectors:
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
+    - `embed_cells`, if `read_photos` has `maps`: `image_bytes` string `[n]` ->
+      `embeddings` `[n, height, width, embedding_dim]`, the contributions of the
+      cells of the photo to its embedding, see `embed_map`; and `status`.
 
     Args:
         model: network with `embed_images` and `embed_text`, which return unit
@@ -128,11 +131,15 @@ def begin_with_photos(served, read_photos):
 def _compared(images, texts, read_photos, *compared):
     """Returns endpoints for images and texts, and a `PhotoReader` or None."""
     functions, photos = {}, None
+    is_cosine = compared[0] is distances.similarities
     if read_photos is not None:
         arrays, photos = images, PhotoReader(read_photos)
         functions["embed_image"], images = _of_photos(photos, arrays)
         if arrays.spec.shape.rank == 2:
             functions["embed_features"] = embedding(arrays)
+        if is_cosine and getattr(read_photos, "maps", None):
+            cells = _of_cells(photos, read_photos.maps, arrays)
+            functions["embed_cells"] = cells
     return functions | two_sided(images, texts, *compared), photos
 
 
@@ -160,6 +167,52 @@ def _of_photos(reader, arrays):
         "embed_image_strict", arrays.embeddings, PHOTOS, embed_strictly
     )
     return embed_image, strict
+
+
+STEP = 1 / 64
+"""Step of the finite difference in `embed_map`. Smaller steps lose digits."""
+
+
+def embed_map(embed, maps):
+    """Returns the contribution of each cell of a map to its embedding.
+
+    The features of a photo are the mean x of the cells m(c) of a map, and its
+    embedding is e(x). For each cell, computes the linear approximation of e at
+    x::
+
+        E(c) = e(x) + J(x) (m(c) - x),  J = de/dx
+
+    The mean of E over the cells is e(x). The inner products of E(c) with the
+    embedding of a text are therefore a heat map whose mean is the similarity of
+    photo and text. This holds for any branch: J is a constant matrix for a
+    linear one without normalisation, and includes the slopes of hidden layers,
+    of feature transforms and of the normalisation otherwise. J (m(c) - x) is
+    computed as a finite difference, [e(x + h (m(c) - x)) - e(x)] / h.
+
+    Args:
+        embed: function from float32 `[n, dim]` to `[n, embedding_dim]`.
+        maps: float32 `[n, height, width, dim]`.
+
+    Returns:
+        float32 `[n, height, width, embedding_dim]`.
+    """
+    height, width, dim = maps.shape[1:]
+    means = tf.reduce_mean(maps, axis=[1, 2], keepdims=True)
+    embeddings = embed(means[:, 0, 0])[:, None, None]
+    moved = tf.reshape(means + STEP * (maps - means), [-1, dim])
+    size = [-1, height, width, embeddings.shape[-1]]
+    return embeddings + (tf.reshape(embed(moved), size) - embeddings) / STEP
+
+
+def _of_cells(reader, maps, arrays):
+    @tf.function(input_signature=[PHOTOS], autograph=False)
+    def embed_cells(images):
+        values, status = reader.photos(images, maps)
+        is_photo = tf.equal(status, "")[:, None, None, None]
+        embeddings = tf.where(is_photo, embed_map(arrays.embed, values), 0.0)
+        return {"embeddings": embeddings, "status": status}
+
+    return embed_cells
 
 
 def region_endpoints(

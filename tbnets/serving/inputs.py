@@ -133,11 +133,12 @@ class PhotoReader:
         return self.read([content])[0]
 
     @tf.autograph.experimental.do_not_convert
-    def photos(self, image_bytes):
+    def photos(self, image_bytes, forward=None):
         """Decodes JPEG or PNG files.
 
         Args:
             image_bytes: string `[n]`, the file contents.
+            forward: function that replaces the `forward` of `read`.
 
         Returns:
             (rows, status): the network's input `[n, ...]`, undefined for broken
@@ -151,7 +152,7 @@ class PhotoReader:
             decode.structured_outputs,
         )
         photos, decoded = attempt(decode, (image_bytes,), nothing)
-        forward = getattr(self.read, "forward", tf.identity)
+        forward = forward or getattr(self.read, "forward", tf.identity)
         return forward(photos), status_of(image_bytes, decoded, self.max_pixels)
 
     @tf.autograph.experimental.do_not_convert
@@ -334,6 +335,7 @@ ARGUMENTS = {
     "embed_image": "images",
     "embed_text": "texts",
     "embed_features": "features",
+    "embed_cells": "images",
     "embed_phrases": "phrases",
     "embed_regions": "features",
 }

@@ -196,6 +196,24 @@ class Served:
         """
         return self._embed("embed_features", features)
 
+    def embed_cells(self, images: Photos) -> np.ndarray:
+        """Returns the contributions of a photo's cells to its embedding.
+
+        Their mean is the photo's embedding. Their inner products with the
+        embedding of a text show where in the photo the text is found.
+
+        Args:
+            images: list of `n` photos, as in `embed_images`. The contributions
+                of a broken photo are 0.
+
+        Returns:
+            float32 NumPy array `[n, height, width, embedding_dim]`.
+
+        Raises:
+            ValueError: the model has no signature `embed_cells`.
+        """
+        return self._embed("embed_cells", images)
+
     def embed_images(self, images: Photos) -> np.ndarray:
         """Embeds images.
 

@@ -175,6 +175,26 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
     return PARSERS[name]()
 
 
+def short_noun_phrases(caption) -> list[str]:
+    """Returns the noun phrases of a caption that contain no other noun phrase.
+
+    Raises ModuleNotFoundError if the packages of the extra `parse` are missing.
+    """
+    if not any(token[0].isalnum() for token in split_tokens(caption)):
+        return []
+    tree = read_tree(open_parser("embedded").parse(caption))
+    spans = {(start, end) for _, start, end in tree.phrases("NP")}
+    short = [
+        (start, end)
+        for start, end in sorted(spans)
+        if not any(
+            start <= one and two <= end and (one, two) != (start, end)
+            for one, two in spans
+        )
+    ]
+    return [" ".join(tree.words[start:end]) for start, end in short]
+
+
 def _joined(trees):
     texts = [" ".join(str(tree).split()) for tree in trees]
     if not texts:

@@ -5,12 +5,13 @@ import pathlib
 import textwrap
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageOps
 
 from tbnets.data.photos import find_photo
 from tbnets.data.pictures import open_upright
 from tbnets.files import readable
-from tbnets.visualization.boxes import columns, font
+from tbnets.visualization.boxes import columns, draw_boxes, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 MOST_SIDE = 400
@@ -131,6 +132,27 @@ def _draw_query(sheet, query, place):
     text = textwrap.fill(query, letters, max_lines=8, placeholder=" ...")
     draw = ImageDraw.Draw(sheet)
     draw.text(place, text, "black", font(20, text), spacing=6)
+
+
+def draw_heat(photo, heat, side=2 * PHOTO_SIZE, heading=""):
+    """Draws a photo that is darker where a heat map is colder.
+
+    Args:
+        photo: `PIL.Image.Image` in RGB.
+        heat: float32 `[rows, columns]`. Values below the mean are darkest.
+        side: length in pixels of the longer side.
+        heading: text above the photo.
+
+    Returns:
+        uint8 `[h, w, 3]`.
+    """
+    heat = np.maximum(heat - heat.mean(), 0)
+    light = Image.fromarray((heat / max(heat.max(), 1e-12)).astype(np.float32))
+    light = np.asarray(light.resize(photo.size, Image.Resampling.BICUBIC))
+    light = 0.2 + 0.8 * light.clip(0, 1)[:, :, None]
+    return draw_boxes(
+        (np.asarray(photo) * light).astype(np.uint8), [], side, heading
+    )
 
 
 def draw_sheet(pictures, legend):

@@ -134,3 +134,23 @@ def test_features_are_those_of_each_network():
     decoded = [tf.stack(some) for some in zip(*map(features.decode, photos))]
     np.testing.assert_array_equal(features.forward(decoded), found)
     assert features([]).shape == (0, features.dim)
+
+
+@pytest.mark.parametrize(
+    "crops, layers",
+    [("one", ["first"]), ("one", ["pool2"]), ("one", ["pool2", "pool2"])],
+)
+def test_features_are_the_means_of_the_maps(crops, layers):
+    features = PhotoFeatures(tiny_cnn(), layers, crops)
+    photos = np.random.default_rng(0).uniform(0, 255, (2, SIDE, SIDE, 3))
+    photos = photos.astype(np.float32)
+    maps = features.maps(photos).numpy()
+    assert maps.shape[0] == 2 and maps.shape[-1] == features.dim
+    means = maps.mean(axis=(1, 2))
+    np.testing.assert_allclose(means, features.forward(photos), rtol=1e-5)
+    assert features.maps(photos[:0]).shape == (0, *maps.shape[1:])
+
+
+@pytest.mark.parametrize("crops, layers", [("ten", ["last"]), ("one", ["fc1"])])
+def test_other_features_have_no_maps(crops, layers):
+    assert PhotoFeatures(tiny_cnn(), layers, crops).maps is None

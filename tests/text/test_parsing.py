@@ -46,6 +46,16 @@ def test_each_caption_is_parsed_once_and_failures_are_told():
     assert found.num_cached == 0
 
 
+def test_short_noun_phrases_contain_no_other(monkeypatch):
+    tree = (
+        "(S (NP (NP (DT a) (NN dog)) (PP (IN on) (NP (NN grass)))) (VB runs))"
+    )
+    monkeypatch.setattr(Parser, "parse", lambda self, caption: tree)
+    phrases = parsing.short_noun_phrases("a dog on grass runs")
+    assert phrases == ["a dog", "grass"]
+    assert parsing.short_noun_phrases("...") == []
+
+
 def test_one_process_opens_one_parser(monkeypatch):
     opened = []
     make = lambda *name: opened.append(name) or Parser()  # noqa: E731

@@ -436,6 +436,7 @@ def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
         ([BYTES, PHOTOS, "a \udcff"], "`tools/query.py`"),
         (["--model=scenes_localization", PHOTOS, "red"], "tools/localize.py"),
         ([BYTES, "{folder}/photos"], "0 sentences"),
+        ([BYTES, PHOTOS, "--explain={folder}/a.png", "red"], "embed_cells"),
         ([BYTES, "--images={folder}/empty", "red"], "`--images`"),
         ([BYTES, "--images={folder}/broken", "red"], "`--images`"),
         ([BYTES, RED, "--captions={folder}/none.txt"], "`--captions`"),
@@ -477,3 +478,61 @@ def test_doubtful_results_are_marked(folder, tmp_path, capsys):
     with pytest.raises(InputError) as error:
         ask(query, *words, f"--model={folder / 'bytes'}", "--min_confidence=0")
     assert error.value.argument == "--min_confidence"
+
+
+class Quarters:
+    """Reads a photo as its mean colour, and as the colours of its quarters."""
+
+    def decode(self, content):
+        return decode_images([content], 2)[0]
+
+    def forward(self, photos):
+        return tf.reduce_mean(photos, axis=[1, 2])
+
+    def maps(self, photos):
+        return photos
+
+
+@pytest.fixture(scope="module")
+def of_quarters(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quarters")
+    path = folder / "model" / "1"
+    options = {"image_shape": (3,), "read_photos": Quarters()}
+    export_saved_model(ColorNetwork(), VOCABULARY, path, **options)
+    pixels = np.zeros((2, 2, 3), np.uint8)
+    pixels[0, 0], pixels[0, 1] = COLORS["red"], COLORS["green"]
+    pixels[1] = COLORS["blue"]
+    photo = PIL.Image.fromarray(pixels).resize((40, 40), PIL.Image.NEAREST)
+    (folder / "photos").mkdir()
+    photo.save(folder / "photos" / "one.png")
+    return folder
+
+
+def test_cells_have_the_color_of_their_quarter(of_quarters):
+    model = load_saved_model(of_quarters / "model" / "1")
+    photo = str(of_quarters / "photos" / "one.png")
+    cells = model.embed_cells([photo])
+    assert cells.shape == (1, 2, 2, 3)
+    mean = model.embed_images([photo])[0]
+    np.testing.assert_allclose(cells.mean(axis=(1, 2))[0], mean, atol=0.02)
+    heat = cells[0] @ model.embed_text(["red", "green", "blue"]).T
+    assert heat[..., 0].argmax() == 0 and heat[..., 1].argmax() == 1
+    assert heat[1, :, 2].min() > heat[0, :, 2].max()
+    assert not model.call("embed_cells", image_bytes=[b"none"])[
+        "embeddings"
+    ].any()
+
+
+def test_where_words_are_found_is_drawn(of_quarters, tmp_path):
+    picture = tmp_path / "why.png"
+    line = (f"--model={of_quarters / 'model' / '1'}", f"--explain={picture}")
+    cache = f"--cache={tmp_path / 'cache'}"
+    out, _, failure = ask("query", *line, cache, of_quarters / "photos", "red")
+    assert not failure and str(picture) in out
+    drawn = np.asarray(PIL.Image.open(picture)).astype(int)
+    reds = np.argwhere((drawn[..., 0] > 150) & (drawn[..., 1] < 90))
+    height, width = drawn.shape[:2]
+    assert len(reds) and (reds.mean(axis=0) < (height / 2, width / 2)).all()
+    like = f"--like={of_quarters / 'photos' / 'one.png'}"
+    failure = ask("query", *line, cache, of_quarters / "photos", like)[2]
+    assert "--explain" in failure

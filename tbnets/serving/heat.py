@@ -1,0 +1,43 @@
+"""Heat maps that show where in a photo a text is found."""
+
+import numpy as np
+
+SHARPNESS = 0.5
+"""Temperature of the weights in `points`, in standard deviations of a map."""
+
+
+def heat_maps(model, photos, texts):
+    """Computes where in photos texts are found.
+
+    The mean of a heat map is the similarity of the photo and the text (see
+    `endpoints.embed_map`).
+
+    Args:
+        model: `Served` with the signature `embed_cells`.
+        photos: list of `n` photos.
+        texts: list of `m` strings.
+
+    Returns:
+        float32 `[n, m, height, width]`.
+    """
+    cells, texts = model.embed_cells(photos), model.embed_text(texts)
+    return np.einsum("nyxd,md->nmyx", cells, texts, optimize=True)
+
+
+def points(heat):
+    """Returns the mean positions, weighted by the softmax of the heat.
+
+    Args:
+        heat: float `[n, height, width]`.
+
+    Returns:
+        float `[n, 2]`, x and y as fractions of width and height.
+    """
+    deviations = np.maximum(heat.std(axis=(1, 2), keepdims=True), 1e-12)
+    peaks = heat.max(axis=(1, 2), keepdims=True)
+    weights = np.exp((heat - peaks) / (SHARPNESS * deviations))
+    weights /= weights.sum(axis=(1, 2), keepdims=True)
+    height, width = heat.shape[1:]
+    x = weights.sum(axis=1) @ ((np.arange(width) + 0.5) / width)
+    y = weights.sum(axis=2) @ ((np.arange(height) + 0.5) / height)
+    return np.stack([x, y], axis=1)

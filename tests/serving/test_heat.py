@@ -1,0 +1,68 @@
+"""Tests of the embeddings of a photo's cells, and of heat maps."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tbnets.layers.branch import Branch
+from tbnets.serving import heat
+from tbnets.serving.endpoints import embed_map
+
+MAPS = np.random.default_rng(0).uniform(0, 2, (2, 3, 4, 5)).astype(np.float32)
+BRANCHES = {
+    "linear": Branch((6,), "none", seed=1),
+    "hidden": Branch((16, 6), "none", seed=1),
+}
+
+
+@pytest.mark.parametrize("kind", BRANCHES)
+def test_cells_are_the_linear_approximation(kind):
+    branch = BRANCHES[kind]
+
+    def embed(rows):
+        return branch(tf.sqrt(rows))
+
+    found = embed_map(embed, tf.constant(MAPS)).numpy()
+    means = tf.constant(MAPS.mean(axis=(1, 2)))
+    with tf.GradientTape() as tape:
+        tape.watch(means)
+        embeddings = embed(means)
+    slopes = tape.batch_jacobian(embeddings, means).numpy()
+    for n, y, x in np.ndindex(2, 3, 4):
+        moved = slopes[n] @ (MAPS[n, y, x] - means[n].numpy())
+        expected = embeddings[n].numpy() + moved
+        # The finite difference has a relative error of about its step.
+        np.testing.assert_allclose(found[n, y, x], expected, atol=0.03)
+    mean = found.mean(axis=(1, 2))
+    np.testing.assert_allclose(mean, embeddings, atol=0.02)
+
+
+class Model:
+    """Has cells with the one-hot embeddings of their numbers."""
+
+    def embed_cells(self, photos):
+        return np.eye(6).reshape(1, 2, 3, 6)[[0] * len(photos)]
+
+    def embed_text(self, texts):
+        return np.eye(6)[[int(text) for text in texts]]
+
+
+def test_the_heat_is_in_the_cell_of_the_text():
+    maps = heat.heat_maps(Model(), ["a", "b"], ["5", "0", "1"])
+    assert maps.shape == (2, 3, 2, 3)
+    assert maps[1, 0].tolist() == [[0, 0, 0], [0, 0, 1]]
+    assert maps[0, 2].tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
+def test_points_are_weighted_means():
+    flat, corner = np.zeros((2, 3)), np.zeros((2, 3))
+    corner[1, 2] = 1
+    (x, y), (right, low) = heat.points(np.stack([flat, corner]))
+    assert (x, y) == pytest.approx((0.5, 0.5))
+    # Deviation sqrt(5) / 6; weights 1 and 5 times exp(-12 / sqrt(5)).
+    weight = np.exp(-12 / np.sqrt(5))
+    total = 1 + 5 * weight
+    assert low == pytest.approx(
+        (0.75 * (1 + 2 * weight) + 0.75 * weight) / total
+    )
+    assert right > 0.8

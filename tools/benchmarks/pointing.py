@@ -1,0 +1,49 @@
+"""Whether the heat map of a phrase points into its box."""
+
+import os
+import time
+
+import numpy as np
+
+from tbnets.data.captions import read_captions, usual_format
+from tbnets.data.phrases import read_phrases
+from tbnets.errors import InputError
+from tbnets.serving import heat, zoo
+
+
+def run(options):
+    """Prints the share of points in the boxes, and the time per photo."""
+    if not (options.images and options.captions and options.phrases):
+        raise InputError(
+            "`--images`, `--captions` and `--phrases` must name the photos, "
+            "their captions and their phrases. Received: an empty flag."
+        )
+    form = usual_format(options.captions)
+    images = read_captions(form, options.captions, options.split)
+    phrases = read_phrases(options.phrases, images)
+    model = zoo.open_model(options.model)
+    points, seconds = np.empty((phrases.num_phrases, 2, 2)), []
+    for row, name in enumerate(images.names):
+        rows = np.flatnonzero(phrases.phrase_to_image == row)
+        if not len(rows):
+            continue
+        start = time.perf_counter()
+        texts = [phrases.phrases[i] for i in rows]
+        photo = os.path.join(options.images, name)
+        maps = heat.heat_maps(model, [photo], texts)[0]
+        points[rows, 0] = heat.points(maps)
+        seconds.append(time.perf_counter() - start)
+        hottest = maps.reshape(len(maps), -1).argmax(axis=1)
+        cells = np.stack(np.unravel_index(hottest, maps.shape[1:])[::-1], 1)
+        points[rows, 1] = (cells + 0.5) / maps.shape[:0:-1]
+    boxes = phrases.fractions()
+    named = {
+        "middle of the photo": np.full((phrases.num_phrases, 2), 0.5),
+        "hottest cell": points[:, 1],
+        "weighted mean": points[:, 0],
+    }
+    print(f"{phrases.num_phrases} phrases with a box, split {options.split}")
+    for name, places in named.items():
+        inside = (boxes[:, :2] <= places) & (places <= boxes[:, 2:])
+        print(f"{name:20} {100 * inside.all(axis=1).mean():5.1f} % in the box")
+    print(f"{1000 * np.median(seconds):.1f} ms per photo, median")
