@@ -112,7 +112,7 @@ class Options(RuntimeFlags):
         None,
         "Confidence below which a result is doubtful, for a calibrated model. "
         "Default: the confidence that 80 % of the right first results exceed "
-        "in a collection of this size.",
+        "in a collection of this size, and at most 0.25.",
     )
     montage: str | None = flag(
         None,

@@ -25,6 +25,8 @@ from tbnets.files import CheckedFile, is_kind
 CONFIDENCE_FILE = "assets.extra/confidence.npz"
 NEIGHBOURS = 20
 """Number of best photos to which a result is compared."""
+CERTAIN = 0.25
+"""Confidence from which no result is doubtful."""
 _ROWS_AT_ONCE = 4096
 _CURE = "Export the model again with --confidence."
 
@@ -38,7 +40,7 @@ class Confidence:
         temperature: `t` in the formulas.
         weights: `w0` to `w3`.
         limits: `l0` and `l1`. A result is doubtful if its confidence is below
-            `sigmoid(l0 + l1 x3)`.
+            `sigmoid(l0 + l1 x3)` and below `CERTAIN`.
     """
 
     bank: np.ndarray
@@ -80,7 +82,8 @@ class Confidence:
     def threshold(self, num_rows):
         """Returns the confidence below which a result is doubtful."""
         first, slope = self.limits
-        return float(sigmoid(first + slope * np.log(num_rows)))
+        limit = sigmoid(first + slope * np.log(max(num_rows, 1)))
+        return min(float(limit), CERTAIN)
 
     def save(self, folder):
         """Writes `CONFIDENCE_FILE` into the folder of a SavedModel."""

@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import PIL.Image
 import pytest
 
 from tbnets.errors import ExistingFileError, InputError
@@ -9,6 +11,8 @@ from tbnets.serving.litert_files import MODEL
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer, verbs
+from tests.refusals import refused
+from tests.tools.test_query import COLORS, write_networks
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +87,31 @@ def test_a_model_that_litert_cannot_run_is_an_error(tmp_path):
         verbs.call("export", "--model=scenes_localization", *words)
     assert caught.value.argument.lstrip("-") == "litert"
     assert not (tmp_path / "a").exists()
+def test_a_model_is_calibrated(tmp_path):
+    write_networks(tmp_path)
+    (tmp_path / "photos").mkdir()
+    rows, rng = ["image,caption,split"], np.random.default_rng(0)
+    for row in range(40):
+        color = rng.choice([*COLORS])
+        shade = [*np.array(COLORS[color]) * rng.integers(50, 100) // 100 + row]
+        name = f"{row}.png"
+        photo = PIL.Image.new("RGB", (4, 4), (*map(int, shade),))
+        photo.save(tmp_path / "photos" / name)
+        rows.append(f"{name},a {color} one,{'dev' if row % 2 else 'train'}")
+    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    words = [f"--model={tmp_path / 'bytes'}", f"--output={tmp_path / 'new'}"]
+    words.append(f"--confidence={tmp_path / 'captions.csv'}")
+    with refused("--confidence"):
+        verbs.call("export", *words)
+    verbs.call("export", *words, f"--photos={tmp_path / 'photos'}")
+    model = load_saved_model(tmp_path / "new")
+    [[answer]] = model.search(["red"], np.eye(3, dtype=np.float32)[:1])
+    assert 0 < answer.confidence < 1
+    words = [f"--model={tmp_path / 'new'}", f"--output={tmp_path / 'again'}"]
+    verbs.call("export", *words)  # A copy keeps the calibration.
+    again = load_saved_model(tmp_path / "again")
+    assert again.confidence.weights == model.confidence.weights
+    words = [f"--model={tmp_path / 'features'}", f"--output={tmp_path / 'x'}"]
+    words.append(f"--confidence={tmp_path / 'captions.csv'}")
+    with refused("--model"):
+        verbs.call("export", *words, f"--photos={tmp_path / 'photos'}")
