@@ -46,7 +46,7 @@ A network that parses sentences (docs/hm_lstm.md) needs an extra: pip install
 
 A calibrated model, such as flickr8k_photos, also prints the confidence of each
 result: the probability that the sentence was written for this photo. Doubtful
-results are marked with ?. If all results are doubtful, nothing fits well.
+results are marked with ? (--min_confidence).
 
 Each result has a rank, a similarity, and an image id or a caption. The
 similarity is the cosine (1 is identical). For a similarity network, it is the
@@ -111,8 +111,8 @@ class Options(RuntimeFlags):
     min_confidence: Share | None = flag(
         None,
         "Confidence below which a result is doubtful, for a calibrated model. "
-        "Default: the confidence that 80 % of the right first results exceed "
-        "in a collection of this size, and at most 0.25.",
+        "Default: at most 0.25, and at most the confidence that 80 % of the "
+        "right first results exceed in a collection of this size.",
     )
     montage: str | None = flag(
         None,

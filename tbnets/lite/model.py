@@ -27,6 +27,7 @@ from tbnets.errors import (
 )
 from tbnets.files import CheckedFile
 from tbnets.serving import photo_search, zoo
+from tbnets.serving.confidence import Confidence, load_confidence
 from tbnets.serving.litert_files import (
     CHARACTERS,
     FOLDER,
@@ -56,7 +57,7 @@ class Model:
 
     takes_photos = True
     takes_captions = True
-    confidence = None
+    confidence: Confidence | None = None
     signatures = ("embed_image", "embed_text")
 
     def __init__(
@@ -225,4 +226,8 @@ def load(name_or_path: Path) -> Model:
     words, _ = file.lines()
     tables = CheckedFile(path / CHARACTERS).json()
     most = record["tokenisation"]["max_tokens"]
-    return Model(path, record, PlainTokenizer(words, tables, most))
+    model = Model(path, record, PlainTokenizer(words, tables, most))
+    if path.parent.name == FOLDER:  # The SavedModel may be calibrated.
+        folder = path.parents[1] / "1"
+        model.confidence = load_confidence(folder, model.embedding_dim)
+    return model

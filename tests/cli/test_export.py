@@ -87,6 +87,8 @@ def test_a_model_that_litert_cannot_run_is_an_error(tmp_path):
         verbs.call("export", "--model=scenes_localization", *words)
     assert caught.value.argument.lstrip("-") == "litert"
     assert not (tmp_path / "a").exists()
+
+
 def test_a_model_is_calibrated(tmp_path):
     write_networks(tmp_path)
     (tmp_path / "photos").mkdir()
