@@ -46,7 +46,7 @@ def why_not_shards(file):
 
 
 def archive_splits(names):
-    """Returns the split of each archive, given their paths.
+    """Returns a list with a split per archive, given their paths.
 
     The split is the last word such as `train` or `val` in a path. If an archive
     has no split, or all of them are in train, all are in the split "all".
@@ -61,7 +61,7 @@ def archive_splits(names):
 
 
 def read_shards(file, _):
-    """Reads the photos and captions of all shards, in their order.
+    """Reads the photos and captions in shards, in order.
 
     The id of an image is the name of its photo in the shard. Each line of a
     `.txt` file is a caption. In a `.json` file, the captions have a name in
@@ -180,7 +180,7 @@ def why_not_parquet(file):
 
 
 def read_parquet(file, _):
-    """Reads the images and captions of all parquet files, in their order.
+    """Reads the images and captions in parquet files, in order.
 
     The columns are found as in a table. If a column has photos, the id of an
     image is the path next to the photo, the value in a column of file names, or

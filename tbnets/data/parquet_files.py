@@ -32,8 +32,8 @@ class ParquetFile:
     Attributes:
         path: path of the file.
         columns: the names of the columns of strings, or of lists of strings.
-        names: the name of the photo in each row; [] without photos.
-        places: maps the name of each photo to its first row.
+        names: a name per row for the photos; [] without photos.
+        places: maps the names of photos to their first rows.
     """
 
     def __init__(self, path):

@@ -46,7 +46,7 @@ def list_archives(path, suffixes=SUFFIXES):
         suffixes: possible endings of the archives' names.
 
     Returns:
-        (root, names): the folder of the photos, and the path of each archive
+        (root, names): the folder of the photos, and the paths of the archives
         below it. If `path` is an archive, it is the root, and its name is "".
 
     Raises:
@@ -137,7 +137,7 @@ def read_bytes(path):
 def stamp(path):
     """Returns the size in bytes and the modification time in ns of a file.
 
-    Inside an archive, the size and the time are those of the archive.
+    Returns the archive's values for a photo inside an archive.
     """
     archive, _ = _split(path)
     state = os.stat(archive.path if archive else path)
@@ -177,7 +177,7 @@ class TarFiles:
 
     Attributes:
         path: path of the archive.
-        places: maps the name of each file to its (offset, size) in bytes.
+        places: maps file names to (offset, size) in bytes.
     """
 
     def __init__(self, path):

@@ -76,6 +76,16 @@ def test_an_archive_that_changed_is_read_again(shard):
     assert photo_archives.is_file(shard / "another.jpg")
 
 
+def test_descriptions_that_would_take_memory(tmp_path):
+    path = tmp_path / "shard.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a.jpg")
+        member.pax_headers = {"comment": "x" * 100_000}
+        archive.addfile(member)
+    with pytest.raises(InputError, match="shard.tar: byte 0: expected"):
+        photo_archives.open_archive(path)
+
+
 def test_links_are_not_followed(tmp_path):
     path = tmp_path / "shard.tar"
     (tmp_path / "secret.jpg").write_bytes(encode())
