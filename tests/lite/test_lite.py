@@ -192,3 +192,10 @@ def test_importing_it_imports_no_tensorflow():
         "assert not [name for name in slow if name in sys.modules]\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=fresh.ROOT, check=True)
+
+
+def test_a_zoo_model_has_the_confidences_of_its_saved_model():
+    model = lite.load("flickr8k_photos")
+    photos = np.eye(3, model.embedding_dim, dtype=np.float32)
+    [answers] = model.search(["a dog in the snow"], photos, top=2)
+    assert all(0 < answer.confidence < 1 for answer in answers)
