@@ -206,11 +206,15 @@ def search_index(options, texts):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Titles list unknown words.
         results = model.search(texts, top=options.top or 5)
-    names = [answer.image for answers in results for answer in answers]
-    numbers = np.float32([[a[1:] for a in answers] for answers in results])
+    answers = [answer for found in results for answer in found]
+    names = [answer.image for answer in answers]
     order = np.arange(len(names)).reshape(len(texts), -1)
-    shape = *order.shape, 2
-    ranked = search.Ranked(order, *np.moveaxis(numbers.reshape(shape), -1, 0))
+    similarities = np.float32([answer.similarity for answer in answers])
+    # A missing confidence becomes NaN.
+    chances = np.array([answer.confidence for answer in answers], np.float32)
+    ranked = search.Ranked(
+        order, similarities.reshape(order.shape), chances.reshape(order.shape)
+    )
     notes = search.notes_on(model, texts)
     titles = search.titles_of(texts, notes)
     for title, rows, scores, chances in zip(titles, *ranked):

@@ -7,6 +7,7 @@ import pytest
 
 from tbnets.cli import ask as asking
 from tbnets.cli.ask import Options
+from tbnets.serving.photo_search import Answer
 from tests.extras.server import shown_colours
 from tests.refusals import refused
 from tests.verbs import ask, call
@@ -22,7 +23,8 @@ class Colours(shown_colours.Colours):
         return not {"compare", "embed_phrases"} & {*names}
 
     def search(self, texts, top):
-        return [[("red.png", 0.5), ("blue.png", 0.25)][:top] for _ in texts]
+        answers = [Answer("red.png", 0.5, None), Answer("blue.png", 0.25, 0.75)]
+        return [answers[:top] for _ in texts]
 
     def states(self):
         return [{"version": "2", "state": "AVAILABLE"}]
@@ -78,6 +80,9 @@ def test_the_index_of_the_model_is_searched(photos):
     assert found["answers"] == [{"image": "red.png", "similarity": 0.5}]
     out, _, _ = ask("ask", "search", "red", "blue")
     assert out.count("0.250  blue.png") == 2
+    out, _, _ = ask("ask", "search", "--json=-", "red")
+    [found] = json.loads(out)["queries"]
+    assert [one.get("confidence") for one in found["answers"]] == [None, 0.75]
 
 
 @pytest.mark.parametrize(

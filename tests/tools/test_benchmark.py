@@ -39,6 +39,7 @@ class Searched(test_photo_index.MeanColour):
     made_by = {"cnn": tiny_cnn.NAME, "image_size": 16, "layers": ["last"]}
     metadata = {"metadata": {"image_features_made_by": made_by}}
     takes_photos = True
+    confidence = None
     signatures = {
         "embed_text": lambda captions: {"embeddings": captions},
         "embed_image": lambda image_bytes: {"embeddings": image_bytes},
