@@ -100,7 +100,7 @@ def test_a_model_is_calibrated(tmp_path):
         photo = PIL.Image.new("RGB", (4, 4), (*map(int, shade),))
         photo.save(tmp_path / "photos" / name)
         rows.append(f"{name},a {color} one,{'dev' if row % 2 else 'train'}")
-    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    (tmp_path / "captions.csv").write_text("\n".join([*rows, ""]))
     words = [f"--model={tmp_path / 'bytes'}", f"--output={tmp_path / 'new'}"]
     words.append(f"--confidence={tmp_path / 'captions.csv'}")
     with refused("--confidence"):
