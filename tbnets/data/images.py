@@ -247,7 +247,9 @@ def _reason(content, error):
         width, height = re.findall(r"\d+", sides)[:2]
         most = pictures.MAX_PIXELS
         return f"has {width} x {height} pixels, more than {most}"
-    reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", error.message)
+    # A graph adds the lines of code before the reason, and nodes after it.
+    line = error.message.partition("\n\t [[")[0].splitlines()[-1]
+    reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", line)
     return f"does not decode: {reason.rstrip('.')}"
 
 

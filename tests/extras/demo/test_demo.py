@@ -379,9 +379,9 @@ def opened(monkeypatch):
     def use(folder):
         model = shown_colours.Colours(folder / "model")
         model.takes_captions = True
-        open_named = verb.AskingFlags.open
+        open_named = verb.RuntimeFlags.open
         monkeypatch.setattr(
-            verb.AskingFlags,
+            verb.RuntimeFlags,
             "open",
             lambda asked, needed: (
                 open_named(asked, needed) if asked.model == "x" else model
