@@ -63,10 +63,10 @@ def archive_splits(names):
 def read_shards(file, _):
     """Reads the photos and captions in shards, in order.
 
-    The id of an image is the name of its photo in the shard. Each line of a
-    `.txt` file is a caption. In a `.json` file, the captions have a name in
-    `caption_files.COLUMNS`. A number in a `.cls` file refers to a line,
-    counted from 0, of `classes.txt` next to the shards.
+    An image's id is the name of its photo. Each line of a `.txt` file is a
+    caption. In a `.json` file, the captions have a name in
+    `caption_files.COLUMNS`. A number in a `.cls` file is the index of a line in
+    `classes.txt` next to the shards.
     """
     root, names = photo_archives.list_archives(file.path, (".tar",))
     file.used = f"{len(names)} shards"
@@ -182,9 +182,9 @@ def why_not_parquet(file):
 def read_parquet(file, _):
     """Reads the images and captions in parquet files, in order.
 
-    The columns are found as in a table. If a column has photos, the id of an
-    image is the path next to the photo, the value in a column of file names, or
-    the number of the row.
+    The columns are found as in a table. If a column has photos, an image's id
+    is the path next to the photo, the value in a column of file names, or the
+    number of the row.
     """
     root, names = photo_archives.list_archives(file.path, (".parquet",))
     records = {}

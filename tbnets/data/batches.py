@@ -1,9 +1,8 @@
 """Draws and reads the mini-batches of a network.
 
 A batch contains distinct images with several captions each, so that the
-within-text term has positives (Wang et al. 2018, Algorithm 1). A batch depends
-only on the seed, the epoch and the batch number, so a resumed run reads
-identical batches.
+within-text term has positives (Wang et al. 2018, Algorithm 1). It depends only
+on the seed, the epoch and the batch number, so that a run can be resumed.
 """
 
 import dataclasses
@@ -210,9 +209,9 @@ def refuse_broken_images(images):
 def batch_bounds(count, per_batch):
     """Returns (start, stop) for each batch in an epoch of `count` items.
 
-    The last batch may be smaller. If it would contain only one item, the item
-    is added to the previous batch, because a single item has no negatives and
-    would be its own mean in batch normalisation.
+    The last batch may be smaller. A single item is added to the previous batch,
+    because it would have no negatives and be its own mean in batch
+    normalisation.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -242,10 +241,7 @@ class Batches:
     """Base class for the batches of successive epochs.
 
     Subclasses choose the rows of a batch (`_rows`) and read them (`batch`).
-
-    Args:
-        examples: object with `texts` and `text_ids`, like `Examples`.
-        num_batches: number of batches in an epoch.
+    `examples` has `texts` and `text_ids`, as `Examples`.
 
     Attributes:
         epoch: integer >= 0. Set it before iterating over `dataset`.

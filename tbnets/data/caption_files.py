@@ -123,13 +123,8 @@ class Chosen(NamedTuple):
 def choose_columns(names, values, columns):
     """Finds the columns of images, captions and splits.
 
-    Args:
-        names: the names of the columns, each "" if there is no header.
-        values: a list of values per column.
-        columns: the `Columns` that the user chose.
-
-    Returns:
-        `Chosen`, or a string that says why the columns are not captions.
+    Returns `Chosen`, or a string that explains why the columns are not
+    captions. `names` are "" without a header. `values` has a list per column.
     """
     names_there = [bare(name) for name in names]
     there = f"The columns are {listed([*map(str, names)], 12)}."
@@ -232,9 +227,9 @@ def _is_split(value):
 class Row(NamedTuple):
     """A row or a record.
 
-    `place` is for messages. `texts` lists a (place, text) pair per caption.
-    `split` is None if the file has no splits. `folder` is the folder of the
-    image, if the image is only a file name. `identity` is the id of the record.
+    `texts` has a (place, text) pair per caption, with the place for messages.
+    `split` is None if the file has no splits. `folder` is the image's folder if
+    the image is only a file name.
     """
 
     place: int | str

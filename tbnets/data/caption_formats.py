@@ -37,9 +37,8 @@ class Format:
             does not have this format, or "" if it does.
         read: function that takes a `CaptionFile` and a split, and returns a
             list of `ImageRecord`s.
-        splits: function that returns the splits of a path, if `read` reads only
-            the requested split; None if `read` returns the images of all
-            splits.
+        splits: function that returns the splits of a path; None if `read`
+            returns the images of all splits.
     """
 
     why_not: Callable

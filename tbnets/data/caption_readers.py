@@ -44,10 +44,10 @@ def flickr_splits(path):
 def read_flickr(file, split):
     """Reads one split of a token file.
 
-    The lines are `<image>#<number><TAB><caption>`. The list of images in a
-    split is named `*.<split>Images.txt` or `<split>.txt`, and is in the same
-    folder. Its ids may lack the file extension. If there are no lists, all
-    images are in the split "all".
+    The lines are `<image>#<number><TAB><caption>`. The images of a split are
+    listed in `*.<split>Images.txt` or `<split>.txt` in the folder of the file,
+    with or without file extensions. Without lists, all images are in the split
+    "all".
     """
     captions, lists = _token_captions(file), _split_lists(file.path)
     part, names = WHOLE_FILE, captions
@@ -148,9 +148,9 @@ def read_precomputed(folder, split):
 
     `<split>_ims.npy` has one row per image, and the i-th block of lines in
     `<split>_caps.txt` contains the captions of image i. If the array has one
-    row per caption, rows with the same id belong to one image. Without
-    `<split>_ids.txt`, consecutive identical rows belong to one image, whose id
-    is the number of its first row.
+    row per caption, rows with equal ids in `<split>_ids.txt` belong to one
+    image. Without this file, consecutive identical rows do, and the id is the
+    number of the first row.
     """
     path = folder.path
     name = split_names.choose_split(split, precomputed_splits(path), path)

@@ -42,19 +42,13 @@ from tbnets.files import ProblemError
 def same_captions(marked, searched, photos):
     """Matches each caption of `marked` to a caption of `searched`.
 
-    Within a photo, captions with identical letters are matched first, then the
-    other captions in order of decreasing similarity. Each caption is matched at
-    most once.
+    Within a photo, identical captions are matched first, then the other
+    captions in order of decreasing similarity. Each caption is matched at most
+    once. `photos` is the row in `searched` of each image of `marked`.
 
-    Args:
-        marked: `CaptionedImages` whose captions are looked up.
-        searched: `CaptionedImages` to search.
-        photos: int `[marked.num_images]`, row of each image in `searched`.
-
-    Returns:
-        (rows, is_exact), with a value per caption of `marked`. `rows`, int64,
-        contains the row of the matched caption in `searched`, or -1.
-        `is_exact`, bool, is True if the letters are identical.
+    Returns (rows, is_exact), with a value per caption of `marked`. `rows`,
+    int64, is the row of the matched caption, or -1. `is_exact` is True if the
+    captions are identical.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)

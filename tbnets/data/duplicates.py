@@ -87,17 +87,12 @@ def unit_roots(rows) -> np.ndarray:
 
 
 def similar_pairs(*limits) -> Iterator[tuple[np.ndarray, ...]]:
-    """Finds the pairs of rows that are similar in all of several ways.
+    """Yields the pairs of rows that are similar in all of several ways.
 
-    The memory does not depend on the number of pairs.
-
-    Args:
-        *limits: (rows, least) for each way: float32 `[n, dim]`, L2-normalised,
-            and the minimum inner product.
-
-    Yields:
-        (first, second, similarity), arrays of pairs with first < second. The
-        similarity is that in the last of the ways.
+    Each of `limits` is (rows, least): float32 `[n, dim]`, L2-normalised, and
+    the minimum inner product. Yields arrays (first, second, similarity) with
+    first < second and the similarity in the last way. The memory does not
+    depend on the number of pairs.
     """
     starts = range(0, len(limits[0][0]), _TILE)
     tiles = [(one, two) for one in starts for two in starts if one <= two]

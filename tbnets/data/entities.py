@@ -31,11 +31,9 @@ _ADVICE = "Use a file from the folder Annotations of Flickr30K Entities."
 class AnnotatedBoxes(NamedTuple):
     """The annotated boxes of one photo. `width` and `height` are in pixels.
 
-    Args:
-        boxes: maps a coreference chain to a list of boxes.
-        without: maps a chain that has no box to the reason: `scene` (the chain
-            refers to the whole photo) or `nobndbox` (the object is not
-            visible).
+    `boxes` maps a coreference chain to a list of boxes. `without` maps a chain
+    that has no box to the reason: `scene` (it refers to the whole photo) or
+    `nobndbox` (its object is not visible).
     """
 
     file_name: str
@@ -48,9 +46,9 @@ class AnnotatedBoxes(NamedTuple):
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
     """Reads the boxes of one photo from an XML file.
 
-    If an object is invalid, the problem is added to the list `problems` and the
-    object is left out. If `problems` is None, the first problem is raised.
-    Raises ProblemError if the file is not an Entities annotation.
+    Invalid objects are added to the list `problems` and left out. If `problems`
+    is None, the first problem is raised. Raises ProblemError if the file is not
+    an Entities annotation.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -83,11 +81,8 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     """Reads the distinct boxes of a photo, float64 `[num_boxes, 4]`.
 
-    Args:
-        folder: the `Annotations` folder of Flickr30K Entities.
-        image_id: the photo's id or file name: `36979` or `36979.jpg`.
-        photo_size: width and height in pixels to which boxes are scaled; None
-            to keep the annotated size.
+    `folder` is the `Annotations` folder of Flickr30K Entities. The boxes are
+    scaled to `photo_size` (width, height) in pixels, if it is set.
     """
     name = CheckedFile(folder).file_name(image_id)
     stem = name.rsplit(".", 1)[0]

@@ -1,9 +1,8 @@
 """Decodes photos, and defines which files are valid photos.
 
 A photo is a JPEG or PNG file (by content, not by name) that has at most
-`pictures.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks
-this in the graph, so that exported models decode photos as during training.
-`read_content` and `read_file` first convert other formats to PNG.
+`pictures.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks this
+in the graph, so that exported models decode photos as in training.
 """
 
 import concurrent.futures
@@ -34,9 +33,8 @@ def decode_photo(image_bytes, side=None):
     """Decodes one photo in its upright orientation, in the graph.
 
     Greyscale is repeated over the three channels, alpha is dropped, CMYK is
-    converted to RGB, and 16-bit values keep their upper 8 bits. Files of
-    another format or with too many pixels are rejected before memory is
-    allocated.
+    converted to RGB, and 16-bit values keep their upper 8 bits. Other formats
+    and photos with too many pixels are rejected before memory is allocated.
 
     Args:
         image_bytes: string `[]`, the content of a JPEG or PNG file.
@@ -73,12 +71,8 @@ def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
     Resizing is bilinear with antialiasing and does not keep the aspect ratio.
-
-    Args:
-        image_bytes: string `[]`, the content of a JPEG or PNG file.
-        image_size: side of the square in pixels; or a function that maps uint8
-            `[height, width, 3]` to float32 `[side, side, 3]` and has an
-            attribute `side`.
+    `image_size` is the side in pixels; or a function with an attribute `side`
+    that maps uint8 `[height, width, 3]` to float32 `[side, side, 3]`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].

@@ -169,11 +169,9 @@ class Data:
     Args:
         sources: the `Sources` of the run.
         own: extractor for a user's folder of photos, or None.
-            `own.usable_records(records)` leaves out files that are not photos,
-            and `own.load(records)` returns `FeatureRows`.
         of_phrases: whether the texts are phrases instead of captions.
-        plan: function that is called as `plan(flag, data)` and returns the
-            result of `recipe_results(flag)`; None if the flags name no recipes.
+        plan: function that is called as `plan(flag, data)` and returns
+            `recipe_results(flag)`; None if the flags name no recipes.
         photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
@@ -315,15 +313,10 @@ class Data:
     def check_made_by(self, flag, splits, made_by, where, but=()):
         """Raises ValueError if features were extracted with different settings.
 
-        Features that a recipe has not made yet are checked when they exist.
-
-        Args:
-            flag: flag that names the features.
-            splits: names of the splits to check. Splits without features are
-                skipped.
-            made_by: the expected `Features.made_by`.
-            where: path of the features or the checkpoint with this `made_by`.
-            but: keys of `made_by` to ignore.
+        Splits without features are skipped. Features that a recipe has not made
+        yet are checked when they exist. `made_by` is the expected
+        `Features.made_by`, read from the path `where`. Keys in `but` are
+        ignored.
         """
 
         def compared(made_by):

@@ -1,8 +1,7 @@
 """Reads parquet files of captions, which may have photos in a column.
 
-A row group of photos can only be decoded as a whole. When its first photo is
-read, its photos are copied to a temporary file, from which they are then read
-in any order.
+A row group of photos can only be decoded as a whole. It is copied to a
+temporary file, from which its photos are read in any order.
 """
 
 import atexit
@@ -29,11 +28,9 @@ _LOCK = threading.Lock()
 class ParquetFile:
     """A parquet file.
 
-    Attributes:
-        path: path of the file.
-        columns: the names of the columns of strings, or of lists of strings.
-        names: a name per row for the photos; [] without photos.
-        places: maps the names of photos to their first rows.
+    `columns` are the columns of strings or lists of strings. `names` has a name
+    per row for the photos, and is empty without photos. `places` maps these
+    names to their first rows.
     """
 
     def __init__(self, path):

@@ -1,8 +1,8 @@
 """Reads photos inside tar archives and parquet files, in any order.
 
 The path of such a photo continues the path of its archive, for example
-`shards/train-000.tar/dog.jpg`. An archive is indexed once. A tar archive is
-indexed by its headers, and its photos are read in place.
+`shards/train-000.tar/dog.jpg`. An archive is indexed once, and photos in tar
+archives are read in place.
 """
 
 import contextlib
@@ -40,17 +40,11 @@ def is_archive(path):
 def list_archives(path, suffixes=SUFFIXES):
     """Finds the archives that a path names, in the order of their names.
 
-    Args:
-        path: an archive, a folder, or a pattern in which `{split}` and `*`
-            match any name and `{000..009}` stands for ten numbers.
-        suffixes: possible endings of the archives' names.
-
-    Returns:
-        (root, names): the folder of the photos, and the paths of the archives
-        below it. If `path` is an archive, it is the root, and its name is "".
-
-    Raises:
-        FileNotFoundError: no archive has one of the numbers.
+    `path` is an archive, a folder, or a pattern in which `{split}` and `*`
+    match any name and `{000..009}` stands for ten numbers. Returns (root,
+    names): the folder, and the paths of the archives below it. If `path` is an
+    archive, it is the root, and its name is "". Raises FileNotFoundError if no
+    archive has one of the numbers.
     """
     path = os.fspath(path)
     if not path.endswith(suffixes) or os.path.isdir(path):

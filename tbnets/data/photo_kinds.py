@@ -1,8 +1,7 @@
 """Reads the headers of JPEG and PNG files in the graph.
 
-The functions read the header of a photo before memory is allocated: its format,
-its size and the EXIF orientation of a JPEG, which is the rotation that makes
-the stored image upright.
+A header contains the photo's format, size and, in a JPEG, the EXIF orientation.
+It is read before memory is allocated for the pixels.
 """
 
 import functools

@@ -44,10 +44,8 @@ def sort_files(folder):
     Hidden files are left out, unless they have a photo's suffix. Raises
     FileNotFoundError if there is no photo.
 
-    Returns:
-        (photos, others): a sorted dict that maps each photo's relative path,
-        with slashes, to its `os.DirEntry`, and a list of the other files'
-        `os.DirEntry`s.
+    Returns (photos, others): a sorted dict of each photo's relative path, with
+    slashes, and its `os.DirEntry`; and a list of the other `os.DirEntry`s.
     """
     photos, other_files = {}, []
     for name, entry in _walk(folder):
@@ -87,8 +85,7 @@ def left_out_lines(broken, other_files, count):
     """Returns lines of text that list the skipped files, with reasons.
 
     `broken` maps each broken photo's path to a verb phrase such as "is empty".
-    `other_files` are paths without a photo's suffix. `count` is the number of
-    all files, including the photos.
+    `count` is the number of all files, including the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if omitted := lines[MOST_NAMED:]:
@@ -104,16 +101,11 @@ def left_out_lines(broken, other_files, count):
 def find_photos(folder, captions=None, splits=None):
     """Returns a list of (id, `pathlib.Path`) for photos, with unique ids.
 
-    The list includes missing photos that the captions name. Other names are
-    matched with `match_names`.
-
-    Args:
-        folder: folder of the photos.
-        captions: arguments of `list_splits`, as a dict, for the captions that
-            name the images; None for all photos below the folder, with their
-            relative paths as ids. Inside archives, the ids are the names of
-            the photos if these are unique.
-        splits: names of caption splits; None for all.
+    `captions` is a dict of the arguments of `list_splits`. The list contains
+    the photos that these captions name in `splits` (None for all splits), even
+    if they are missing. If `captions` is None, it contains all photos below the
+    folder. Their ids are relative paths, or names inside archives if these are
+    unique.
     """
     if not captions:
         return _all_photos(folder)
@@ -147,10 +139,7 @@ def match_names(folder, captions):
 
     A photo fits if its name is equal without folder and extension, unless both
     are in a folder and the folders differ. No photo is used for two names.
-
-    Args:
-        folder: folder of the photos.
-        captions: arguments of `list_splits`, as a dict.
+    `captions` is a dict of the arguments of `list_splits`.
     """
     folder, names = photo_archives.photo_root(folder), {}
     for split in list_splits(**captions):
@@ -249,11 +238,9 @@ def listed_rows(image_ids, path) -> np.ndarray:
     """Returns the ascending rows of the photos that a list names, int64.
 
     A line contains a photo's id, its file name without folder or suffix, or its
-    Flickr number: `1000268201` refers to Flickr8k's `1000268201_693b08cb0e.jpg`
-    and Flickr30K's `1000268201.jpg`. Lines that match no photo are ignored.
-
-    Raises ValueError if no line matches a photo, or a line matches several
-    photos.
+    Flickr number: `36979` refers to Flickr30K's `36979.jpg`. Lines that match
+    no photo are ignored. Raises ValueError if no line matches, or a line
+    matches several photos.
     """
     file = CheckedFile(path)
     lines = enumerate(file.lines()[0], 1)
@@ -288,9 +275,9 @@ def listed_rows(image_ids, path) -> np.ndarray:
 def read_listed(captions, lists, split):
     """Reads the captioned images in the list for a split.
 
-    The images are taken from all splits. `captions` has the arguments of
-    `list_splits`, as a dict. `lists` is the path of the lists, which contains
-    `{split}`. "val", "dev" and "validation" are equivalent splits.
+    The images are taken from all splits. `captions` is a dict of the arguments
+    of `list_splits`. `lists` is the path of the lists, which contains
+    `{split}`.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(

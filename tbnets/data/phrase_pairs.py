@@ -46,9 +46,9 @@ class NounPhrases(NamedTuple):
         """Locates the phrases of a batch of captions.
 
         `captions` contains the caption rows, and `lengths` the number of nodes
-        per caption. Returns (rows, places, nodes) with an int64 value per
-        phrase: its row, the index of its caption in `captions`, and the index
-        of its node among the nodes of all trees in the batch.
+        per caption. Returns (rows, places, nodes) per phrase, int64: its row,
+        its caption's index in `captions`, and its node's index among all nodes
+        in the batch.
         """
         places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
@@ -222,14 +222,11 @@ class PairBatches(EpochBatches):
     Before the first assignments, each phrase is paired with a random candidate
     of its photo, with weight 0. A phrase is not contrasted with regions that
     overlap its own region by at least `SAME_THING` or are assigned to a phrase
-    with the same words.
+    with equal words.
 
-    Args:
-        examples: `PairExamples`.
-        assignments: function that returns a dict with the keys `CHOICE` and
-            `CONFIDENCE`, or {} before the first assignments.
-        options: `PairOptions`.
-        **sampling: arguments of `EpochBatches`.
+    `assignments()` returns a dict with the keys `CHOICE` and `CONFIDENCE`, or
+    {} before the first assignments. `sampling` has the arguments of
+    `EpochBatches`.
 
     Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not
     define which pairs are contrasted; pairs with a negative similarity have

@@ -32,13 +32,10 @@ _TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]([^\[\]]*)\]")
 class MarkedPhrase(NamedTuple):
     """A phrase of a caption.
 
-    Args:
-        text: words of the phrase, joined by single spaces.
-        first: index of the phrase's first word in the caption.
-        end: index of the word after the phrase's last word.
-        chain: name of the coreference chain, or "0" if the object is not
-            visible.
-        types: names such as "people".
+    `text` has single spaces between words. `first` is the index of the first
+    word in the caption, and `end` follows the last word. `chain` is the
+    coreference chain, or "0" if the object is not visible. `types` are names
+    such as "people".
     """
 
     text: str
@@ -67,7 +64,7 @@ class ImagePhrases(NamedTuple):
         file_name: file name of the photo, relative to an images folder.
         size: (width, height) of the annotated image; (0, 0) if unknown.
         captions: list of `MarkedCaption`.
-        boxes: maps a chain to a list of boxes (x_min, y_min, x_max, y_max).
+        boxes: maps a chain to a list of boxes.
         left_out: maps a reason for a missing box to the number of phrases.
     """
 
@@ -116,9 +113,9 @@ def parse_caption(line, number=0) -> MarkedCaption:
 def read_sentences(path, problems=None) -> list[MarkedCaption]:
     """Reads the captions of one photo from a text file.
 
-    If a line is invalid, the problem is added to the list `problems` and the
-    line is left out. The other captions keep their numbers. If `problems` is
-    None, the first problem is raised.
+    Invalid lines are added to the list `problems` and left out, and the other
+    captions keep their numbers. If `problems` is None, the first problem is
+    raised.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """

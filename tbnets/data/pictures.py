@@ -49,11 +49,9 @@ def read_content(photo) -> bytes:
     """Returns the bytes of a photo in a format that a graph can decode.
 
     Formats other than JPEG and PNG are converted to PNG. The bytes of files
-    that are not photos are returned unchanged.
-
-    Args:
-        photo: a path, the content of a file (`bytes`), a `PIL.Image.Image`, or
-            pixels that `picture_of` accepts; or a tensor of bytes or pixels.
+    that are not photos are returned unchanged. `photo` is a path, the content
+    of a file (`bytes`), a `PIL.Image.Image`, pixels that `picture_of` accepts,
+    or a tensor of bytes or pixels.
 
     Raises:
         BrokenImageError: the file does not exist or cannot be read.
@@ -224,19 +222,12 @@ def _upright(picture, turn=True):
 def read_square(photo, side):
     """Decodes a photo and resizes it to a square, as `images.decode_image`.
 
-    Pillow decodes JPEG more accurately than TensorFlow, and rounds the pixels
-    to integers, so that they differ by about 1 of 255.
-
-    Args:
-        photo: as in `read_content`.
-        side: side of the square in pixels.
+    Pillow and TensorFlow decode JPEG differently, and pixels are rounded here,
+    so that they differ by about 1 of 255. `photo` is as in `read_content`.
 
     Returns:
         (pixels, reason): uint8 `[side, side, 3]` and "", or None and a verb
         phrase that explains why the file is not a photo.
-
-    Raises:
-        ValueError, TypeError: as in `read_content`.
     """
     picture, reason = open_upright(photo, side)
     if reason:
@@ -248,10 +239,8 @@ def read_square(photo, side):
 def open_upright(photo, side):
     """Decodes a photo with Pillow, in its upright orientation.
 
-    Args:
-        photo: as in `read_content`.
-        side: side in pixels to which the photo will be resized. A large JPEG is
-            decoded at a smaller scale, as in `images.decode_photo`.
+    `photo` is as in `read_content`. A large JPEG is decoded at a smaller scale
+    if it will be resized to `side` pixels, as in `images.decode_photo`.
 
     Returns:
         (picture, reason): a `PIL.Image.Image` in RGB and "", or None and a verb

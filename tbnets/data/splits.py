@@ -1,10 +1,9 @@
 """Names of splits, and splits drawn at random by image id.
 
 If captions have no splits, an image's id is hashed to a number in [0, 1).
-Images whose number is below a first cut form the test split, images below a
-second cut form dev, and all other images form train. The splits do not depend
-on the order of the file, and an image keeps its split when images are added
-later.
+Images below a first cut are test, images below a second cut dev, and all other
+images train. So an image keeps its split when the file is sorted or images are
+added.
 """
 
 import dataclasses
@@ -176,10 +175,9 @@ def place_of(image_id):
 def draw_cuts(image_ids, path):
     """Draws the two cuts that divide images into test, dev and train.
 
-    Dev and test each get about 10 % of the images, chosen at random. If this is
-    fewer than `ENOUGH` images, each gets `ENOUGH` images, but never more than
-    20 %. Raises ValueError if there are fewer than `FEWEST` images. `path` is
-    the caption file that the error message names.
+    Dev and test each get about 10 % of the images, or `ENOUGH` images if this
+    is more, but never more than 20 %. Raises ValueError if there are fewer than
+    `FEWEST` images in the caption file `path`.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:

@@ -94,9 +94,8 @@ def proposal_roles(
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
         best_iou: in [0, 1]; 0 accepts any overlap.
 
-    Source: Wang et al. 2018, Sec. 4.1 and 4.2 ("more than 0.7"; Algorithm 1
-    writes "at least"). Departure: the best proposal replaces the true box,
-    which is the paper's single positive.
+    Source: Wang et al. 2018, Sec. 4.1 and 4.2. Departure: the best proposal
+    replaces the true box, which is the paper's single positive.
     """
     check_choice("positives", positives, POSITIVES)
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
@@ -135,9 +134,9 @@ class PhraseExamples:
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, each photo's row in the store.
-        text_ids: int64 `[num_phrases]`. Phrases with equal text share an id.
-            In a photo, they have only the negatives common to all of them. If
-            None, each phrase matches only its own object.
+        text_ids: int64 `[num_phrases]`, shared by phrases with equal text. In a
+            photo, these have only the negatives common to all of them. If None,
+            each phrase matches only its own object.
         role_options: keyword arguments of `proposal_roles`.
     """
 

@@ -25,8 +25,7 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
     """Finds, for each phrase, the negatives that rank before a positive.
 
     A negative is hard if it is more similar to the phrase than the least
-    similar positive. The most similar hard negatives are kept. A phrase without
-    positives has no hard negatives.
+    similar positive. A phrase without positives has no hard negatives.
 
     Args:
         similarities: float `[num_phrases, width]`; larger is closer.
@@ -38,9 +37,8 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
 
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
     Departures: a phrase of several photos has a list per photo; a list contains
-    the hardest negatives, whereas the paper samples; regions that overlap the
-    true box too much are not negatives; positives are proposals, not the true
-    boxes.
+    the hardest negatives instead of a sample; regions that overlap the true box
+    too much are not negatives; positives are proposals.
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(

@@ -66,15 +66,10 @@ def hardest_candidates(similarities, is_negative, num_negatives):
 def used_columns(columns, valid, num_candidates):
     """Lists each picked candidate once. Does not compile under XLA.
 
-    Args:
-        columns: int32 `[anchors, k]`, from a miner.
-        valid: bool `[anchors, k]`, whether each column counts.
-        num_candidates: int32 `[]`.
-
-    Returns:
-        (used, places): `used`, int32 `[n]`, are the picked candidates in
-        ascending order. `places`, int32 `[anchors, k]`, are the picks as
-        indices into `used`, or 0 for picks that do not count.
+    `columns`, int32 `[anchors, k]`, is from a miner. Columns where `valid` is
+    False do not count. Returns `used`, int32 `[n]`, the picked candidates in
+    ascending order, and `places`, int32 `[anchors, k]`, the picks as indices
+    into `used`, or 0 for picks that do not count.
     """
     spare = tf.where(valid, columns, num_candidates)
     ones = tf.ones_like(columns)
@@ -122,16 +117,9 @@ def embed_picked(network, batch, columns, valid, training):
 def candidate_view(anchors, images, candidates, matches, places, valid):
     """Builds the `hinges.View` in which anchors rank their matches and picks.
 
-    The images include the matches. The candidates, the picked candidates of all
-    anchors, are the only negatives.
-
-    Args:
-        anchors: float32 `[anchors, embedding_dim]`.
-        images: float32 `[images, embedding_dim]`.
-        candidates: float32 `[n, embedding_dim]`.
-        matches: bool `[anchors, images]`.
-        places: int32 `[anchors, k]`, from `used_columns`.
-        valid: bool `[anchors, k]`.
+    The images include the matches, bool `[anchors, images]`. The candidates,
+    the picked candidates of all anchors, are the only negatives. `places`,
+    int32 `[anchors, k]`, is from `used_columns`. `valid` has this shape.
     """
     num_anchors, num_used = tf.shape(anchors)[0], tf.shape(candidates)[0]
     rows = tf.broadcast_to(tf.range(num_anchors)[:, None], tf.shape(places))

@@ -67,8 +67,7 @@ class Sampling(NamedTuple):
 
     Attributes:
         pairs_per_batch: number of phrases drawn per batch.
-        phrases_per_image: number of phrases drawn together from one photo. They
-            share the photo's regions.
+        phrases_per_image: number of phrases drawn together from one photo.
         regions_per_phrase: number of positives drawn per phrase, or 0 for all.
             Neighbourhood sampling, step 3 (c) ii: 2.
         phrases_per_region: maximum number of different phrases per object in a

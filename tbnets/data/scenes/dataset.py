@@ -152,11 +152,9 @@ MANIFEST = "manifest.json"
 class DescribedScene:
     """A `layout.Scene` of a split, its picture and its `grammar.SceneCaption`s.
 
-    Args:
-        scene_id: number of the scene, unique across all splits.
-        image: uint8 `[image_size, image_size, 3]`.
-        boxes: int64 `[num_objects, 4]`, half-open, in pixels.
-        groups: maps the object rows of a plural phrase to its chain.
+    `scene_id` is unique across all splits. `boxes`, int64 `[num_objects, 4]`,
+    are half-open, in pixels. `groups` maps the object rows of a plural phrase
+    to its chain.
     """
 
     scene_id: int
@@ -194,11 +192,10 @@ def ensure_scenes(folder, settings, progress=None):
     """Writes scenes to a new folder, unless the scenes already exist.
 
     The folder appears only when it is complete. If several processes write the
-    scenes at once, all use the files of the process that finishes first. Any
-    other content of the folder raises a FileExistsError.
-
-    `progress` is called with the number of new scenes. Returns a dict of the
-    entries of the manifest, "folder" (str) and "reused" (bool).
+    scenes at once, all use the files of the first to finish. If the folder has
+    other content, FileExistsError is raised. `progress` is called with the
+    number of new scenes. Returns the manifest with the keys "folder" (str) and
+    "reused" (bool).
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()

@@ -107,16 +107,9 @@ GAP = 0.03
 class SceneObject:
     """One object of a scene.
 
-    Args:
-        shape: element of `SHAPES`.
-        colour: key of `COLOURS`.
-        size: "small" or "large".
-        texture: key of `TEXTURES`.
-        x: centre, in pixels from the left.
-        y: centre, in pixels from the top.
-        radius: half the width in pixels.
-        angle: rotation in degrees, -8 to 8.
-        stripes: direction: 0 for across, 1 for down, 2 and 3 for slanted.
+    `x`, `y` and `radius` are the centre and half the width, in pixels. `angle`
+    is in degrees, -8 to 8. `stripes` is their direction: 0 for across, 1 for
+    down, 2 and 3 for slanted.
     """
 
     shape: str

@@ -30,14 +30,13 @@ SUFFIX = ".share.json"
 def take_share(shard, keys, step=1, **decides):
     """Returns the slice that selects a share's items, and its description.
 
-    The description is a dict to add to `extraction`. A share starts at a
-    multiple of `step`, so that its shards are also shards of a single run. If
-    there are more shares than shards, some shares are empty.
+    The description is a dict to add to `extraction`. If there are more shares
+    than shards, some shares are empty.
 
     Args:
         shard: "I/N", share I of N, where I starts at 1; "" for all items.
         keys: JSON values, which name the items in order.
-        step: number of items in a shard.
+        step: number of items in a shard. A share starts at a multiple of it.
         **decides: JSON values of flags that affect the bytes of the store and
             are not in its `extraction`.
     """

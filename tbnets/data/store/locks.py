@@ -33,9 +33,9 @@ class FolderInUse(ExistingFileError):
 class FolderLock:
     """An exclusive lock on a folder, held by one process.
 
-    The lock is released when the process ends or the last reference to the lock
-    is deleted. The file `name` in the folder contains the process ID and is not
-    removed. `argument` is the name of the argument in error messages.
+    It is released when the process ends or the last reference to it is deleted.
+    The file `name` in the folder contains the process ID and is not removed.
+    `argument` is the argument that errors name.
     """
 
     _locks = weakref.WeakValueDictionary()

@@ -82,12 +82,9 @@ class RowFile:
 def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
-    Args:
-        files: list of `RowFile` with rows of equal shape.
-        starts: int `[len(files) + 1]`, each file's first row, followed by the
-            total number of rows.
-        rows: int `[n]`, in any order.
-        out: numeric `[n, dim]` in C order, to which the rows are copied.
+    `starts`, int `[len(files) + 1]`, has each file's first row and the total
+    number of rows. The `rows`, in any order, are copied to `out`, numeric `[n,
+    dim]` in C order.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]

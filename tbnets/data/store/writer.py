@@ -1,8 +1,7 @@
 """Writes a feature store shard by shard.
 
 The files of a shard are written atomically before the shard is added to the
-manifest. If a writer is killed, at most one shard is lost, and the next writer
-continues after the finished shards.
+manifest. If a writer is killed, at most one shard is lost.
 """
 
 import dataclasses
