@@ -1,13 +1,10 @@
 """Assembles zoo models from their SavedModels and pretrained image networks.
 
 Image networks are large, so some zoo folders contain only a SavedModel that
-takes image features, and `answers.json`, which lists the expected embeddings of
-a few inputs. On first use, `assembled` adds the networks from the `photos`
-extra, checks the embeddings and caches the complete model::
-
-    CACHE/zoo/DIGEST/NAME/1/            the SavedModel
-                         /identity.txt  digest of its parts
-                         /sha256.txt    checksums of all files
+takes image features, and `answers.json` with the embeddings of a few inputs. On
+first use, `assembled` adds the networks from the `photos` extra, checks the
+embeddings and caches the complete model in `CACHE/zoo/DIGEST/NAME/1`, with
+checksums of all files.
 
 `CACHE` is `$TBNETS_CACHE`, or else `tbnets` in the user's cache folder.
 `DIGEST` depends on the zoo files and the versions of tbnets and TensorFlow.
@@ -58,13 +55,8 @@ _making = threading.Lock()
 def put_together(source, path):
     """Writes a SavedModel that takes photos instead of image features.
 
-    Args:
-        source: SavedModel that takes image features, or its run folder.
-        path: folder to write, which must not exist.
-
-    Raises:
-        ValueError: the image networks are missing, have unexpected weights or
-            are not described in the metadata of `source`.
+    `source` takes image features. Raises ValueError if the image networks are
+    missing, have unexpected weights or are not described in its metadata.
     """
 
     def add(served):

@@ -24,8 +24,8 @@ _STEPS = 50
 def calibrate(images, texts, caption_to_image, bank, seed=0):
     """Fits a `Confidence` to searches in random collections of many sizes.
 
-    Each caption is searched for twice in each collection with its photo: with
-    its photo, and after its photo has been removed.
+    Each caption is searched for twice in a collection: with its photo, and
+    after its photo has been removed.
 
     Args:
         images: float32 `[n, dim]`, embeddings of photos that the network was
@@ -35,9 +35,6 @@ def calibrate(images, texts, caption_to_image, bank, seed=0):
         bank: float32 `[b, dim]`, embeddings of training captions, of which
             `BANK_SIZE` are drawn.
         seed: seed of the drawn captions and collections.
-
-    Returns:
-        A `Confidence`.
 
     Raises:
         ValueError: there are too few photos or captions, or the arrays are not
@@ -142,18 +139,10 @@ def fit_logistic(inputs, labels):
 
 
 def calibrate_model(model, captions, images):
-    """Calibrates a model that takes photos. Reports progress.
+    """Fits the `Confidence` of a model that takes photos. Reports progress.
 
-    Args:
-        model: a `Served` without a learned similarity.
-        captions: caption file with the splits `train` and `dev`.
-        images: folder of the photos.
-
-    Returns:
-        A `Confidence`.
-
-    Raises:
-        ValueError: the model is of another kind, or as in `calibrate`.
+    `captions` is a caption file with the splits `train` and `dev`. Raises
+    ValueError if the model is of another kind, or as in `calibrate`.
     """
     is_able = model.takes_photos and model.takes_captions
     if model.has("compare") or not (is_able and model.has("embed_text")):

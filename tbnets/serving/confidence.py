@@ -1,9 +1,9 @@
 """Probabilities that the results of a search are right.
 
-A result is right if it is the photo that the sentence was written for. A
-similarity alone does not show this, because some photos are similar to every
-sentence, and some sentences to many photos. A logistic regression combines
-three numbers::
+A result is right if it is the photo that the sentence was written for. The
+similarity does not suffice, because some photos are similar to every sentence,
+and some sentences to many photos. So a logistic regression combines three
+numbers::
 
     x1 = (s - soft_maximum(similarities of the photo to the query bank)) / t
     x2 = (s - soft_maximum(similarities of the sentence to its best photos)) / t
@@ -65,16 +65,12 @@ class Confidence:
         return levels
 
     def probabilities(self, similarities, levels, num_rows):
-        """Returns the confidences of the results of some queries.
+        """Returns the confidences, float32 `[m, j]`, of the results of `m`
+        queries.
 
-        Args:
-            similarities: float32 `[m, k]`, best first, with at least
-                `NEIGHBOURS` results or the whole collection.
-            levels: float32 `[m, j]`, the `levels` of the first `j` results.
-            num_rows: number of photos in the collection.
-
-        Returns:
-            float32 `[m, j]`.
+        `similarities`, float32 `[m, k]`, are sorted best first. They include at
+        least `NEIGHBOURS` results, or all `num_rows` photos. `levels`, float32
+        `[m, j]`, are the `levels` of the first `j` results.
         """
         inputs = features(similarities, levels, num_rows, self.temperature)
         return sigmoid(self.weights[0] + inputs @ self.weights[1:])

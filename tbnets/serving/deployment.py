@@ -176,19 +176,9 @@ def check_model_name(name):
 def write_deployment(version, name):
     """Writes deployment files next to the versions of a model.
 
-    Enables batching only if all signatures support it, because a server batches
-    all signatures or none.
-
-    Args:
-        version: folder of the SavedModel.
-        name: name of the model.
-
-    Returns:
-        (paths, unbatched): the written files, and the signatures that prevent
-        batching.
-
-    Raises:
-        ValueError: the name is invalid.
+    `version` is the folder of the SavedModel. Batching is enabled only if all
+    signatures support it, because a server batches all signatures or none.
+    Returns the written files, and the signatures that prevent batching.
     """
     check_model_name(name)
     version = pathlib.Path(version)

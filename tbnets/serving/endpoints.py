@@ -52,8 +52,8 @@ def two_branch_endpoints(
     - `embed_features`, if `read_photos` computes feature vectors:
       `image_features` float32 `[n, feature_dim]` -> `embeddings`.
     - `embed_cells`, if `read_photos` has `maps`: `image_bytes` string `[n]` ->
-      `embeddings` `[n, height, width, embedding_dim]`, the contributions of the
-      cells of the photo to its embedding, see `embed_map`; and `status`.
+      `status`, and `embeddings` `[n, height, width, embedding_dim]` from
+      `embed_map`.
 
     Args:
         model: network with `embed_images` and `embed_text`, which return unit
@@ -67,9 +67,6 @@ def two_branch_endpoints(
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`; or None to take arrays.
         text_dim: dimension of text features; None with a tokenizer.
-
-    Raises:
-        ValueError: `tokenizer` and `text_dim` are both given or both None.
     """
     if not isinstance(image_shape, tuple | list):
         raise InputError(
@@ -184,10 +181,8 @@ def embed_map(embed, maps):
 
     The mean of E over the cells is e(x). The inner products of E(c) with the
     embedding of a text are therefore a heat map whose mean is the similarity of
-    photo and text. This holds for any branch: J is a constant matrix for a
-    linear one without normalisation, and includes the slopes of hidden layers,
-    of feature transforms and of the normalisation otherwise. J (m(c) - x) is
-    computed as a finite difference, [e(x + h (m(c) - x)) - e(x)] / h.
+    photo and text, for any differentiable branch. J (m(c) - x) is computed as a
+    finite difference, [e(x + h (m(c) - x)) - e(x)] / h.
 
     Args:
         embed: function from float32 `[n, dim]` to `[n, embedding_dim]`.
@@ -336,11 +331,8 @@ def add_search(index):
 
     The `search` endpoint takes `m` texts as in `embed_text`, and `k`, int32
     `[]`. It returns `ids`, string, and `similarities`, float32, both `[m,
-    min(k, len(index))]`, best first. Ties are sorted by row. If the model is
-    calibrated, it also returns `confidences`, float32.
-
-    Raises:
-        ValueError: the index is empty or damaged.
+    min(k, len(index))]`, best first, and `confidences`, float32, if the model
+    is calibrated. Ties are sorted by row.
     """
     if not len(index):
         raise InputError(
@@ -459,8 +451,7 @@ class Endpoints:
     """The endpoints of a SavedModel.
 
     Args:
-        functions: dict of `tf.function`s, by name. Each has an input signature
-            and returns a dict of tensors. Each name becomes a signature and an
+        functions: dict of `tf.function`s. Each name becomes a signature and an
             attribute of the loaded object: `loaded.embed_text(captions)`.
         default: name of the default signature.
         tokenizer: `Tokenizer` in the graphs, or None.
@@ -520,15 +511,9 @@ def two_sided(first, second, similarities, compared_dim=None):
     """Returns the endpoints of a network that compares two `EndpointSide`s.
 
     An endpoint named after each side returns its `embeddings`. `score` returns
-    the `similarities` of inputs, float32 `[n, m]`, and `compare` returns the
-    `similarities` of embeddings.
-
-    Args:
-        first: side of `n` inputs.
-        second: side of `m` inputs.
-        similarities: function that takes the embeddings of both sides and
-            returns `[n, m]`.
-        compared_dim: dimension of the embeddings; None to omit `compare`.
+    the `similarities` of `n` and `m` inputs, float32 `[n, m]`. `compare`
+    returns the `similarities` of embeddings of `compared_dim` values, and is
+    omitted if this is None. `similarities` takes the embeddings of both sides.
     """
 
     @tf.function(input_signature=[first.spec, second.spec], autograph=False)

@@ -289,13 +289,9 @@ def check_new(path):
 def save(root, signatures, path, description, vocabulary=None, extra=None):
     """Writes a complete SavedModel with its metadata, and returns its path.
 
-    Args:
-        root: object that tracks all variables of the signatures.
-        signatures: name -> concrete function, whose ops are checked.
-        path: folder to write, which must not exist.
-        description: metadata, to which the checksums are added.
-        vocabulary: `Vocabulary` of the model's texts, or None.
-        extra: as in `write_saved_model`.
+    `root` tracks all variables of the signatures. `signatures` maps names to
+    concrete functions, whose ops are checked. The checksums are added to the
+    metadata, `description`. `extra` is as in `write_saved_model`.
     """
     for name, function in {
         id(f): (n, f) for n, f in signatures.items()

@@ -7,18 +7,11 @@ SHARPNESS = 0.5
 
 
 def heat_maps(model, photos, texts):
-    """Computes where in photos texts are found.
+    """Computes where in `n` photos `m` texts are found.
 
-    The mean of a heat map is the similarity of the photo and the text (see
-    `endpoints.embed_map`).
-
-    Args:
-        model: `Served` with the signature `embed_cells`.
-        photos: list of `n` photos.
-        texts: list of `m` strings.
-
-    Returns:
-        float32 `[n, m, height, width]`.
+    The model has the signature `embed_cells`. Returns float32 `[n, m, height,
+    width]`. The mean of a heat map is the similarity of the photo and the text
+    (see `endpoints.embed_map`).
     """
     cells, texts = model.embed_cells(photos), model.embed_text(texts)
     return np.einsum("nyxd,md->nmyx", cells, texts, optimize=True)

@@ -47,14 +47,9 @@ AT_ONCE = 10
 def attempt(function, elements, otherwise):
     """Maps a function over rows, with a default value for rows that fail.
 
-    Args:
-        function: callable that takes one row of each element and returns nested
-            tensors.
-        elements: tuple of tensors `[n, ...]`; n may be 0.
-        otherwise: default value, with the shapes of a result.
-
-    Returns:
-        (results, succeeded): nested tensors `[n, ...]` and bool `[n]`.
+    `function` takes one row of each of the tensors `[n, ...]` and returns
+    nested tensors. `otherwise` has the shapes of a result. Returns (results,
+    succeeded): nested tensors `[n, ...]` and bool `[n]`.
     """
     count = tf.shape(elements[0], tf.int64)[0]
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
@@ -76,13 +71,8 @@ def attempt(function, elements, otherwise):
 def attempt_once(function, inputs, otherwise):
     """Calls a function once. Returns a default value if the call fails.
 
-    Args:
-        function: callable that takes the inputs and returns nested tensors.
-        inputs: tuple of tensors.
-        otherwise: default value, with the ranks of the result.
-
-    Returns:
-        (results, succeeded): nested tensors and bool `[]`.
+    `otherwise` has the ranks of a result. Returns (results, succeeded): nested
+    tensors and bool `[]`.
     """
     tried = _tried(
         tf.data.Dataset.from_tensors(inputs),
@@ -284,14 +274,9 @@ def _enter(value, spec):
 def require_rows(value, good, expectation):
     """Returns `value` after checking its rows.
 
-    Args:
-        value: tensor.
-        good: whether each row is valid, bool `[n]`; or `[]` for a single value.
-        expectation: error message, to which the index of the bad row is
-            appended.
-
-    Raises:
-        tf.errors.InvalidArgumentError: raised by the graph if a row is bad.
+    `good` is bool `[n]`, or `[]` for a single value. If a row is bad, the graph
+    raises `tf.errors.InvalidArgumentError` with the message `expectation` and
+    the index of the row.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -347,15 +332,9 @@ Inputs = Photos | Texts
 def as_input(argument, spec, values):
     """Converts an input to a tensor, after checking its shape and type.
 
-    Args:
-        argument: name of the input in error messages.
-        spec: `tf.TensorSpec` of the input.
-        values: list of strings, or float array; for `IMAGE_BYTES`, photos as in
-            `pictures.read_content`.
-
-    Raises:
-        TypeError: a string or photo has the wrong type.
-        ValueError: the input is not a list, or has the wrong shape.
+    `argument` is the name in error messages. `values` are a list of strings, a
+    float array or, for `IMAGE_BYTES`, photos as in `pictures.read_content`.
+    Raises TypeError or ValueError if they do not fit `spec`.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values
@@ -407,11 +386,8 @@ class TreeReader:
     """Replaces the `Tokenizer` of a network that reads trees.
 
     A graph cannot parse sentences, so `read` parses them outside the graph.
-
-    Args:
-        vocabulary: `Vocabulary` of the words in the trees.
-        max_tokens: maximum number of words in a caption, or None. It also
-            limits the number of nodes.
+    `max_tokens` limits the number of words and nodes of a caption, unless it is
+    None.
     """
 
     spec = tf.TensorSpec([None, None, len(FIELDS)], tf.int32, "trees")

@@ -5,9 +5,8 @@
     photos.tbnets/embeddings/MODEL/*.photos1
 
 `MODEL` is a prefix of the SHA-256 that `about` returns. Files have unique names
-and are never modified, so two searches may run at once. New entries are written
-to a new file. When all photos are embedded, the process replaces the files that
-it has read with a single file.
+and are never modified, so two searches may run at once. When all photos are
+embedded, the process replaces the files that it has read with a single file.
 """
 
 import concurrent.futures
@@ -60,10 +59,9 @@ class Entry(NamedTuple):
         stamp: size in bytes and modification time in nanoseconds, or None if
             the file could not be read. A file is read again if its stamp
             changes. Entries without a stamp are not saved.
-        embedding: float32 `[embedding_dim]`, or None if the file is not a
+        embedding: float32 `[embedding_dim]`; None for a file that is not a
             photo.
-        reason: "", or the fault of a file that is not a photo, such as "is
-            empty".
+        reason: "", or the fault of such a file, for example "is empty".
     """
 
     stamp: tuple | None
@@ -74,11 +72,9 @@ class Entry(NamedTuple):
 def about(model):
     """Returns the header of a model's cache files, with the model's SHA-256.
 
-    The digest covers the graph, variables and assets of the SavedModel, the
-    networks of a LiteRT model, or the parts of an assembled model.
-
-    Raises:
-        ValueError: the model is on a server, so its files cannot be read.
+    The digest covers the graph, variables and assets of a SavedModel, the
+    networks of a LiteRT model, or the parts of an assembled model. Raises
+    ValueError for a model on a server.
     """
     if not os.path.isdir(model.path):
         raise InputError(
@@ -123,15 +119,8 @@ def format_entries(entries, about):
 def parse_index(content, about):
     """Parses the content of a cache file, which may be damaged or forged.
 
-    Args:
-        content: bytes.
-        about: result of `about` for the current model.
-
-    Returns:
-        dict of `Entry`s, by the name of the photo.
-
-    Raises:
-        ValueError: the content is damaged or belongs to a different model.
+    Returns a dict of `Entry`s, by the name of the photo. Raises ValueError if
+    the content is damaged or its header is not `about`.
     """
     body = memoryview(content)[:-_DIGEST_BYTES]
     start = content.find(b"\n") + 1
@@ -191,7 +180,6 @@ def embed_folder(
         embedding_dim]`.
 
     Raises:
-        FileNotFoundError: no file in the folder has an image extension.
         ValueError: no file is a valid photo, or an embedding is not finite.
     """
     paths, left_out = sort_files(folder)
@@ -290,18 +278,10 @@ def _note(text):
 
 
 class Index:
-    """The cache of a folder of photos.
+    """The cache of a folder of photos, with `entries` by the name of the photo.
 
-    Embeddings from a server are not saved, because the server may later use
-    another model.
-
-    Args:
-        place: as in `embed_folder`.
-        model: `Served` that embeds the photos.
-        folder: folder of the photos.
-
-    Attributes:
-        entries: dict of `Entry`s, by the name of the photo.
+    `place` is as in `embed_folder`. Embeddings from a server are not saved,
+    because the server may later use another model.
     """
 
     def __init__(self, place=False, model=None, folder=""):

@@ -64,18 +64,10 @@ def find_versions(path):
 def load_graph(path, trust=False):
     """Loads a SavedModel after checking its files and ops.
 
-    Args:
-        path: as in `newest_version`.
-        trust: whether to allow all ops in the model's graph.
-
-    Returns:
-        (path, root, metadata): the folder, the object that TensorFlow loads,
-        and the metadata.
-
-    Raises:
-        FileNotFoundError: there is no SavedModel.
-        ValueError: the SavedModel is damaged, has no signatures or has
-            forbidden ops.
+    `path` is as in `newest_version`. With `trust`, all ops are allowed. Returns
+    the folder, the object that TensorFlow loads, and the metadata. Raises
+    ValueError if the SavedModel is damaged, has no signatures or has forbidden
+    ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)

@@ -36,14 +36,9 @@ class Ranked(NamedTuple):
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     """Embeds rows in batches, with a progress bar.
 
-    Args:
-        embed_batch: function that maps some rows to `[n, embedding_dim]`.
-        rows: list or array; may be empty.
-        what: name of a row in the progress bar and in errors, such as "image".
-        batch_size: number of rows in a batch.
-
-    Raises:
-        ValueError: an embedding is not finite.
+    `embed_batch` maps some of the rows to `[n, embedding_dim]`. `what` is the
+    name of a row in the progress bar and in errors, such as "image". Raises
+    ValueError if an embedding is not finite.
     """
     parts = []
     with progress_bar(len(rows), "embedding", what) as bar:
@@ -91,16 +86,9 @@ def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
 
     A caption contains a query if it contains the query's words in the same
-    order. Other words may be in between.
-
-    Args:
-        queries: list of sentences.
-        captions: sequence of strings.
-        caption_to_image: int `[len(captions)]`, row of the image.
-
-    Returns:
-        list with one entry per query: a dict that maps the row of each matching
-        image to its first matching caption, or None if no caption matches.
+    order. Other words may be in between. Returns a dict per query that maps the
+    row of each matching image to its first matching caption, or None if no
+    caption matches.
     """
     from tbnets.text.vocabulary import split_words  # Imports TensorFlow.
 
@@ -122,13 +110,8 @@ def _in_order(query_words, words):
 def format_answers(title, similarities, answers, hits=None, doubts=None):
     """Formats the answers to one query as a table headed by `title`.
 
-    Args:
-        title: heading of the table.
-        similarities: similarity of each answer.
-        answers: names of the answers.
-        hits: a bool for each answer, or None.
-        doubts: confidence of each answer, and the limit below which an answer
-            is marked as doubtful; or None.
+    `hits` has a bool for each answer. `doubts` are the confidences of the
+    answers, and the limit below which an answer is marked as doubtful.
     """
     head, marks = "", [""] * len(answers)
     if doubts is not None and not np.isnan(doubts[0]).any():
@@ -163,7 +146,7 @@ def embed_examples(model, images):
 
 
 def rank(model, queries, like, embeddings, top):
-    """Ranks images for sentences, then for query images.
+    """Ranks images for sentences, then for query images; returns `Ranked`.
 
     For sentences, it also computes the confidence of each result if the model
     is calibrated.
@@ -171,16 +154,10 @@ def rank(model, queries, like, embeddings, top):
     Args:
         model: a `Served` that takes captions.
         queries: sentences; may be empty.
-        like: query images; may be empty.
+        like: query images; may be empty. Not for a learned similarity.
         embeddings: float32 `[n, embedding_dim]` of the candidates, or a
             `SearchIndex`.
         top: number of results for each query.
-
-    Returns:
-        A `Ranked`.
-
-    Raises:
-        ValueError: `like` is given and the model has a learned similarity.
     """
     if len(like) and model.has("compare"):
         raise InputError(
@@ -249,13 +226,9 @@ def titles_of(queries, notes):
 def format_tables(titles, ids, ranked, hits=None, limit=0):
     """Returns a table for each query.
 
-    Args:
-        titles: heading of each table, from `titles_of`.
-        ids: ids of the images.
-        ranked: result of `rank`.
-        hits: result of `find_hits`, to show captions of hits instead of ids; or
-            None.
-        limit: confidence below which a result is marked as doubtful.
+    `titles` are from `titles_of`, and `ranked` from `rank`. If `hits`, from
+    `find_hits`, is set, captions of hits are shown instead of ids. Results with
+    a confidence below `limit` are marked as doubtful.
     """
     tables = []
     for title, rows, values, chances, right in zip(
@@ -274,13 +247,9 @@ def format_tables(titles, ids, ranked, hits=None, limit=0):
 def answers_record(kind, names, rows, similarities, confidences=()):
     """Returns the results of one query as JSON values.
 
-    Args:
-        kind: "image" or "caption", the key for the name of each result.
-        names: names of the candidates.
-        rows: rows of the results, best first.
-        similarities: similarities of the results.
-        confidences: confidences of the results; NaN and missing confidences are
-            omitted.
+    `kind` is "image" or "caption", the key for the name of each result. `names`
+    are those of all candidates, and `rows` the results, best first. NaN and
+    missing confidences are omitted.
     """
     records = [
         {kind: names[row], "similarity": float(similarity)}

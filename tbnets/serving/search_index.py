@@ -70,8 +70,7 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         shards: list of arrays or variables `[n_i, dim]`, with `n` rows in
             total.
         k: number of results for each query, int or int32 `[]`, at least 1.
-        similarities: function that takes queries and rows and returns float32
-            `[m, n]`.
+        similarities: function that takes queries and rows, returns `[m, n]`.
         rows_at_once: maximum number of rows compared at once.
 
     Returns:

@@ -60,8 +60,7 @@ class Described(NamedTuple):
         task: "matching" of images and sentences, or "localization" of phrases.
         language: language of the texts.
         size: size of the model's files in bytes.
-        recall: maps each direction to the recall at 1, 5 and 10 on the test
-            split, in [0, 1].
+        recall: recall at 1, 5 and 10 on the test split, for each direction.
     """
 
     name: str
