@@ -41,9 +41,9 @@ def weights_of_run(settings: Settings, sources):
 def start_at_photo(settings: Settings, cnn_weights):
     """Returns settings with which an exported model reads photos.
 
-    `cnn_weights` is `imagenet` or the weights file used for the features. The
-    file is looked up in the current folder first. "" keeps the run's value.
-    Raises ValueError if the run's network already reads photos.
+    `cnn_weights` is `imagenet` or the weights file used for the features,
+    looked up in the current folder first. "" keeps the run's value. Raises
+    ValueError if the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
@@ -66,17 +66,10 @@ def start_at_photo(settings: Settings, cnn_weights):
 def photo_reader(made_by, weights):
     """Returns the extractor that computes features of photos or of boxes.
 
-    Args:
-        made_by: `Features.made_by` from the training features.
-        weights: name or path of the network's weights, or None.
-
-    Returns:
-        A `PhotoFeatures`, a `SeveralNetworks` for concatenated features, an
-        `AveragedFeatures` for regions, or None if there are no weights.
-
-    Raises:
-        ValueError: the features have no description, or were made with
-            different weights.
+    It is a `PhotoFeatures`, a `SeveralNetworks` for concatenated features, an
+    `AveragedFeatures` for regions, or None without `weights`. Raises ValueError
+    if the features have no description (`made_by`), or were made with different
+    weights.
     """
     if weights is None:
         return None
@@ -103,8 +96,8 @@ class CaptionedData(TaskData):
     Attributes:
         opened: the run's `data.open.Data`.
         texts: the run's `Texts`.
-        made_by: maps each flag that names features to the key of the features'
-            description in `fitted`.
+        made_by: maps flags that name features to the keys of the features'
+            descriptions in `fitted`.
         of_phrases: whether the texts are phrases instead of sentences.
     """
 

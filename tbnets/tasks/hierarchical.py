@@ -320,13 +320,9 @@ def _word_starts(captions):
 class CorrespondenceScores(Scores):
     """The candidates assigned to the noun phrases of a split.
 
-    Args:
-        examples: `PairExamples` of the split.
-        matcher: `Matcher` of the network.
-        choices: candidate numbers, int16 `[num_phrases]`, or None if `links` is
-            None.
-        links: the known `Links`, or None.
-        photos: folder of the photos, or None.
+    `choices` are candidate numbers, int16 `[num_phrases]`, and `links` the
+    known `Links`; both are None if the links are unknown. `photos` is the
+    folder of the photos, or None.
     """
 
     what = "noun phrases and regions"
@@ -418,16 +414,13 @@ class HierarchicalData(MatchingData):
 
     For the first `correspondence_epochs` epochs, the network learns only from
     photos and sentences. Each later epoch first assigns to every training
-    phrase the most similar candidate in its photo, which is a region or the
-    whole photo. The network then also learns from these pairs, weighted by
-    their similarity. `held` contains the pairs. Known links between phrases and
-    boxes are used only for evaluation.
-
-    Attributes:
-        matcher: function that takes a network and returns its `Matcher`.
+    phrase the most similar candidate in its photo: a region or the whole photo.
+    The network then also learns from these pairs (`held`), weighted by their
+    similarity. Known links between phrases and boxes are used only for
+    evaluation.
 
     Source: Niu et al. 2017, Fig. 3. Departure: each "fine-grained embedding
-        learning" takes one epoch. The paper gives no length.
+    learning" takes one epoch. The paper gives no length.
     """
 
     def __init__(self, settings: Settings):

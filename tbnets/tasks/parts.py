@@ -87,10 +87,10 @@ class Builder(NamedTuple):
     """The functions and flags with which a model is built and compiled.
 
     Args:
-        build: function that takes (settings, fitted) and returns a built Keras
-            model. `fitted` is the result of `TaskData.fit`.
+        build: function that takes (settings, fitted), with the result of
+            `TaskData.fit`, and returns a built Keras model.
         compile: function that takes (network, settings, steps_per_epoch,
-            mining). `mining` is the task's `TaskData.mining`.
+            mining), with the task's `TaskData.mining`.
         flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
         usual: (flag, value) pairs of the model's defaults, which a run prints.

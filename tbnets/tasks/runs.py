@@ -164,18 +164,11 @@ def record_before(run_dir):
 def prepare(settings: Settings, folder, queries=(), workers=None):
     """Loads the data and builds the session for training.
 
-    The run's folder is created after all checks, and is locked as long as the
-    session exists.
-
-    Args:
-        settings: the run's settings.
-        folder: the run's folder, checked by `start`.
-        queries: example queries for the exported model.
-        workers: `Workers` that train, or None for only this process.
-
-    Returns:
-        (session, train): the `Session`, restored from a checkpoint if there is
-        one, and the training examples.
+    The run's folder, checked by `start`, is created after all checks, and is
+    locked as long as the session exists. `queries` are examples for the
+    exported model. `workers` are the `Workers` that train, or None for only
+    this process. Returns the `Session`, restored from a checkpoint if there is
+    one, and the training examples.
     """
     workers, saved, begun = workers or Workers(), None, None
     last = checkpoint_path(folder, "last")
@@ -307,7 +300,7 @@ def open_run(
 
     Raises:
         ValueError: the folder is not a run, the checkpoint is damaged, or the
-            data differ from the run's data.
+            data have changed.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
@@ -356,6 +349,8 @@ def export(
 ):
     """Writes the network as the next version of the run's SavedModel.
 
+    Returns the path of the exported model.
+
     Args:
         session: a finished or opened `Session`. If its settings set
             `cnn_weights`, the model reads photos although the network was
@@ -366,9 +361,6 @@ def export(
         exporter: `Exporter` of the signatures, or None for the task's exporter.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.
-
-    Returns:
-        Path of the exported model.
     """
     fitted = fitted or session.state.fitted
     exporter = exporter or session.task.exporter

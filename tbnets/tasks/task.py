@@ -291,12 +291,9 @@ class TaskData:
     def resume(self, state, splits, where):
         """Restores the fitted values and the held state, before data are read.
 
-        Raises ValueError if the data differ, or if a fitted value is invalid.
-
-        Args:
-            state: `checkpoints.RunState` of the run.
-            splits: names of splits whose data, if they exist, must match.
-            where: path of the checkpoint, for messages.
+        `state` is the `checkpoints.RunState` of the run, read from the path
+        `where`. Raises ValueError if the data of `splits`, where they exist,
+        differ from the run's data, or if a fitted value is invalid.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held

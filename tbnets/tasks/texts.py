@@ -114,10 +114,10 @@ class Texts:
 
         Returns:
             dict with `words` ([] for features), `text_dim` (None for words) and
-            `text_features_made_by` ({} if unknown). For words, it also contains
+            `text_features_made_by` ({} if unknown). For words, also
             `longest_text`, the maximum number of words. With pretrained
-            vectors, it contains `word_vectors` and their coverage. If the run
-            starts from a model, it contains `begun_with`.
+            vectors, also `word_vectors` and their coverage. If the run starts
+            from a model, also `begun_with`.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
@@ -170,10 +170,9 @@ class Texts:
         """Returns the reader that turns raw captions into a network's input.
 
         The reader truncates captions to `most_words` words. For words, it is a
-        `Tokenizer` or a trained preset's tokenizer. For trees, it is a
-        `TreeReader`. For features, it is a `CaptionReader`, or None if the
-        store lacks the encoder. Raises an error if the encoder is missing,
-        damaged or changed.
+        `Tokenizer` or a trained preset's tokenizer; for trees, a `TreeReader`;
+        for features, a `CaptionReader`, or None if the store lacks the encoder.
+        Raises an error if the encoder is missing, damaged or changed.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)

@@ -51,10 +51,10 @@ class Trained(NamedTuple):
         name: name that the user gave.
         path: path of the checkpoint, or folder of the SavedModel.
         settings: `Settings` of the model, excluding file and folder paths.
-        fitted: result of `TaskData.fit` in training. For a SavedModel, it
-            contains only `words` and the feature descriptions.
-        weights: list of (name, array) pairs. For a checkpoint, they are in the
-            network's order.
+        fitted: result of `TaskData.fit` in training. For a SavedModel, only
+            `words` and the feature descriptions.
+        weights: list of (name, array) pairs; in the network's order for a
+            checkpoint.
         sha256: SHA-256 of the weights file.
     """
 
@@ -122,8 +122,7 @@ def open_trained(name, start="", argument="--from"):
         argument: flag that named the model, for messages.
 
     Raises:
-        FileNotFoundError: there is no such model. The message suggests similar
-            names.
+        FileNotFoundError: there is no such model.
         ValueError: the model is damaged, has no settings, or was not trained by
             gradients.
     """
@@ -184,13 +183,9 @@ def sizes_of(metadata):
 def rebuild(name, cnn_weights=""):
     """Builds the network of a trained model, without its data.
 
-    Args:
-        name: as in `open_trained`.
-        cnn_weights: weights with which a network of features reads photos, as
-            in `start_at_photo`; "" for the ImageNet weights.
-
-    Returns:
-        (network, endpoints): the network in float32, and its `Endpoints`.
+    Returns the network in float32, and its `Endpoints`. `name` is as in
+    `open_trained`. A network of features reads photos with `cnn_weights`, as in
+    `start_at_photo`; "" stands for the ImageNet weights.
     """
     trained = open_trained(name, argument="--model")
     settings = trained.settings.replace(precision="float32")
@@ -257,14 +252,11 @@ def _settings(name, record, path, argument):
 
 
 def weights_by_name(network):
-    """Returns weights keyed by names that are the same in every process.
+    """Returns weights keyed by names that are equal in every process.
 
     Keras numbers the layers of a class within a process, so the first branch of
-    the third network may be called `branch_2`. Here, its name is `branch`.
-
-    Returns:
-        dict from (layer, ..., weight) to variable, in the order of the
-        network's weights.
+    the third network may be called `branch_2`. Here, its name is `branch`. A
+    key is (layer, ..., weight). The order is that of the network's weights.
     """
     paths = _paths(network)
     weights = [(paths[id(weight)], weight) for weight in network.weights]

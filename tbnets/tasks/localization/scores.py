@@ -95,14 +95,12 @@ def sentence_scores(scores, records):
         d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
 
     For each photo, a sentence without phrases gets the mean score of the other
-    sentences, so that the sentence favours no photo.
-
-    `scores` are the `LocalizationScores` of a split, and `records` the
-    `CaptionedImages` of its photos, in the same order. Returns `PairScores`,
-    which are -d_rp.
+    sentences, so that the sentence favours no photo. `records` are the
+    `CaptionedImages` of the photos in `scores`, in this order. Returns -d_rp as
+    `PairScores`.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
-        with a box are used.
+    with a box are used.
     """
     if scores.learned_similarity:
         raise InputError(
@@ -185,12 +183,11 @@ class LocalizationScores(Scores):
             its photo's regions, padded with 0.
         phrases: `PhraseRegions` of the split, in pixels of the photos.
         proposals: list of boxes `[k, 4]`, one array per photo.
-        sides: embeddings of the phrases and of some regions, or {} for an
-            exported model.
-        nearest: `RegionScorer.nearest` for the split; None for an exported
+        sides: embeddings of the phrases and of some regions; {} for an exported
             model.
-        rank_true_regions: `RegionScorer.rank_true_regions` for the split; None
-            for an exported model and for combined networks.
+        nearest: `RegionScorer.nearest`; None for an exported model.
+        rank_true_regions: `RegionScorer.rank_true_regions`; None for an
+            exported model and for combined networks.
         photos: folder of the photos, or None.
     """
 
@@ -359,8 +356,7 @@ class RegionScorer:
 
         The region with the largest overlap represents an object. Objects whose
         best region has an IoU below 0.5 are left out. `embeddings`, float32
-        `[num_phrases, dim]`, are the split's phrases. Returns the metrics of
-        `ranking.evaluate_region_phrase_ranking`.
+        `[num_phrases, dim]`, are the split's phrases. Returns metrics.
         """
         phrases, roles = examples.phrases, examples.roles
         chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text

@@ -99,19 +99,11 @@ class PhraseRegionScores(Scores):
 def phrase_region_scores(session, split, phrases, regions):
     """Compares the phrases of a split with the regions of their photos.
 
-    Args:
-        session: a `runs.Session` of a network for photos and captions.
-        split: name of the split.
-        phrases: file or folder of phrases with boxes.
-        regions: store of region features, or a recipe for one, which is run
-            only on this split.
-
-    Returns:
-        `PhraseRegionScores`.
-
-    Raises:
-        ValueError: the network does not embed image features and words,
-            or the region features are from a different network.
+    `session` is a `runs.Session` of a network for photos and captions.
+    `phrases` is a file or folder of phrases with boxes. `regions` is a store of
+    region features, or a recipe for one, which is run only on this split.
+    Raises ValueError if the network does not embed image features and words, or
+    the region features are from a different network.
     """
     data, network = session.task.data, session.network
     reader = _check_run(session, regions)
@@ -133,15 +125,11 @@ def phrase_region_scores(session, split, phrases, regions):
 def with_regions(session, regions):
     """Returns the fitted values for exporting a model that finds phrases.
 
-    Args:
-        session: as in `phrase_region_scores`, with `cnn_weights` set.
-        regions: store of region features made by `roi_average`, or a recipe for
-            one, which is run on the test split. If the boxes include the whole
-            photo, the exported model can return it too.
-
-    Returns:
-        The session's `fitted`. Its `image_features_made_by` describes the
-        region features, excluding the positions.
+    `session` has `cnn_weights` set. `regions` is a store of region features
+    made by `roi_average`, or a recipe for one, which is run on the test split.
+    If the boxes include the whole photo, the exported model can return it too.
+    `image_features_made_by` in the result describes the region features,
+    excluding the positions.
     """
     _check_run(session, regions)
     data, fitted = session.task.data, session.state.fitted

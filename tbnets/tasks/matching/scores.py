@@ -50,9 +50,9 @@ def example_captions(records):
 def draw_answered_captions(scores):
     """Draws a few captions, each with its highest-ranked images.
 
-    The caption's image has a green frame, and other images have a red frame.
-    If the caption's image ranks too low, it is drawn separately with its rank.
-    Returns a dict from number to picture, uint8 `[height, width, 3]`.
+    The caption's image has a green frame, other images a red frame. If the
+    caption's image ranks too low, it is drawn separately with its rank. Returns
+    pictures, uint8 `[height, width, 3]`, by number.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -101,15 +101,11 @@ def image_and_caption_points(scores, most):
 
 
 def points_of(kind, vectors, texts, images, records, folder):
-    """Returns `Points` of one kind, or None if `vectors` is empty.
+    """Returns `Points` of one `kind`, or None if `vectors` is empty.
 
-    Args:
-        kind: kind of `Points`.
-        vectors: float32 `[n, dim]`.
-        texts: list of n strings, drawn as thumbnails unless `kind` is IMAGE.
-        images: int `[n]`, row of each point's image.
-        records: `CaptionedImages` with these images.
-        folder: folder of the images' photos, or None for no thumbnails.
+    The `texts` are drawn as thumbnails unless `kind` is IMAGE. `images`, int
+    `[n]`, is the row in `records` of each point's image. Without a `folder` of
+    photos, there are no thumbnails.
     """
     names, thumbnails = [records.file_name(image) for image in images], None
     if not names:
@@ -129,16 +125,9 @@ def points_of(kind, vectors, texts, images, records, folder):
 def show_answers(model, queries, records, embeddings, photos, path):
     """Ranks images for sentences, and draws them if there are photos.
 
-    Args:
-        model: a `serving.served.Served` that takes captions.
-        queries: list of sentences.
-        records: `CaptionedImages` of the images.
-        embeddings: float32 `[num_images, embedding_dim]`.
-        photos: folder of the photos, or None.
-        path: PNG file to write.
-
-    Returns:
-        Tables of the ranked images, as text.
+    `embeddings`, float32 `[num_images, embedding_dim]`, are the images of
+    `records`. The answers are drawn to the PNG file `path` if `photos`, the
+    folder, is set. Returns tables of the ranked images, as text.
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names
@@ -169,8 +158,7 @@ class RetrievalScores(Scores):
         text_embeddings: float32 `[num_captions, dim]`.
         records: `CaptionedImages` of the split.
         pairs: `PairScores` from a learned similarity, combined networks or a
-            query bank. If None, images and captions are ranked by inner
-            products.
+            query bank; None to rank by inner products.
         memory_limit_mb: memory for tiles of inner products, in MiB.
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
@@ -270,17 +258,16 @@ class RetrievalScores(Scores):
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
         Euclidean distances and their means are added without scaling, as in the
-        paper. A similarity network returns logits, whose scale depends on the
-        loss. If either model returns logits, D adds the negative scores, each
-        divided by its standard deviation over 65536 fixed random pairs of
-        the split. Combined scores count as logits.
+        paper. If either model returns logits, whose scale depends on the loss,
+        D adds the negative scores, each divided by its standard deviation over
+        65536 fixed random pairs of the split. Combined scores count as logits.
 
         Args:
             other: scores of a second model on the same images and captions.
             weight: weight of `other`, in [0, 1]. Wang et al. 2018: 0.3.
 
         Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: the paper does not
-            combine logits.
+        combine logits.
         """
         second, learned = other.pair_scores(self.records)
         terms, units = (self._as_pairs, second), (1.0, 1.0)

@@ -43,10 +43,9 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
     """Processes the remaining photos, and completes the store of `writer`.
 
     `photos` is a list of (id, path). `work` is a function such as
-    `extraction.extract_photos`, described by `what`. `photo_bytes` is the
-    approximate size of one photo's rows in the store. `options` are arguments
-    of `work`, and `progress`, which is called with the number of newly
-    processed photos.
+    `extraction.extract_photos`, described by `what` and called with `options`
+    and `progress`. `photo_bytes` is the approximate size of a photo's rows in
+    the store.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
@@ -167,10 +166,9 @@ class Proposals:
 def make_proposals(photos, values, folder, workers=None, share=None, **how):
     """Makes or completes a store of proposed boxes.
 
-    `photos` is a list of (id, path). `workers` is the number of photos
-    processed at once, by default one per core. `share` is the description from
-    `take_share` if `photos` are a share. `how` are `shard_images` and
-    `progress` of `extract_photos`.
+    `photos` is a list of (id, path). `workers` photos are processed at once, by
+    default one per core. `share` is the description from `take_share`, if any.
+    `how` are `shard_images` and `progress` of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}

@@ -46,7 +46,7 @@ class RecipeResult:
         verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
-        roots: folders for results. New results go to the first writable folder.
+        roots: folders for results. The first writable folder gets new results.
         count: number of photos or texts.
         unit: "photo" or "text".
         num_bytes: size of the result, or 0 if unknown.

@@ -146,8 +146,7 @@ class CommandLine:
 
     Args:
         words: words after the program's name.
-        flags: the known `Flag`s. A flag of kind "words" gets the remaining
-            words.
+        flags: the known `Flag`s. A flag of kind "words" gets all other words.
 
     Attributes:
         values: dict from the name of each flag to its value or default.

@@ -81,7 +81,7 @@ class Flag(NamedTuple):
     Args:
         name: name without dashes.
         kind: string, integer, float, bool, list (of strings), integers, floats,
-            repeated (may be set several times) or words (the words that are not
+            repeated (may be set several times) or words (all words that are not
             flags).
         default: default value, `REQUIRED`, or None if the flag has no default
             or --loss determines it.
