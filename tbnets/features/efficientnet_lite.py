@@ -63,8 +63,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
         feature map `[n, height / 32, width / 32, 1280]`.
 
     Source: Tan and Le 2019, "EfficientNet", and the authors' release of
-    EfficientNet-Lite. Departures: training uses neither stochastic depth
-    nor dropout.
+    EfficientNet-Lite. Departures: no stochastic depth or dropout in training.
     """
     inputs = keras.Input(input_shape)
     outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)

@@ -42,14 +42,9 @@ def remaining_shards(photos, writer, size):
 def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
-    Each element is (shard, positions in the shard, photos), with the shapes
-    `[]`, `[batch]` and `[batch, ...]`. The first two are int64. Files that
-    cannot be decoded are skipped.
-
-    Args:
-        shards: list of lists of (id, path).
-        decode: function that decodes a photo, such as `PhotoFeatures.decode`.
-        batch_size: maximum number of photos per batch.
+    `shards` are lists of (id, path). Each element is (shard, positions in the
+    shard, photos), with the shapes `[]`, `[batch]` and `[batch, ...]`. The
+    first two are int64. Files that `decode` rejects are skipped.
     """
     paths = [os.fsencode(path) for photos in shards for _, path in photos]
     lengths = np.array([len(photos) for photos in shards], np.int64)
@@ -115,18 +110,10 @@ def extract_photos(
 ):
     """Extracts the features of photos into a store.
 
-    If a photo cannot be decoded, the store records the reason.
-
-    Args:
-        photos: list of (id, path); photos in the store are skipped.
-        features: a `PhotoFeatures`.
-        writer: a `FeatureWriter`.
-        batch_size: photos per forward pass.
-        shard_images: photos per shard.
-        progress: called with the number of newly processed photos.
-
-    Returns:
-        list of (path, reason) for the photos that failed in this call.
+    `photos` is a list of (id, path). Photos in the store are skipped.
+    `progress` is called with the number of newly processed photos. Returns a
+    list of (path, reason) for the photos that could not be decoded in this
+    call. The store also records the reasons.
     """
     shards = remaining_shards(photos, writer, shard_images)
     failures = []

@@ -188,14 +188,9 @@ class HybridMixture:
 def weighted_medians(points, order, weights, masses):
     """Returns weighted medians and the mean absolute deviations from them.
 
-    Args:
-        points: float64 `[n, dim]`.
-        order: int `[n, dim]`, which sorts each column of the points.
-        weights: float64 `[n, K]`, >= 0.
-        masses: float64 `[K]`, each component's sum of weights, > 0.
-
-    Returns:
-        (medians, deviations): two float64 `[K, dim]` arrays.
+    `order` sorts each column of the points, float64 `[n, dim]`. `weights`,
+    float64 `[n, K]`, are >= 0, and `masses`, their sums per component, > 0.
+    Both results are float64 `[K, dim]`.
     """
     shape = (weights.shape[1], points.shape[1])
     medians, deviations = np.empty(shape), np.empty(shape)
@@ -224,11 +219,9 @@ def gradient_terms(points, location, scale, laplacian):
         Gaussian:   z,        (z^2 - 1) / sqrt(2)
         Laplacian:  sign(z),  |z| - 1             with z = (x - m) / s
 
-    At a Laplacian's median, the sign is 0 here but +1 in Klein's code.
-
-    The points are float32 `[n, dim]`, and the other arguments are `[dim]`.
-    Returns float32 `[n, 2 * dim]`: the gradients with respect to the location,
-    followed by the gradients with respect to the scale.
+    At a Laplacian's median, the sign is 0 here but +1 in Klein's code. The
+    points are float32 `[n, dim]`, and the other arguments are `[dim]`. Returns
+    float32 `[n, 2 * dim]`: the gradients of the location, then of the scale.
 
     Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """

@@ -5,9 +5,9 @@
     CACHE/photos.json                    path -> size, time, sha256 of a photo
           EfficientNetLite0-3f2a9c81/    a feature store for each network
 
-The ids in a store are the SHA-256 checksums of the photos. The features of a
-renamed or duplicate photo are therefore extracted only once. A checksum is
-computed again only if the file's size or modification time changes.
+The ids in a store are the SHA-256 checksums of the photos, so a renamed photo
+is not extracted again. A checksum is computed again only if the file's size or
+modification time changes.
 """
 
 import concurrent.futures

@@ -54,15 +54,10 @@ RANDOM = "random"
 def ten_crops(photos, size):
     """Crops the corners and the centre of photos, and mirrors the crops.
 
-    Args:
-        photos: float `[n, side, side, 3]`, where `side` >= `size`.
-        size: side of the crops in pixels. Papers: 224, from photos of 256
-            pixels.
-
-    Returns:
-        float `[n * 10, size, size, 3]`. Each photo's ten crops are consecutive:
-        top left, top right, bottom left, bottom right and centre, then their
-        mirror images.
+    `photos` is float `[n, side, side, 3]`. `size`, the side of the crops in
+    pixels, is at most `side`. Papers: 224 of 256. Returns float `[n * 10, size,
+    size, 3]`, per photo: top left, top right, bottom left, bottom right and
+    centre, then their mirror images.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """

@@ -78,8 +78,9 @@ def solve_cca(left, right, between, dim):
         (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
         correlations `[dim]` in descending order).
 
-    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3, who add a constant to
-    the diagonal that does not depend on the features' scale.
+    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3. Departure: Gong et al.
+    add a constant to the diagonal that does not depend on the scale of the
+    features.
     """
     # Solving first with the texts' factor, the larger one, saves memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)

@@ -100,12 +100,10 @@ CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
 def fit_replicas(self, **arguments):
     """Trains a model that was built and compiled in a strategy's scope.
 
-    Args:
-        self: the `TwoBranchModel`.
-        **arguments: arguments of `keras.Model.fit` by name. `x` and
-            `validation_data` are each a `DistributedDataset` of the replicas'
-            shares, or a `tf.data.Dataset` of whole batches. An endless data set
-            continues in the next epoch; a finite data set restarts.
+    `arguments` are the arguments of `keras.Model.fit`. `x` and
+    `validation_data` are each a `DistributedDataset` of the replicas' shares,
+    or a `tf.data.Dataset` of whole batches. An endless data set continues in
+    the next epoch; a finite data set restarts.
     """
     model = self
     _check(model, arguments)
@@ -396,9 +394,9 @@ def refuse_unheeded(arguments):
 def check_arrays(name, arrays, num_words=None):
     """Raises an error if arrays in memory are not valid network inputs.
 
-    All arrays must have the same number of rows, and their values must be
-    finite. `name` is the argument that holds the arrays, and `num_words` is the
-    number of word ids, or None if captions are not word ids.
+    All arrays must have an equal number of rows and finite values. `name` is
+    the argument that holds them. `num_words` is the number of word ids, or None
+    if captions are not word ids.
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
@@ -465,15 +463,10 @@ def _refuse_text(argument, array):
 def checked_inputs(name, inputs, encoder, reader, shape, dtype):
     """Checks inputs; returns text as a tensor and uint8 pixels as float32.
 
-    Only the dtype and shape of a symbolic tensor are checked.
-
-    Args:
-        name: "images" or "captions".
-        inputs: array, tensor or list.
-        encoder: layer that reads the inputs, or None if a branch reads them.
-        reader: the encoder or the branch.
-        shape: shape with which the network was built, or None.
-        dtype: name of the dtype with which the network was built, or None.
+    Only the dtype and shape of a symbolic tensor are checked. `name` is
+    "images" or "captions". `encoder` is None if a branch reads the inputs, and
+    `reader` is the layer that reads them. `shape` and `dtype` are from the
+    built network, or None.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)

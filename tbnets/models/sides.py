@@ -70,15 +70,9 @@ def input_dtype(layer):
 def build_layer(name, layer, shape, dtype):
     """Builds a layer. Returns the shape `(None, dim)` and dtype of its outputs.
 
-    Args:
-        name: argument of the network, for error messages.
-        layer: encoder or branch.
-        shape: shape of the inputs.
-        dtype: dtype of the inputs.
-
-    Raises:
-        ValueError: the layer cannot read the inputs, or does not return one
-            vector per row.
+    `name` is the network's argument in error messages. Raises ValueError if the
+    layer cannot read inputs of this shape and dtype, or does not return one
+    vector per row.
     """
     if isinstance(layer, ConfiguredLayer) and hasattr(layer, "output_dim"):
         if not layer.built:

@@ -102,11 +102,10 @@ class PackedTrees(NamedTuple):
             with only noun-phrase children, its first edge, and its first edge
             to a noun phrase.
         ends: `[2]`, the numbers of nodes and edges.
-        trees: `[num_nodes]`, each node's tree, as an index in the batch.
+        trees: `[num_nodes]`, index of each node's tree in the batch.
         is_noun_phrase: `[num_nodes]`, 1 for a noun phrase.
         spans: `[num_nodes, 2]`, start and end of a node's words.
-        roots: `[num_trees]`, each tree's root row, or -1 for a tree without
-            nodes.
+        roots: `[num_trees]`, each tree's root row, or -1 for an empty tree.
         rows: `[num_nodes]`, each node's row, in the order of the input arrays.
     """
 

@@ -57,12 +57,9 @@ class PlainTokenizer:
     Args:
         words: the words of the vocabulary; a word's position is its id.
         tables: dict of `folded`, which maps a character to its case-folded
-            text, and `kinds`, sorted lists `[first, last, kind]` of code points
-            of one kind.
+            text, and `kinds`, sorted lists `[first, last, kind]` of code
+            points.
         max_tokens: maximum number of words per caption, or None.
-
-    Raises:
-        ValueError: the words or the tables are invalid.
     """
 
     def __init__(self, words, tables, max_tokens=None):

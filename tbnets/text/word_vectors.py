@@ -21,12 +21,9 @@ from tbnets.text.vocabulary import PADDING_ID
 def coverage(vectors, counts):
     """Counts the words, and the occurrences of words, that have a vector.
 
-    `counts` maps each word to its number of occurrences.
-
-    Returns:
-        dict with the numbers `words` and `known_words`; `token_share`, the
-        fraction of occurrences with a vector; and `most_frequent_missing`, up
-        to five words without a vector.
+    `counts` maps each word to its number of occurrences. Returns a dict of
+    `words` and `known_words`; `token_share`, the fraction of occurrences with a
+    vector; and `most_frequent_missing`, up to five words without a vector.
     """
     known_words = set(vectors.words)
     missing = [word for word in counts if word not in known_words]

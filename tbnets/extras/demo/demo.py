@@ -63,9 +63,6 @@ class Photos:
     Attributes:
         links_out: paths of links that are ignored because their targets are
             outside the folder.
-
-    Raises:
-        FileNotFoundError: no file in the folder has an image extension.
     """
 
     def __init__(self, model, folder, cache=None):

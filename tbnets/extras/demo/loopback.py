@@ -281,14 +281,8 @@ def _ignore_new(listening):
 def server_of(app, host=HOST, port=0, flag="port"):
     """Returns a `Server` for a WSGI application, without starting it.
 
-    Args:
-        app: the application.
-        host: address to listen on.
-        port: port to listen on; 0 for any free port.
-        flag: flag that sets the port, for error messages.
-
-    Raises:
-        ValueError: the port cannot be opened.
+    Port 0 stands for any free port. If the port cannot be opened, the
+    ValueError names the `flag` that sets it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -59,14 +59,9 @@ _UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 def find_preset(name, known):
     """Returns the folder or the handle of a preset.
 
-    Args:
-        name: a folder, a handle or a name in `known`. A folder takes
-            precedence.
-        known: dict that maps Keras Hub's names to dicts with a `kaggle_handle`.
-
-    Raises:
-        FileNotFoundError: the name is a path to a missing folder.
-        ValueError: the name is unknown.
+    `name` is a folder, which takes precedence, a handle or a name in `known`,
+    which maps Keras Hub's names to dicts with a `kaggle_handle`. Raises
+    FileNotFoundError for a missing folder, and ValueError for an unknown name.
     """
     if pathlib.Path(name).is_dir():
         return name
@@ -95,15 +90,9 @@ def find_preset(name, known):
 def fetch(source, file, name):
     """Returns the path of a preset's file, downloading the file if needed.
 
-    Args:
-        source: folder or handle.
-        file: name of the file.
-        name: the preset, for error messages.
-
-    Raises:
-        FileNotFoundError: the folder has no such file.
-        ConnectionError: the download fails or times out.
-        OSError: the cache cannot be written.
+    `source` is a folder or a handle, and `name` the preset in error messages.
+    Raises FileNotFoundError if the folder has no such file, ConnectionError if
+    the download fails, and OSError if the cache cannot be written.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:

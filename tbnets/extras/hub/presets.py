@@ -227,8 +227,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
 
     Raises:
         ImportError: Keras Hub is not installed.
-        FileNotFoundError: the name is a folder without a preset.
-        ConnectionError: the preset cannot be downloaded.
+        FileNotFoundError, ConnectionError: as in `preset_files`.
         ValueError: the preset is unknown or damaged, uses classes from outside
             Keras Hub, or lacks `side`.
     """
@@ -409,14 +408,10 @@ class HubCnn(Cnn):
 def build_hub_cnn(name, random=False, image_size=None):
     """Opens the image network of a preset as a `HubCnn`.
 
-    Args:
-        name: as in `open_preset`.
-        random: whether to use random weights, drawn with the global seed.
-        image_size: side of the photos in pixels; None for the preset's own.
-
-    Raises:
-        ValueError: the preset has no image network for this size; or as in
-            `open_preset`.
+    `random` weights are drawn with the global seed. `image_size` is the side of
+    the photos in pixels; None stands for the preset's own. Raises errors as
+    `open_preset`, and ValueError if the preset has no image network for this
+    size.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)

@@ -52,14 +52,9 @@ _OPTIONS = [
 def open_channel(server, model, version=None):
     """Returns a channel to a server, without sending a request.
 
-    Args:
-        server: `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
-        model: name of the model.
-        version: number of the version; None for the newest.
-
-    Raises:
-        ValueError: the address is invalid.
-        ImportError: the `serving` extra, which gRPC needs, is not installed.
+    `server` is `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
+    `version` is None for the newest. Raises ValueError if the address is
+    invalid, and ImportError if gRPC needs the missing `serving` extra.
     """
     try:
         parts = urllib.parse.urlsplit(server)
@@ -399,13 +394,9 @@ class Client(Served):
 class Signature:
     """A signature of a model on a server, called like a concrete function.
 
-    Inputs are split into batches if the rows are independent.
-
-    Args:
-        ask: function that takes dicts of input arrays and output specs, and
-            returns a dict of output arrays.
-        definition: `SignatureDef` of the signature.
-        batch_size: maximum number of rows in a request.
+    Inputs are split into batches of at most `batch_size` rows if the rows are
+    independent. `ask` takes dicts of input arrays and output specs, and returns
+    a dict of output arrays. `definition` is a `SignatureDef`.
     """
 
     def __init__(self, ask, definition, batch_size):

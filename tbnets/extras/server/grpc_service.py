@@ -28,20 +28,11 @@ client."""
 
 
 class GrpcServer:
-    """Serves models on a port. The constructor starts the server.
+    """Serves `Models` on a port. The constructor starts the server.
 
-    Args:
-        served: `Models`.
-        host: address to listen on.
-        port: port to listen on; 0 for any free port.
-        tell: function that prints the tracebacks of unexpected errors.
-
-    Attributes:
-        port: the actual port.
-
-    Raises:
-        ImportError: the `serving` extra is not installed.
-        ValueError: the port cannot be opened.
+    Port 0 stands for any free port; the attribute `port` is the actual port.
+    `tell` prints the tracebacks of unexpected errors. Raises ImportError
+    without the `serving` extra, and ValueError if the port cannot be opened.
     """
 
     def __init__(self, served, host="127.0.0.1", port=0, tell=print):

@@ -72,18 +72,11 @@ def signature_of(document):
 
 
 def read_inputs(document, specs):
-    """Returns the inputs of a request.
+    """Returns the inputs of a request, the result of `parse`.
 
-    Args:
-        document: result of `parse`.
-        specs: name of an input -> `tf.TensorSpec`, whose dtype is checked.
-
-    Returns:
-        (arrays, by_rows): dict of arrays, by name, with strings as bytes; and
-        whether the request is in the row format.
-
-    Raises:
-        RequestError: the inputs do not match `specs`.
+    `specs` maps each input to its `tf.TensorSpec`. Returns (arrays, by_rows): a
+    dict of arrays, with strings as bytes, and whether the request is in the row
+    format. Raises RequestError if the inputs do not match `specs`.
     """
     keys = [key for key in (_ROWS, _COLUMNS) if key in document]
     if len(keys) != 1:

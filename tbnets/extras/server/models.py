@@ -189,9 +189,6 @@ class Version:
     Attributes:
         served: the `Served` model.
         signature_defs: name -> `SignatureDef`.
-
-    Raises:
-        ValueError: the model does not load, or a warm-up request fails.
     """
 
     def __init__(self, number, path, trust=False, slots=None, batching=None):
@@ -230,14 +227,10 @@ class Version:
     def predict(self, signature, inputs, output_filter=(), timeout=None):
         """Calls a signature and returns a sorted dict of output arrays.
 
-        Args:
-            signature: as in `inputs`.
-            inputs: name -> array or tensor.
-            output_filter: names of the outputs to return; () for all.
-            timeout: maximum time in seconds to wait for a slot, or None.
-
-        Raises:
-            RequestError: the request is invalid, or the graph raised an error.
+        `output_filter` names the outputs to return; () stands for all.
+        `timeout` is the maximum time in seconds to wait for a slot, or None.
+        Raises RequestError if the request is invalid, or the graph raised an
+        error.
         """
         signature = signature or export.DEFAULT
         specs = self.inputs(signature)

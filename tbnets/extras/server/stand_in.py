@@ -145,12 +145,7 @@ class StandIn:
         tell: function that prints the tracebacks of unexpected errors.
 
     Attributes:
-        port: the actual gRPC port.
-        rest_port: the actual REST port.
-
-    Raises:
-        ImportError: the `serving` extra, which gRPC needs, is not installed.
-        ValueError: a model fails to load, or a port cannot be opened.
+        port, rest_port: the actual ports.
     """
 
     def __init__(

@@ -55,8 +55,7 @@ class Versions:
     Args:
         name: name of the model.
         folder: folder that contains `VERSION/saved_model.pb`, or a run folder.
-        load: function that takes a number and a path, and returns a loaded
-            `Version`.
+        load: function that takes a number and a path, returns a `Version`.
         wanted: function that selects the version numbers to serve, by default
             the newest.
         tell: function that prints a line.
