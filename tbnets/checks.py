@@ -80,9 +80,9 @@ def checked_array(name, values):
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
     """Returns `values` as an array. Raises ValueError if the shape is wrong.
 
-    A None in `shape` matches any size, and `shape=None` matches any shape. In
-    the error message, `what` describes the values, such as "embeddings", and
-    `advice` is the last sentence.
+    A None in `shape` matches any size, and `shape=None` any shape. In the error
+    message, `what` describes the values, such as "embeddings", and `advice` is
+    the last sentence.
     """
     try:
         array = np.asarray(values, dtype)

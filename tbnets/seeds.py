@@ -51,13 +51,9 @@ def seed_of(run_seed, stream, num_layers=1):
 def generator_of(run_seed, stream, *places):
     """Returns a `numpy.random.Generator` for random numbers on the host.
 
-    Equal arguments give equal numbers, and different arguments give independent
-    numbers.
-
-    Args:
-        run_seed: seed of the run, >= 0.
-        stream: element of `HOST_STREAMS`.
-        *places: counters within the stream, such as the epoch, in [0, 2**32).
+    Equal arguments give equal numbers, and different arguments independent
+    numbers. `stream` is an element of `HOST_STREAMS`. `places` are counters
+    within the stream, such as the epoch, in [0, 2**32).
     """
     advice = "Add a new stream to `HOST_STREAMS`."
     check_choice("stream", stream, HOST_STREAMS, advice)

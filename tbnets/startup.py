@@ -75,12 +75,9 @@ def quiet_tensorflow():
     """Hides the output of native libraries while TensorFlow is imported.
 
     TensorFlow's libraries write to file descriptor 2 before any log level
-    applies, and tensorflow-addons warns about its end of life. This output is
-    printed only if the `with` block raises, or if `TF_CPP_MIN_LOG_LEVEL` is 0,
-    1 or 2.
-
-    Only one thread at a time runs the block, because concurrent imports of
-    TensorFlow and Keras fail.
+    applies. This output is printed only if the `with` block raises, or if
+    `TF_CPP_MIN_LOG_LEVEL` is 0, 1 or 2. One thread at a time runs the block,
+    because concurrent imports of TensorFlow and Keras fail.
     """
     is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
     is_shown = is_shown or sys.stderr is None  # A program without a terminal.
@@ -161,11 +158,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 def keep_freed_memory():
     """Makes glibc keep freed memory rather than return it to the system.
 
-    By default, glibc maps and unmaps the memory of every large tensor, and
-    mapping new pages takes a third of the time of a training step on features.
-    After this call, the process keeps up to 2 GiB of freed memory. Has no
-    effect without glibc, or if the environment sets a variable that starts with
-    `MALLOC_`.
+    By default, glibc maps and unmaps the memory of every large tensor, which
+    takes a third of the time of a training step on features. After this call,
+    the process keeps up to 2 GiB of freed memory. Has no effect without glibc,
+    or if the environment sets a variable that starts with `MALLOC_`.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -186,10 +182,10 @@ def choose_kernels(processor="/proc/cpuinfo"):
     """Enables TensorFlow's oneDNN kernels on processors with AVX2 and FMA.
 
     By default, TensorFlow uses these kernels only on processors with
-    instructions for neural networks. With only AVX2 and FMA, they also speed up
-    a training step by a fifth or more, but change the last bits of the results.
-    Has no effect if TensorFlow is already imported or the environment sets
-    TF_ENABLE_ONEDNN_OPTS (0 disables the kernels).
+    instructions for neural networks. They speed up a training step by a fifth
+    or more, but change the last bits of the results. Has no effect if
+    TensorFlow is already imported or the environment sets TF_ENABLE_ONEDNN_OPTS
+    (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
         return
@@ -291,11 +287,10 @@ def _is_installed():
 def run(work):
     """Runs `work()`, and exits with the exit code that it returns.
 
-    If the user can fix an error (`is_for_the_user`), the error is printed
-    without a traceback and the exit code is 1. Any other exception is printed
-    with its traceback and a request to report the bug. Ctrl-C exits with 130,
-    as shells expect. If the output is a closed pipe, the process exits
-    silently.
+    If the user can fix an error (`is_for_the_user`), it is printed without a
+    traceback and the exit code is 1. Any other exception is printed with its
+    traceback and a request to report the bug. Ctrl-C exits with 130. If the
+    output is a closed pipe, the process exits silently.
     """
     from absl import logging  # `tbnets.lite` needs no absl.
 

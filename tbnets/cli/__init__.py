@@ -78,11 +78,7 @@ def overview():
 
 
 def verb_of(word):
-    """Returns the verb that a word names or abbreviates.
-
-    Raises:
-        ValueError: no verb starts with the word, or several verbs do.
-    """
+    """Returns the verb that a word names or abbreviates."""
     fitting = [verb for verb in VERBS if verb.startswith(word)]
     if word in VERBS:
         return word
@@ -97,15 +93,10 @@ def verb_of(word):
 
 
 def call(verb, words):
-    """Runs a verb and returns its exit code, or None.
+    """Runs a verb with the words after it. Returns its exit code, or None.
 
-    Args:
-        verb: key of `VERBS`, or a module with `Options` and `main`.
-        words: words of the command line after the verb.
-
-    Raises:
-        UserError: a flag is wrong, or the command failed. The message names
-            flags instead of arguments.
+    `verb` is a key of `VERBS`, or a module with `Options` and `main`. If a flag
+    is wrong or the command fails, a UserError names flags instead of arguments.
     """
     module = verb
     if isinstance(verb, str):

@@ -244,11 +244,7 @@ def help_sections():
 
 
 def chosen_way(options):
-    """Returns the key of `WAYS` that the flags select, or the last key.
-
-    Raises:
-        ValueError: a flag that is set has no effect.
-    """
+    """Returns the key of `WAYS` that the flags select, or the last key."""
     set_flags = changed(options)
     way = next((way for way in WAYS if way in set_flags), [*WAYS][-1])
     for name in sorted(set_flags - {way, *WAYS[way]}):

@@ -56,10 +56,6 @@ def run_workers(count, command=None):
     Args:
         count: number of processes.
         command: list of words; by default this process's command.
-
-    Raises:
-        ValueError: this process already has a TF_CONFIG.
-        ConnectionError: a worker failed.
     """
     if os.environ.get(CONFIG):
         raise InputError(

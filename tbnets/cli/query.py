@@ -245,11 +245,7 @@ def answer_texts(options, model, gallery=None):
 
 
 def least_confidence(options, model, num_rows):
-    """Returns the confidence below which a result is doubtful.
-
-    Raises:
-        ValueError: --min_confidence is set and the model is not calibrated.
-    """
+    """Returns the confidence below which a result is doubtful."""
     if options.min_confidence is not None and model.confidence is None:
         raise InputError(
             "--min_confidence",

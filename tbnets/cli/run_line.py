@@ -164,10 +164,6 @@ def check_read(line, settings: Settings):
 
     Returns:
         A line about unused flags in flag files, or "".
-
-    Raises:
-        ValueError: an unused flag is on the command line, or a flag whose value
-            is fixed by the task or model is set to another value.
     """
     fixed = tasks.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}

@@ -24,11 +24,7 @@ from tbnets.tasks.settings.settings import ALL
 
 
 def read_array(path) -> np.ndarray:
-    """Opens a `.npy` file of numbers, memory-mapped and read-only.
-
-    Raises:
-        ValueError: the file is empty or damaged, or does not contain numbers.
-    """
+    """Opens a `.npy` file of numbers, memory-mapped and read-only."""
     check_numbers(
         path,
         "a .npy file of numbers",
@@ -44,9 +40,6 @@ def read_caption_to_image(path) -> np.ndarray:
     Args:
         path: a `.npy` file of integers, or a text file with one integer per
             line.
-
-    Raises:
-        ValueError: a line is not an integer; the message names the line.
     """
     if pathlib.Path(path).suffix == ".npy":
         return read_array(path)

@@ -108,7 +108,7 @@ class Examples:
         Args:
             images: `[num_images, ...]`, features or pixels.
             captions: `[num_captions, ...]`, word ids, features or strings.
-            caption_to_image: int `[num_captions]`, row of each caption's image.
+            caption_to_image: int `[num_captions]`, row of the caption's image.
         """
         images = ArrayRows(_checked_numbers("images", images))
         captions = checked_array("captions", captions)

@@ -68,15 +68,9 @@ class ImageRecord(NamedTuple):
 
 
 class CaptionFile(CheckedFile):
-    """A caption file.
+    """A caption file. `columns` are the `Columns` that the user chose.
 
-    Args:
-        path: path of the file.
-        problems: see `CheckedFile`.
-        columns: the `Columns` that the user chose.
-
-    Attributes:
-        used: text that names the columns or keys that the reader used.
+    The reader sets `used` to text that names the columns or keys it used.
     """
 
     def __init__(self, path, problems=None, columns=Columns()):  # noqa: B008

@@ -81,9 +81,7 @@ FORMATS = {
 def find_format(format, file):
     """Returns the name of a file's format, or "" after reporting a problem.
 
-    Args:
-        format: a key of `FORMATS`, which must fit the file, or "auto".
-        file: the `CaptionFile`.
+    `format` is a key of `FORMATS`, which must fit the file, or "auto".
     """
     is_set = os.path.isdir(file.path) or list_archives(file.path)[1]
     if format == AUTO and not is_set:

@@ -153,9 +153,7 @@ def _find(structure, file):
 def why_not_json(structure, file):
     """Returns why a file has no records of a structure, or "".
 
-    Args:
-        structure: `of_images` or `of_mapping`; None for any list of records.
-        file: the `CaptionFile`.
+    `structure` is `of_images`, `of_mapping`, or None for any list of records.
     """
     found = _find(structure, file)
     return found if isinstance(found, str) else ""

@@ -42,9 +42,9 @@ from tbnets.files import ProblemError
 def same_captions(marked, searched, photos):
     """Matches each caption of `marked` to a caption of `searched`.
 
-    Within a photo, identical captions are matched first, then the other
-    captions in order of decreasing similarity. Each caption is matched at most
-    once. `photos` is the row in `searched` of each image of `marked`.
+    Within a photo, identical captions are matched first, then all others in
+    order of decreasing similarity. Each caption is matched at most once.
+    `photos` has the row in `searched` for each image of `marked`.
 
     Returns (rows, is_exact), with a value per caption of `marked`. `rows`,
     int64, is the row of the matched caption, or -1. `is_exact` is True if the
@@ -93,7 +93,7 @@ class CaptionedImages:
     Args:
         image_ids: num_images unique strings, as in the source.
         captions: num_captions strings, which may be "".
-        caption_to_image: int64 `[num_captions]`, row of each caption's image.
+        caption_to_image: int64 `[num_captions]`, row of the caption's image.
         split: name of the split, as requested.
         path: the file or folder that was read.
         file_names: num_images file names relative to an images folder; () if

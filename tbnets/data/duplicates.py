@@ -28,10 +28,8 @@ _TILE = 2048
 class Look(NamedTuple):
     """What `looks` reads from a photo.
 
-    Attributes:
-        fault: why the file is not a photo, or None.
-        digest: hash of the file's content.
-        grey: uint8 `[9, 9]`, the photo in grey, averaged over cells.
+    `fault` is why the file is not a photo, or None. `digest` is a hash of the
+    content, and `grey`, uint8 `[9, 9]`, the averages of cells of the photo.
     """
 
     fault: str | None
@@ -62,14 +60,10 @@ def looks(paths) -> Iterator[Look]:
 
 
 def contours(greys) -> np.ndarray:
-    """Describes photos by differences of neighbouring cells.
+    """Describes small grey photos by differences of neighbouring cells.
 
-    Args:
-        greys: `[n, height, width]`, small grey photos.
-
-    Returns:
-        float32 `[n, dim]`, signed square roots of the horizontal and vertical
-        differences, L2-normalised. The rows of flat photos are 0.
+    Returns float32 `[n, dim]`: signed square roots of the horizontal and
+    vertical differences, L2-normalised, or 0 for flat photos.
     """
     greys = np.asarray(greys, np.float32)
     steps = [np.diff(greys, axis=axis) for axis in (1, 2)]

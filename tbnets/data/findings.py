@@ -111,11 +111,8 @@ _KINDS = {
 class Finding:
     """A kind of problem that does not prevent training.
 
-    Args:
-        kind: key of the kind, such as "near_copy".
-        count: how often it occurs.
-        examples: at most `MOST_EXAMPLES` lines with split, id and text.
-        detail: a remark about all occurrences, or "".
+    `kind` is a key, such as "near_copy". There are at most `MOST_EXAMPLES`
+    lines of examples, with split, id and text. `detail` is a remark, or "".
     """
 
     kind: str

@@ -45,9 +45,6 @@ def decode_photo(image_bytes, side=None):
 
     Returns:
         uint8 `[height, width, 3]`, RGB.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the photo is incomplete or too large.
     """
     image_bytes, sides = photo_kinds.small_enough(image_bytes)
     # This op also reads PNG.

@@ -169,9 +169,7 @@ def _opened(path, stamp):
 class TarFiles:
     """The files in a tar archive.
 
-    Attributes:
-        path: path of the archive.
-        places: maps file names to (offset, size) in bytes.
+    `places` maps file names to (offset, size) in bytes.
     """
 
     def __init__(self, path):

@@ -28,7 +28,7 @@ class NounPhrases(NamedTuple):
         nodes: int64 `[num_phrases]`, index of the node in its tree.
         spans: int64 `[num_phrases, 2]`, half-open range of words in the tree.
         texts: int64 `[num_phrases]`. Phrases with identical words share an id.
-        starts: int64 `[num_captions + 1]`, row of each caption's first phrase;
+        starts: int64 `[num_captions + 1]`, row of the caption's first phrase;
             the last value is num_phrases.
     """
 

@@ -190,12 +190,10 @@ def png_of(picture) -> tuple[bytes, str]:
 
 
 def _upright(picture, turn=True):
-    """Decodes a picture to RGB in its upright orientation.
+    """Decodes a picture as a graph does; returns (picture, reason).
 
-    As when a graph decodes a photo, alpha is dropped and 16-bit values keep
-    their upper 8 bits. `turn=False` ignores the EXIF orientation.
-
-    Returns (picture, reason), as `_opened` does.
+    Alpha is dropped and 16-bit values keep their upper 8 bits. `turn=False`
+    ignores the EXIF orientation.
     """
     width, height = picture.size
     if not width * height:

@@ -70,15 +70,10 @@ def non_maximum_suppression(
 ) -> np.ndarray:
     """Keeps the best box, drops boxes that overlap it, and repeats.
 
-    Args:
-        boxes: `[n, 4]`.
-        scores: `[n]`, larger is better; among tied boxes, the first is better.
-        iou_threshold: in [0, 1]; boxes that overlap a kept box with a larger
-            IoU are dropped.
-        limit: maximum number of boxes to keep; None for all.
-
-    Returns:
-        int64 `[k]`: rows of `boxes`, best first.
+    `scores` `[n]` are larger for better boxes; the first of tied boxes is
+    better. Boxes that overlap a kept box with an IoU above `iou_threshold` are
+    dropped. At most `limit` boxes are kept. Returns their rows, int64 `[k]`,
+    best first.
     """
     boxes = check_boxes(boxes)
     scores = np.asarray(scores, np.float64)
@@ -114,15 +109,10 @@ def clip_boxes(boxes, width, height) -> np.ndarray:
 def overlaps_by_photo(truth, owners, proposals):
     """Computes the overlaps of boxes with the proposals of their photo.
 
-    Args:
-        truth: `[n, 4]`.
-        owners: int `[n]`, index in `proposals` of each box's photo.
-        proposals: one array `[k, 4]` per photo; k may be 0.
-
-    Yields:
-        (photo, rows, overlaps): `rows` are the photo's rows of `truth`, int64
-        `[p]`, ascending, and `overlaps` are float64 `[p, k]`. Photos without
-        boxes or proposals are skipped. Photos with many boxes are split.
+    `truth` is `[n, 4]`, and `owners`, int `[n]`, each box's photo as an index
+    in `proposals`, arrays `[k, 4]`. Yields (photo, rows, overlaps): the photo's
+    ascending rows of `truth`, int64 `[p]`, and float64 `[p, k]`. Photos without
+    boxes or proposals are skipped. Photos with many boxes are split.
     """
     truth = check_boxes(truth, "truth")
     owners = checked_rows("owners", owners, len(proposals), len(truth))

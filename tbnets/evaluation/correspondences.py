@@ -163,7 +163,7 @@ def phrases_of_spans(captions, spans, phrases):
     contains the span's last word, which in English is usually the head noun.
 
     Args:
-        captions: int `[n]`, row of each span's caption, or -1 for no caption.
+        captions: int `[n]`, row of the span's caption, or -1 for no caption.
         spans: int `[n, 2]`, positions of the span's first word in the caption
             and of the word after its last.
         phrases: object with `spans` int `[num_phrases, 2]` and `starts` int

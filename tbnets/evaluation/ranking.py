@@ -1,11 +1,11 @@
 """Exact ranks of cross-modal retrieval, tile by tile.
 
 The last bit of a float32 matrix product depends on the library, the machine and
-the position, so it would make ties random. Scores are therefore exact (see
-`checks`). The matrix product only decides candidates whose score differs from
-the query's best positive by more than the product's error bound. The few
-undecided candidates are scored exactly. If many are undecided, as for a
-collapsed model, their strip of rows is first recomputed in float64.
+the position, so it would make ties random. The product therefore only decides
+candidates whose score differs from the query's best positive by more than the
+product's error bound. All other candidates are scored exactly (see `checks`).
+If these are many, as for a collapsed model, their rows are first recomputed in
+float64.
 """
 
 import copy
@@ -102,11 +102,9 @@ def pairs_of(name, pairs, shape, least=0):
 def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
     """Returns the `Ranks` of the queries that have a positive.
 
-    Args:
-        scores: `[num_queries, num_candidates]`, larger is better: an array,
-            which may be memory-mapped, or `EmbeddingScores`.
-        pairs: int `[n, 2]`, rows of matching queries and candidates.
-        rank: `ranks.best_ranks`, or a function that extends it.
+    `scores`, `[num_queries, num_candidates]`, are an array, which may be
+    memory-mapped, or `EmbeddingScores`. `pairs`, int `[n, 2]`, are rows of
+    matching queries and candidates. `rank` may extend `ranks.best_ranks`.
     """
     parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
     empty = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
@@ -382,10 +380,9 @@ def block_size(dim, memory_limit_mb):
 def count_better(sides, queries, memory_limit_mb):
     """Counts the candidates that beat or tie with each query's positive.
 
-    The counts are added to the `Queries`. Each of the two `Side`s holds the
-    candidates for the queries of the other `Side`. If both are one object, each
-    pair of rows is scored only once. `memory_limit_mb` limits tiles and
-    temporary arrays.
+    The counts are added to the `Queries`. Each `Side` holds the candidates for
+    the queries of its opposite `Side`. If both are one object, each pair of
+    rows is scored only once. `memory_limit_mb` limits temporary arrays.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]

@@ -36,12 +36,11 @@ class PairScores(NamedTuple):
     Attributes:
         tile: maps image rows int64 `[a]` and text rows int64 `[b]` to scores
             float32 `[a, b]`.
-        pairs: maps image rows int64 `[p]` and text rows int64 `[p]` to scores
-            float32 `[p]`.
+        pairs: maps image rows and text rows int64 `[p]` to scores float32
+            `[p]`.
         image_levels: float32 `[num_images]`, levels to subtract when texts rank
             images (`ranking.level`).
-        text_levels: float32 `[num_texts]`, levels to subtract when images rank
-            texts.
+        text_levels: float32 `[num_texts]`, when images rank texts.
     """
 
     num_images: int

@@ -159,9 +159,6 @@ def extract_regions(
     and `extractor` is a region extractor, such as `AveragedFeatures`. The other
     arguments and the result are as in `extract_photos`. A photo without
     proposals is recorded as failed.
-
-    Raises:
-        ValueError: If no photo has proposals, or a photo's size has changed.
     """
     keys = [key for key, _ in photos]
     unproposed = set(proposals.missing(keys))

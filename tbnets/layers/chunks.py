@@ -20,15 +20,11 @@ from tbnets.losses import replicas
 def encode_in_chunks(encoder, inputs, chunk, size):
     """Applies an encoder in training mode to a few rows at a time.
 
-    Features and gradients do not depend on the chunks, except that each chunk
-    draws its own dropout masks. XLA cannot compile the loop, because the last
-    chunk may be smaller.
-
-    Args:
-        encoder: built layer that maps each row of `[n, ...]` to a vector.
-        inputs: `[n, ...]`. The gradient does not reach the inputs.
-        chunk: maximum number of rows per chunk.
-        size: size of the features.
+    The built `encoder` maps each row of `[n, ...]` to a vector of `size`
+    features. Features and gradients do not depend on the size of the chunks, at
+    most `chunk` rows, except that each chunk draws its own dropout masks. The
+    gradient does not reach the inputs. XLA cannot compile the loop, because the
+    last chunk may be smaller.
     """
     num_rows = tf.shape(inputs)[0]
     # All replicas draw equally many masks, so that their counters agree.

@@ -112,7 +112,7 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     Args:
         regions: float32 `[num_regions, embedding_dim]`.
         phrases: float32 `[num_phrases, embedding_dim]`.
-        region_of: int32 `[num_phrases]`, row of each phrase's region.
+        region_of: int32 `[num_phrases]`, row of the phrase's region.
         is_contrast: bool `[num_regions, num_phrases]`, True for negative pairs.
         weights: float32 `[num_phrases]`, weights of the pairs.
 

@@ -39,15 +39,10 @@ class PairSample(NamedTuple):
 def random_columns(mask, rows, draws):
     """Picks True columns uniformly at random in the given rows of a mask.
 
-    Args:
-        mask: bool `[num_rows, num_columns]`, with at least one element.
-        rows: int32 `[n]`, n >= 1, the rows to pick from; a negative number
-            stands for no row.
-        draws: float32 `[n, k]` in [0, 1), one random number per pick.
-
-    Returns:
-        `(columns, valid)`: int32 `[n, k]`, and bool `[n]`, False for a row
-        without a True column.
+    `mask` is bool `[num_rows, num_columns]`, not empty. `rows`, int32 `[n]`, n
+    >= 1, are the rows to pick from, or negative for no row. `draws`, float32
+    `[n, k]` in [0, 1), has a random number per pick. Returns columns, int32
+    `[n, k]`, and bool `[n]`, False for a row without a True column.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)

@@ -187,16 +187,11 @@ def padded(rows, value, axes=(0, 1)):
 
 
 def largest(values, count, turned=False):
-    """Finds the largest values of every row.
+    """Finds the `count` largest values of every row, or column if `turned`.
 
-    Args:
-        values: float32 `[rows, columns]`, padded with `padded`.
-        count: Number of values per row, at least 1.
-        turned: Whether to search columns instead of rows.
-
-    Returns:
-        float32 values in descending order, and int32 columns, both `[rows,
-        min(count, columns)]`.
+    `values` are float32 `[rows, columns]`, padded with `padded`. Returns the
+    values in descending order, and int32 columns, both `[rows, min(count,
+    columns)]`.
     """
     # A row's k largest values are in the k groups of neighbouring columns with
     # the largest maxima, so only these groups are searched.
@@ -231,14 +226,9 @@ def largest(values, count, turned=False):
 def first_positives(positive_mask, limit):
     """Finds up to `limit` True columns of every row.
 
-    Args:
-        positive_mask: bool `[rows, columns]`.
-        limit: Maximum number of columns per row, at least 1.
-
-    Returns:
-        `(indices, valid)`, each `[rows, min(limit, columns)]`: int32 column
-        indices, and a bool mask, False for padding. A row with more than
-        `limit` True columns may return any of them.
+    Returns int32 column indices and a bool mask, False for padding, both
+    `[rows, min(limit, columns)]`. A row with more than `limit` True columns may
+    return any of them.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD

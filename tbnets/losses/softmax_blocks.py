@@ -26,12 +26,9 @@ LAST = 2**31 - 1
 def sums(images, texts, matches, temperature, dtype="float32"):
     """Computes the sums of the terms `image_to_text` and `text_to_image`.
 
-    `matches` are the `positives.Matches` of the batch, and `dtype` is the dtype
-    of the products.
-
-    Returns:
-        float32 `[2, 3]`: the sum of the losses, the number of anchors, and the
-        number of anchors whose closest candidate is wrong.
+    `matches` are the `positives.Matches` of the batch. The products have
+    `dtype`. Returns float32 `[2, 3]`: the sum of the losses, the number of
+    anchors, and the number of anchors whose closest candidate is wrong.
     """
 
     @tf.custom_gradient

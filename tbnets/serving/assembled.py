@@ -126,11 +126,7 @@ def cache_folder():
 def assembled(folder):
     """Returns the folder of an assembled model, assembling it on first use.
 
-    Args:
-        folder: folder of a zoo model whose checksums have been verified.
-
-    Raises:
-        ValueError: as in `put_together` and `check_answers`.
+    The checksums of `folder`, the zoo model, have been verified.
     """
     folder = folder.absolute()
     content = (folder / CHECKSUMS).read_bytes(), *_versions()

@@ -31,14 +31,10 @@ def calibrate(images, texts, caption_to_image, bank, seed=0):
         images: float32 `[n, dim]`, embeddings of photos that the network was
             not trained on.
         texts: float32 `[m, dim]`, embeddings of their captions.
-        caption_to_image: int `[m]`, row of each caption's photo.
+        caption_to_image: int `[m]`, row of the caption's photo.
         bank: float32 `[b, dim]`, embeddings of training captions, of which
             `BANK_SIZE` are drawn.
         seed: seed of the drawn captions and collections.
-
-    Raises:
-        ValueError: there are too few photos or captions, or the arrays are not
-            embeddings.
     """
     arrays = {"images": images, "texts": texts, "bank": bank}
     for name, rows in arrays.items():
@@ -117,12 +113,7 @@ def first_results(table, count):
 def fit_logistic(inputs, labels):
     """Fits a logistic regression by Newton's method.
 
-    Args:
-        inputs: float `[n, p]`.
-        labels: bool `[n]`.
-
-    Returns:
-        float64 `[1 + p]`, the bias and the weights.
+    `inputs` are float `[n, p]`. Returns float64 `[1 + p]`, the bias first.
     """
     rows = np.column_stack([np.ones(len(inputs)), np.float64(inputs)])
     weights = np.zeros(rows.shape[1])

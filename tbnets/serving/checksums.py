@@ -36,11 +36,7 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Returns a dict that maps a folder's file names to checksums.
-
-    Raises:
-        ValueError: a line is malformed, or a file is listed twice.
-    """
+    """Returns a dict that maps a folder's file names to checksums."""
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
     checksums = {}
     for number, line in enumerate(file.lines()[0], 1):

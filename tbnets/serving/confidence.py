@@ -91,12 +91,7 @@ class Confidence:
 def load_confidence(folder, dim):
     """Reads the `Confidence` of a SavedModel, or returns None without a file.
 
-    Args:
-        folder: folder of the SavedModel.
-        dim: size of the model's embeddings.
-
-    Raises:
-        ValueError: the file is damaged or has embeddings of another size.
+    `dim` is the size of the model's embeddings, which the file must have.
     """
     path = os.path.join(folder, CONFIDENCE_FILE)
     if not os.path.isfile(path):

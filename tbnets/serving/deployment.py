@@ -46,12 +46,7 @@ _WIDTH, _HEIGHT = 96, 64
 
 
 def warm_up(folder):
-    """Writes warm-up requests for all signatures of a SavedModel.
-
-    Raises:
-        ImportError: the `serving` extra is not installed.
-        ValueError: a signature fails on its request.
-    """
+    """Writes warm-up requests for all signatures of a SavedModel."""
     write_requests(folder, tf.saved_model.load(str(folder)).signatures)
 
 
@@ -78,13 +73,7 @@ def write_requests(folder, signatures):
 
 
 def read_requests(folder):
-    """Returns the warm-up requests of a SavedModel, as `PredictRequest`s.
-
-    Raises:
-        ImportError: the `serving` extra is not installed.
-        ValueError: the file is damaged or contains requests other than
-            `Predict`.
-    """
+    """Returns the warm-up requests of a SavedModel, as `PredictRequest`s."""
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
         return []

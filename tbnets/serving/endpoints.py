@@ -484,12 +484,7 @@ class EndpointSide:
 
 
 def inference(method, read=None):
-    """Returns a function that calls a network's method in inference mode.
-
-    Args:
-        method: function that takes the network's input and `training`.
-        read: function that computes the network's input, or None.
-    """
+    """Returns a function that calls a network's method in inference mode."""
 
     def embed(rows):
         return method(rows if read is None else read(rows), training=False)
@@ -550,13 +545,8 @@ def reader_of(model, tokenizer, text_dim):
 def text_spec(tokenizer, text_dim, name="captions"):
     """Returns the `tf.TensorSpec` of texts.
 
-    Args:
-        tokenizer: as in `two_branch_endpoints`.
-        text_dim: dimension of text features; None with a tokenizer.
-        name: name of a string input.
-
-    Raises:
-        ValueError: `tokenizer` and `text_dim` are both given or both None.
+    `tokenizer` and `text_dim` are as in `two_branch_endpoints`. `name` is the
+    name of a string input.
     """
     if (tokenizer is None) == (text_dim is None):
         raise InputError(

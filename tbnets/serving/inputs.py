@@ -164,15 +164,10 @@ class PhotoReader:
 
 
 def status_of(image_bytes, decoded, max_pixels):
-    """Returns the faults of photos.
+    """Returns the faults of photos, string `[n]`, or "" for a valid photo.
 
-    Args:
-        image_bytes: string `[n]`.
-        decoded: bool `[n]`, whether each photo was decoded.
-        max_pixels: maximum number of pixels in a photo.
-
-    Returns:
-        string `[n]`: "", or the fault of the photo, such as "does not decode".
+    `image_bytes` is string `[n]`. `decoded`, bool `[n]`, is whether each photo
+    was decoded. A photo has at most `max_pixels` pixels.
     """
 
     def is_small(content):
@@ -197,12 +192,7 @@ def status_of(image_bytes, decoded, max_pixels):
 
 
 def limit_pixels(endpoints, max_pixels):
-    """Sets the maximum number of pixels in a photo for untraced `Endpoints`.
-
-    Raises:
-        ValueError: the endpoints take no photos or have been traced, or the
-            number is invalid.
-    """
+    """Sets the maximum number of pixels in a photo for untraced `Endpoints`."""
     most = pictures.MAX_PIXELS
     checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
     photos = endpoints.photos
@@ -218,16 +208,7 @@ def limit_pixels(endpoints, max_pixels):
 
 
 def require_photos(value, status):
-    """Returns `value` after checking that all photos were decoded.
-
-    Args:
-        value: tensor.
-        status: string `[n]`, from `PhotoReader`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: raised by the graph if a photo is
-            broken.
-    """
+    """Returns `value` after checking that all photos were decoded."""
     return require_rows(
         value,
         tf.equal(status, ""),
@@ -243,11 +224,8 @@ MOST_WORDS = 200
 def guarded(function):
     """Returns a concrete function that rejects invalid inputs.
 
-    NaN and infinity are rejected with an error that names the row.
-
-    Args:
-        function: `tf.function` whose input signature gives the ranks and
-            dimensions to check.
+    The ranks and dimensions are from the input signature. NaN and infinity are
+    rejected with an error that names the row.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -420,9 +398,6 @@ class TreeReader:
 
         Returns:
             int32 `[len(captions), nodes, 6]`.
-
-        Raises:
-            ModuleNotFoundError: a package of the parser is not installed.
         """
         captions = list(captions)
         texts = [c for c in captions if not isinstance(c, Tree)]

@@ -35,9 +35,6 @@ def copy_halved(variables):
 
     Returns:
         dict of the float16 copies, by the `id` of the variable.
-
-    Raises:
-        ValueError: a weight exceeds the range of float16.
     """
     halves = {}
     for variable in variables:
@@ -63,9 +60,6 @@ def with_halves(function, halves):
     Args:
         function: concrete function whose arguments are tensors.
         halves: result of `copy_halved`.
-
-    Raises:
-        ValueError: the graph reads a weight with an unsupported op.
     """
     halved = [v for v in function.variables if id(v) in halves]
     by_handle = {id(v.handle): halves[id(v)].handle for v in halved}

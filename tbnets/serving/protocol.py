@@ -67,11 +67,7 @@ def invalid(message):
 
 
 def api(module):
-    """Returns a module of tensorflow-serving-api, such as `predict_pb2`.
-
-    Raises:
-        ImportError: the `serving` extra is not installed.
-    """
+    """Returns a module of tensorflow-serving-api, such as `predict_pb2`."""
     return import_extra("serving", f"tensorflow_serving.apis.{module}")
 
 
@@ -109,10 +105,6 @@ def to_array(name, proto):
 
     The values are in `tensor_content` or in the field for their dtype. The
     field may hold a single value, which is then repeated for all elements.
-
-    Raises:
-        RequestError: the dtype is unsupported, the shape is invalid or too
-            large, or the number of values does not match the shape.
     """
     kinds = {kind.as_datatype_enum: kind for kind in _FIELDS}
     if proto.dtype not in kinds:

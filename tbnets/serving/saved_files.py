@@ -30,9 +30,6 @@ def newest_version(path):
     Args:
         path: a run folder, its `saved_model` folder with numbered versions, or
             the folder of a version.
-
-    Raises:
-        FileNotFoundError: there is no SavedModel.
     """
     advice = "Pass the folder of an exported model or of a run."
     check_kind("path", path, (str, os.PathLike), advice)
@@ -94,11 +91,7 @@ def load_graph(path, trust=False):
 
 
 def read_graphs(path):
-    """Returns the `MetaGraphDef`s of a SavedModel, without executing them.
-
-    Raises:
-        ValueError: the file is damaged or too large.
-    """
+    """Returns the `MetaGraphDef`s of a SavedModel, without executing them."""
     file = path / GRAPH_FILE
     size = file.stat().st_size
     if size > MOST_GRAPH_BYTES:
@@ -116,11 +109,7 @@ def read_graphs(path):
 
 
 def read_metadata(path):
-    """Returns the metadata of a SavedModel, or {} if there is no metadata.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Returns the metadata of a SavedModel, or {} if there is no metadata."""
     file = CheckedFile(pathlib.Path(path, METADATA_FILE))
     if not pathlib.Path(file.path).is_file():
         return {}
@@ -156,11 +145,7 @@ _KINDS = {
 
 
 def read_weights(path):
-    """Returns unsorted (name, array) pairs of a SavedModel's variables.
-
-    Raises:
-        ValueError: the SavedModel is damaged, or was not written by tbnets.
-    """
+    """Returns unsorted (name, array) pairs of a SavedModel's variables."""
     _check_files(path, read_metadata(path))
     try:
         nodes = read_graphs(path)[0].object_graph_def.nodes

@@ -68,9 +68,8 @@ def best(similarities, top):
 def notes_on(model, queries):
     """Finds the words of sentences that are not in the model's vocabulary.
 
-    Returns:
-        list with `(unknown_words, note)` for each sentence. The note is "" if
-        all words are known, and `NO_WORD` if no word is known.
+    Returns `(unknown_words, note)` for each sentence. The note is "" if all
+    words are known, and `NO_WORD` if no word is known.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -130,11 +129,7 @@ def format_answers(title, similarities, answers, hits=None, doubts=None):
 
 
 def embed_examples(model, images):
-    """Embeds query images, all of which must be valid photos.
-
-    Raises:
-        BrokenImageError: an image is not a photo.
-    """
+    """Embeds query images, all of which must be valid photos."""
     if model.takes_photos:
         refuse_single("like", images)
     embeddings, reasons = model.try_images(images)
@@ -202,10 +197,8 @@ def _chances(confidence, embeddings, order, values):
 def add_doubts(notes, chances, limit):
     """Adds `NOTHING_FITS` to the notes of queries without a likely result.
 
-    Args:
-        notes: result of `notes_on`.
-        chances: confidences `[m, k]`, with NaN for unknown confidences.
-        limit: lowest confidence of a likely result.
+    `notes` are from `notes_on`. `chances` are confidences `[m, k]`, or NaN.
+    `limit` is the lowest confidence of a likely result.
     """
     results = []
     for (unknown, note), values in zip(notes, chances):
@@ -247,9 +240,9 @@ def format_tables(titles, ids, ranked, hits=None, limit=0):
 def answers_record(kind, names, rows, similarities, confidences=()):
     """Returns the results of one query as JSON values.
 
-    `kind` is "image" or "caption", the key for the name of each result. `names`
-    are those of all candidates, and `rows` the results, best first. NaN and
-    missing confidences are omitted.
+    `kind` is "image" or "caption", the key for the names of the results.
+    `names` are the names of the candidates, and `rows` the results, best first.
+    NaN and missing confidences are omitted.
     """
     records = [
         {kind: names[row], "similarity": float(similarity)}

@@ -327,12 +327,7 @@ def index_file(path, shards):
 
 
 def build_index(path):
-    """Writes the FAISS cells of an index, unless they already exist.
-
-    Raises:
-        ImportError: FAISS is not installed.
-        ValueError: the index is damaged or empty.
-    """
+    """Writes the FAISS cells of an index, unless they already exist."""
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
     place = index_file(path, index.store.manifest.shards)
@@ -401,13 +396,7 @@ class ApproximateIndex(SearchIndex):
 
 
 def open_approximate(path):
-    """Opens an index and its FAISS cells, as an `ApproximateIndex`.
-
-    Raises:
-        FileNotFoundError, ValueError: as in `open_index`; or the cells are
-            missing or damaged.
-        ImportError: FAISS is not installed.
-    """
+    """Opens an index and its FAISS cells, as an `ApproximateIndex`."""
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
     place = index_file(path, index.store.manifest.shards)

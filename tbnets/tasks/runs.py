@@ -297,10 +297,6 @@ def open_run(
 
     Returns:
         A `Session` without `dev`.
-
-    Raises:
-        ValueError: the folder is not a run, the checkpoint is damaged, or the
-            data have changed.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)

@@ -153,12 +153,9 @@ def _unless_lost(method):
 class Board:
     """A context manager that writes the event files of a run.
 
-    A failed write does not stop training; the board reports it once.
-
-    Args:
-        run_dir: folder of the run.
-        metric: dev metric that chooses the best epoch.
-        is_lost: whether to write no files, as on workers other than the chief.
+    `metric` is the dev metric that chooses the best epoch. On workers other
+    than the chief, `is_lost` is true, and no files are written. A failed write
+    does not stop training; the board reports it once.
     """
 
     def __init__(self, run_dir, metric, is_lost=False):

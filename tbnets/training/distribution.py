@@ -228,9 +228,8 @@ def _answers(address):
 def open_workers(distribute="none", num_replicas=0):
     """Creates the `Workers` of a run; call before TensorFlow runs any op.
 
-    `distribute` is a name in `KINDS`. `num_replicas` is the number of devices
-    of `mirrored`; 0 for every GPU. Without a GPU, logical CPU devices are used,
-    for tests.
+    `num_replicas` is the number of devices of `mirrored`; 0 for every GPU.
+    Without a GPU, logical CPU devices are used, for tests.
     """
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":

@@ -93,13 +93,10 @@ MOST_LETTERS = 200
 
 
 class PhraseBox(NamedTuple):
-    """A box with its phrase.
+    """A box in pixels of the photo, with its phrase.
 
-    Args:
-        box: `[4]`, x_min, y_min, x_max, y_max in pixels of the photo.
-        phrase: text of the label.
-        colour: index of the colour; colours repeat after 7.
-        is_right: True for a tick, False for a cross, or None for neither.
+    `colour` is the index of the colour; colours repeat after 7. `is_right` is
+    True for a tick, False for a cross, or None for neither.
     """
 
     box: np.ndarray
@@ -109,19 +106,11 @@ class PhraseBox(NamedTuple):
 
 
 def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
-    """Draws a photo with its boxes and their phrases.
+    """Draws a photo, uint8 RGB, with its boxes and their phrases.
 
-    Phrases do not overlap if there is enough space. Boxes are clipped to the
-    photo.
-
-    Args:
-        photo: uint8 `[height, width, 3]`, RGB.
-        boxes: list of `PhraseBox`; the first is drawn on top.
-        side: length in pixels of the longer side after resizing.
-        heading: text above the photo, if any.
-
-    Returns:
-        uint8 `[h, w, 3]`; a very narrow photo gets a grey margin.
+    The first `PhraseBox` is drawn on top. Phrases do not overlap if there is
+    enough space. `side` is the longer side in pixels after resizing. A very
+    narrow photo gets a grey margin.
     """
     photo = Image.fromarray(np.asarray(photo))
     scale = side / max(photo.size)

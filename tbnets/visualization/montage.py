@@ -26,14 +26,10 @@ CARD_WIDTH = 6 * (CARD_PHOTO + CARD_GAP) + 2 * CARD_GAP
 
 
 class Tile(NamedTuple):
-    """An image on a card.
+    """An image on a card, with a label below it.
 
-    Args:
-        image_id: the image's name in the folder of photos.
-        label: text below the image.
-        is_hit: True for a green frame, False for a red frame, None for no
-            frame.
-        apart: whether to leave a wider gap before the image.
+    `is_hit` is True for a green frame, False for a red frame, None for no
+    frame. `apart` leaves a wider gap before the image.
     """
 
     image_id: str
@@ -137,14 +133,8 @@ def _draw_query(sheet, query, place):
 def draw_heat(photo, heat, side=2 * PHOTO_SIZE, heading=""):
     """Draws a photo that is darker where a heat map is colder.
 
-    Args:
-        photo: `PIL.Image.Image` in RGB.
-        heat: float32 `[rows, columns]`. Values below the mean are darkest.
-        side: length in pixels of the longer side.
-        heading: text above the photo.
-
-    Returns:
-        uint8 `[h, w, 3]`.
+    `heat` is float32 `[rows, columns]`; values below the mean are darkest.
+    `side` is the longer side in pixels. Returns uint8 `[h, w, 3]`.
     """
     heat = np.maximum(heat - heat.mean(), 0)
     light = Image.fromarray((heat / max(heat.max(), 1e-12)).astype(np.float32))

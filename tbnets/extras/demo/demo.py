@@ -127,11 +127,7 @@ class Photos:
         return list(good), rows.reshape(len(good), self._model.embedding_dim)
 
     def give(self, content):
-        """Stores an uploaded photo, drops old uploads, and returns the key.
-
-        Raises:
-            BrokenImageError: the content is not a photo.
-        """
+        """Stores an uploaded photo, drops old uploads, and returns the key."""
         with self.decoding:
             read_photo(content)
         key = GIVEN + hashlib.sha256(content).hexdigest()[:16]
@@ -143,11 +139,7 @@ class Photos:
         return key
 
     def find(self, key):
-        """Returns the path of a photo, or the bytes of an uploaded photo.
-
-        Raises:
-            FileNotFoundError: there is no such photo inside the folder.
-        """
+        """Returns the path of a photo, or the bytes of an uploaded photo."""
         if content := self._given.get(key):
             return content
         path = self._paths.get(self._names.get(key))
@@ -166,10 +158,6 @@ class Photos:
             key: key of the photo.
             side: maximum length of the longer side in pixels, a value in
                 `SIDES`.
-
-        Raises:
-            FileNotFoundError: there is no such photo.
-            BrokenImageError: the photo is broken.
         """
         photo = self.find(key)
         is_file = isinstance(photo, str)
@@ -246,12 +234,7 @@ class Demo:
         }
 
     def __call__(self, request):
-        """Returns the `Response` to a request.
-
-        Raises:
-            UserError: the request is invalid.
-            HTTPException: the path or the method is invalid.
-        """
+        """Returns the `Response` to a request."""
         if request.path == "/photos":
             return self._give(request)
         if request.method not in ("GET", "HEAD"):

@@ -69,11 +69,7 @@ def _words(source, name):
 
 
 def keras_hub():
-    """Returns the module `keras_hub`.
-
-    Raises:
-        ImportError: Keras Hub is not installed, or Keras is too old for it.
-    """
+    """Returns the module `keras_hub`."""
     if keras.__version__.startswith("2."):
         raise MissingPackageError(
             "Presets of Keras Hub need the current stack: Keras 3 and its "
@@ -188,12 +184,7 @@ class Preset:
             return kind.from_preset(self.source, **components)
 
     def read(self, file):
-        """Returns the checked content of a JSON file.
-
-        Raises:
-            FileNotFoundError: the preset has no such file.
-            ValueError: the file uses classes from outside Keras Hub.
-        """
+        """Returns the checked content of a JSON file."""
         path = preset_files.fetch(self.source, file, self.name)
         return preset_files.check_config(preset_files.parsed(path), path)
 
@@ -224,12 +215,6 @@ def open_preset(name, side=None, image_size=None, weights=True):
 
     Returns:
         A `Preset`, with weights in the dtype of the global policy.
-
-    Raises:
-        ImportError: Keras Hub is not installed.
-        FileNotFoundError, ConnectionError: as in `preset_files`.
-        ValueError: the preset is unknown or damaged, uses classes from outside
-            Keras Hub, or lacks `side`.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -263,10 +248,6 @@ def rebuild(config):
 
     Args:
         config: result of `Preset.config`.
-
-    Raises:
-        ValueError: the config is invalid or uses classes from outside Keras
-            Hub.
     """
     kind, name = keras_hub().models.Backbone, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")

@@ -67,11 +67,7 @@ class HubFeatures(CaptionEncoder):
 
     @functools.cached_property
     def opened(self) -> "_Opened":
-        """The opened preset. Its files must match the description `preset`.
-
-        Raises:
-            ValueError: the preset has changed; or as in `open_preset`.
-        """
+        """The opened preset. Its files must match the description `preset`."""
         name = self.notes_.get("name", "")
         opened = _Opened(name)
         if opened.description() != self.preset:

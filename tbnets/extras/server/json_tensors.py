@@ -35,11 +35,7 @@ _TYPES = {
 
 
 def parse(body):
-    """Returns the JSON object in the body of a request.
-
-    Raises:
-        RequestError: the body is not a JSON object in UTF-8.
-    """
+    """Returns the JSON object in the body of a request."""
     if body.count(b",") > MOST_VALUES:
         raise invalid(
             f"The body must have at most {MOST_VALUES} values. Received: more. "
@@ -106,9 +102,6 @@ def write_outputs(outputs, by_rows):
     Args:
         outputs: name -> array.
         by_rows: whether the request was in the row format.
-
-    Raises:
-        RequestError: in the row format, the outputs have different lengths.
     """
     values = {name: nested_lists(name, x) for name, x in outputs.items()}
     only = len(values) == 1 and next(iter(values))

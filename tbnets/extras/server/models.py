@@ -72,9 +72,6 @@ def read_parameters(path):
     Args:
         path: file with entries such as `max_batch_size { value: 32 }`, and one
             entry of `allowed_batch_sizes` for each size.
-
-    Raises:
-        ValueError: an entry is invalid.
     """
     file = CheckedFile(path)
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
@@ -150,9 +147,6 @@ class Batched:
             dict of output tensors, by name; or None if the call must run
             separately, because it has too many rows or because the batch
             failed.
-
-        Raises:
-            tf.errors.UnavailableError: too many batches are waiting.
         """
         values = inputs[self._name]
         if not 0 < values.shape[0] <= self._most:
@@ -210,9 +204,6 @@ class Version:
 
         Args:
             signature: name of the signature; "" for the default.
-
-        Raises:
-            RequestError: there is no such signature.
         """
         signature = signature or export.DEFAULT
         function = self.served.signatures.get(signature)
@@ -381,11 +372,7 @@ class Models:
         return list(self._versions)
 
     def start(self):
-        """Loads all models, then watches their folders.
-
-        Raises:
-            ValueError: a model has no version, or a version fails to load.
-        """
+        """Loads all models, then watches their folders."""
         for versions in self._versions.values():
             versions.start()
         self._watcher.start()
@@ -406,10 +393,6 @@ class Models:
             model: name of the model.
             version: number of the version; None for the newest.
             label: label of the version, instead of a number.
-
-        Raises:
-            RequestError: there is no such version, or too many requests are
-                running.
         """
         try:
             versions = self._of(model)
@@ -447,11 +430,7 @@ class Models:
             return served.number, served.signature_defs
 
     def status(self, model, version=None, label=""):
-        """Returns the `State`s of a version or of all versions, newest first.
-
-        Raises:
-            RequestError: there is no such version, or a label is given.
-        """
+        """Returns the `State`s of one version or all versions, newest first."""
         if label:
             raise invalid(
                 "A version must be requested by its number. Received: the "

@@ -71,11 +71,7 @@ class Versions:
         self._failed = {}  # number -> files that failed to load
 
     def states(self, version=None):
-        """Returns the `State`s of a version or of all versions, newest first.
-
-        Raises:
-            RequestError: there is no such version.
-        """
+        """Returns the `State`s of one version or all versions, newest first."""
         with self._lock:
             states = sorted(self._states.values(), reverse=True)
         if version is not None:
@@ -93,9 +89,6 @@ class Versions:
 
         Args:
             version: number of the version; None for the newest.
-
-        Raises:
-            RequestError: the version is not served.
         """
         with self._lock:
             number, request = version, f"Specific({self.name}, {version})"
@@ -114,11 +107,7 @@ class Versions:
             self._leave(chosen)
 
     def start(self):
-        """Loads the existing versions.
-
-        Raises:
-            ValueError: there is no version, or a version fails to load.
-        """
+        """Loads the existing versions."""
         self.look()
         for state in self._states.values():
             if state.state == "END":

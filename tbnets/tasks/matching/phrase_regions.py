@@ -35,7 +35,7 @@ class PhraseQueries(NamedTuple):
 
     Attributes:
         phrases: `PhraseRegions`, in pixels of the photos.
-        images: int64 `[num_phrases]`, row of each phrase's photo.
+        images: int64 `[num_phrases]`, row of the phrase's photo.
         regions: `PhotoRegions` of the split.
         holds_photos: whether the last region of each photo is the whole photo.
             Otherwise, the whole photo is an additional candidate.
