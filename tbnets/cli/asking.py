@@ -155,9 +155,8 @@ class AskingFlags:
     def open(self, requirements):
         """Loads --model, which must accept text.
 
-        Args:
-            requirements: dict that maps each required endpoint to the
-                (requirement, advice) of the error message.
+        `requirements` maps each required endpoint to the (requirement, advice)
+        of the error message.
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -201,13 +200,7 @@ def whole_images(advice):
 
 
 def checked(model, name, requirements):
-    """Checks a model's endpoints and that it accepts text. Returns the model.
-
-    Args:
-        model: a `Served`.
-        name: name of the model, for messages.
-        requirements: as in `AskingFlags.open`.
-    """
+    """Returns a model after checking that it has the required endpoints."""
     for endpoint, (requirement, advice) in requirements.items():
         if not model.has(endpoint):
             raise InputError(

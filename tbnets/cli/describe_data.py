@@ -65,9 +65,7 @@ def describe_split(
 ) -> dict:
     """Returns the counts of one split in the order of the report.
 
-    Args:
-        images: the split.
-        known_words: words of the training split, or None to skip unknown words.
+    `known_words` are from the training split; None skips unknown words.
     """
     per_image = images.captions_per_image
     words, lengths = count_words(images.captions)
@@ -174,11 +172,7 @@ def describe_features(
 ) -> dict:
     """Checks the features of a split's images and returns counts.
 
-    Args:
-        images: the split.
-        patterns: paths of feature stores or `.npy` files to concatenate. A
-            path may contain {split}.
-        problems: list of `Problem` to extend.
+    `patterns` are paths of features to concatenate. Adds to `problems`.
     """
     path = ", ".join(patterns)
     try:

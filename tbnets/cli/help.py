@@ -9,12 +9,10 @@ MOST_COLUMNS = 100
 
 
 def format_help(text, sections, width=None):
-    """Returns a program's help text: the description followed by the flags.
+    """Returns a program's help text: `text` followed by the flags.
 
-    Args:
-        text: the description, which is not reformatted.
-        sections: dict that maps each title to a list of `Flag`s.
-        width: number of columns, or None for the terminal's width.
+    `sections` maps each title to a list of `Flag`s. `width` is the number of
+    columns, or None for the terminal's width.
     """
     if width is None:
         width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)

@@ -24,10 +24,7 @@ from tbnets.tasks.trained import NETWORK_FLAGS, open_trained
 class Resolved(NamedTuple):
     """The settings of a run and the sources of their values.
 
-    Args:
-        settings: the `Settings`.
-        sources: maps each flag that is not left at its default to the name of
-            the source of its value.
+    `sources` maps the flags that are set to the names of the sources.
     """
 
     settings: Settings
@@ -162,8 +159,7 @@ def not_given(line, settings: Settings, values):
 def check_read(line, settings: Settings):
     """Checks that the run uses the flags on the command line.
 
-    Returns:
-        A line about unused flags in flag files, or "".
+    Returns a line about unused flags in flag files, or "".
     """
     fixed = tasks.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}

@@ -117,9 +117,8 @@ def folders_of(models):
 def read_config(path):
     """Reads the file given by --model_config_file.
 
-    Returns:
-        Three dicts keyed by model name. Their values are the folder, a function
-        that selects the versions to serve, and a dict from label to version.
+    Returns three dicts by model name: the folder, a function that selects the
+    versions to serve, and a dict from label to version.
     """
     file = CheckedFile(path)
     protos = import_extra(

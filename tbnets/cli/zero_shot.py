@@ -37,9 +37,7 @@ def read_array(path) -> np.ndarray:
 def read_caption_to_image(path) -> np.ndarray:
     """Reads the image row of every caption, as an array `[num_captions]`.
 
-    Args:
-        path: a `.npy` file of integers, or a text file with one integer per
-            line.
+    The file is `.npy` or a text file with one integer per line.
     """
     if pathlib.Path(path).suffix == ".npy":
         return read_array(path)
@@ -67,9 +65,7 @@ def unit_rows(rows) -> np.ndarray:
 def lengths_note(rows, within=1e-2) -> str:
     """Returns a note on the norms of rows, or "" if all norms are 1.
 
-    Args:
-        rows: `[n, dim]` finite numbers.
-        within: allowed difference from 1; float16 rounding causes 1e-3.
+    Differences up to `within` are ignored; float16 rounding causes 1e-3.
     """
     lengths = row_norms(np.asarray(rows, np.float32))
     if np.abs(lengths - 1).max() <= within:

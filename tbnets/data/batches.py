@@ -312,10 +312,8 @@ class EpochBatches(Batches):
     Args:
         examples: an `Examples`.
         images_per_batch: number of images per batch. Wang 2018: 500; Wang 2016:
-            1500. If the last batch would contain only one image, this image is
-            added to the previous batch.
-        captions_per_image: number of captions drawn per image. The papers use
-            2.
+            1500. A single last image is added to the previous batch.
+        captions_per_image: number of captions drawn per image. Papers: 2.
         seed: integer >= 0.
         image_size: side of the decoded photos in pixels, if `examples.images`
             are file names.

@@ -101,13 +101,12 @@ class CaptionedImages:
         has_ids: False if the ids are only row numbers, which cannot be compared
             between splits.
         read_as: format of the file and the columns that were read.
-        identities: num_images strings; () if each image is different. Images
-            of one identity, such as photos of one person, match each other's
+        identities: num_images strings; () if each image is different. Images of
+            one identity, such as photos of one person, match each other's
             captions in losses and metrics.
 
     Raises:
-        ValueError: the lengths of the arguments do not match, an id is
-            repeated, or a caption has no image.
+        ValueError: an id is repeated, or the arguments do not fit each other.
 
     Example:
         records = tbnets.CaptionedImages(

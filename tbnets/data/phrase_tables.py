@@ -2,9 +2,8 @@
 
     {"image": "a.jpg", "phrase": "a red ball", "box": [10, 20, 110, 120]}
 
-A row of a table contains a phrase and its box (x_min, y_min, x_max, y_max) in
-pixels of the upright photo or, if the row contains `width` and `height`, of an
-image with this size.
+A box is x_min, y_min, x_max, y_max in pixels of the upright photo or, if the
+row contains `width` and `height`, of an image of this size.
 """
 
 import collections

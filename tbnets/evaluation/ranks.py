@@ -134,11 +134,9 @@ def group_pairs(row_groups, column_groups):
 class Queries:
     """Counts the candidates that rank above each query's best positive.
 
-    Args:
-        best: float32 `[n]`, each query's best positive score; +inf if the row
-            is not a query.
-        low: float32 `[n]`, the minimum score that may beat or tie `best`.
-        high: float32 `[n]`, the score above which a candidate beats `best`.
+    `best`, float32 `[n]`, is each query's best positive score; +inf if the row
+    is not a query. A score of at least `low` may beat or tie `best`. A score
+    above `high` beats it.
     """
 
     def __init__(self, best, low, high):

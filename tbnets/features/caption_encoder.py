@@ -38,10 +38,10 @@ class CaptionEncoder:
 
     Attributes:
         kind: name of the class in files and flags.
-        parameters: names of the constructor's arguments, which are JSON values.
+        parameters: names of the constructor's arguments, JSON values.
         chunk: number of captions encoded at a time.
         words_: the known words, excluding padding and `[UNK]`.
-        notes_: JSON values about the fit. `fitted_on` describes the captions.
+        notes_: JSON values about the fit, such as `fitted_on`.
     """
 
     kind = ""

@@ -20,8 +20,8 @@ def warped_crops(image, boxes, size, context=0.0):
         image: `[height, width, 3]`, any numeric dtype.
         boxes: `[k, 4]`; k may be 0. Sides are at least one pixel.
         size: side length of the squares in pixels.
-        context: width of the square's border that shows the box's surroundings,
-            as a fraction of the square's side, in [0, 0.5). R-CNN: 16/227.
+        context: width of a border that shows the box's surroundings, as a
+            fraction of the square's side, in [0, 0.5). R-CNN: 16/227.
 
     Returns:
         float32 `[k, size, size, 3]`.

@@ -52,15 +52,13 @@ class Proposer:
         limit: maximum number of boxes.
         iou_threshold: threshold of non-maximum suppression; None for
             `IOU_THRESHOLDS[method]`.
-        longest_side: maximum length of a photo's sides in pixels; larger photos
-            are scaled down.
+        longest_side: maximum side in pixels; larger photos are scaled down.
         min_area: minimum area of a box, as a fraction of the photo.
         iou_decay: factor by which EdgeBoxes multiplies `iou_threshold` after
             each kept box, while the threshold is above 0.5. Zitnick & Dollar
             2015, `eta`: 0.9996.
         max_aspect_ratio: maximum ratio of a box's sides in EdgeBoxes.
-        whole_photo: whether to append a box around the whole photo, with score
-            0.
+        whole_photo: whether to append a box of the whole photo, with score 0.
 
     Example:
         >>> boxes, scores = Proposer("edge_boxes", limit=50)(pixels)

@@ -232,19 +232,17 @@ class RoiFeatures:
     """Computes features of regions as Fast R-CNN does.
 
     The convolutions run once per photo. If the layer outputs maps, each region
-    is pooled into bins, and the bins are averaged. If the layer outputs
-    vectors, like VGG's `fc2`, RoI pooling replaces the last max pooling and
-    uses the output size that the dense layers require.
+    is pooled into bins, and the bins are averaged. If it outputs vectors, like
+    VGG's `fc2`, RoI pooling replaces the last max pooling, with the output size
+    that the dense layers require.
 
     Args:
         cnn: a `cnn.Cnn`, built for any image size.
         layer: name of the layer, or `last`.
         output_size: bins per side, unless the network requires a certain
             number. Fast R-CNN with VGG: 7.
-        shorter_side: length in pixels of a scaled photo's shorter side. Fast
-            R-CNN: 600.
-        longest_side: maximum length in pixels of a scaled photo's longer side.
-            Fast R-CNN: 1000.
+        shorter_side: shorter side of a scaled photo in pixels. Fast R-CNN: 600.
+        longest_side: maximum longer side in pixels. Fast R-CNN: 1000.
     """
 
     @in_float32()

@@ -178,10 +178,9 @@ class _Levels:
 def _forward(projected, weights, levels):
     """Returns the states and the values that the gradient needs.
 
-    Returns:
-        (hidden, cells, word_gates, sums, forget): two `[num_nodes, units]`,
-        sorted by `levels.places`; the words' gates i, o and u; and two
-        `tf.TensorArray`s, the phrases' sums and the edges' forget gates.
+    `hidden` and `cells` are `[num_nodes, units]`, sorted by `levels.places`.
+    The words' gates i, o and u follow, and two `tf.TensorArray`s: the phrases'
+    sums and the edges' forget gates.
     """
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]

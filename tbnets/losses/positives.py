@@ -87,11 +87,9 @@ class Matches:
     def rows(self, term, anchors=None, candidates=None):
         """Returns a mask of the matches between anchors and candidates.
 
-        Args:
-            term: A value of `presets.TERMS`.
-            anchors: int32 `[n]`, rows of the anchors, or None for all.
-            candidates: int32 `[m]`, or None for all; only for terms that
-                compare images with texts.
+        `term` is a value of `presets.TERMS`. `anchors`, int32 `[n]`, are rows,
+        or None for all. `candidates` are rows only for terms that compare
+        images with texts.
         """
         if term == "image_to_text":
             images = _picked(self.image_ids, anchors)

@@ -234,9 +234,9 @@ class CCA(EmbeddingNetwork):
         texts  -> [text_encoder  ->] (y - mean) W_y diag(s) -> unit vectors
 
     `W` holds the directions in which matching images and texts correlate most,
-    and `s = (1 + correlation) ** power` are their weights. Embeddings are
-    compared by cosine similarity. Images and texts with the same id match. An
-    image row counts once per matching text in the batch.
+    and `s = (1 + correlation) ** power` are their weights. Images and texts
+    with equal ids match. An image row counts once per matching text in the
+    batch.
 
     In phrase localization most regions have no phrase, so pairs alone describe
     them poorly. `background` adds the candidate regions of a batch
@@ -245,16 +245,14 @@ class CCA(EmbeddingNetwork):
 
     Args:
         image_branch: `CanonicalProjection` of the images.
-        text_branch: `CanonicalProjection` of the texts, with the same output
-            size.
+        text_branch: `CanonicalProjection` of the texts, of equal output size.
         image_encoder: layer that turns images into features, or None. It must
             have no trainable weights.
-        text_encoder: layer that turns texts into features, or None. It must
-            have no trainable weights.
+        text_encoder: such a layer for texts, or None.
         regularization: fraction of a view's mean variance that is added to each
             variance.
-        power: exponent of the weights (Gong et al. 2014: 4). 0 gives all
-            directions the same weight.
+        power: exponent of the weights (Gong et al. 2014: 4). With 0, all
+            weights are 1.
         background: total weight of the candidates, relative to the pairs; 0
             omits the candidates. Above 0, `text_branch` needs a bias.
 

@@ -106,8 +106,8 @@ class HMLSTM(EmbeddingNetwork):
             ranking_loss: a `RankingLoss` for images and sentences, and for
                 regions and phrases.
             gradient_clip_norm: as in `EmbeddingNetwork.compile`.
-            phrase_weight: weight of the loss between regions and phrases,
-                multiplied by the pairs' weights. Paper: 1.
+            phrase_weight: factor of the loss between regions and phrases,
+                besides the pairs' weights. Paper: 1.
             region_mean_weight: weight of the loss between sentences and the
                 mean of a photo's regions. Paper: 0.
             **kwargs: arguments of `EmbeddingNetwork.compile`. `encode_chunk`

@@ -51,12 +51,7 @@ def warm_up(folder):
 
 
 def write_requests(folder, signatures):
-    """Runs warm-up requests for some signatures, then writes the requests.
-
-    Args:
-        folder: folder of the SavedModel.
-        signatures: name -> concrete function, called with keyword arguments.
-    """
+    """Runs warm-up requests for some signatures, then writes the requests."""
     records = []
     for name, signature in signatures.items():
         for size in SIZES:

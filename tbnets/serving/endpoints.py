@@ -96,9 +96,7 @@ def two_branch_endpoints(
 def begin_with_photos(served, read_photos):
     """Returns endpoints that take photos, for a model that takes features.
 
-    Args:
-        served: the `Served` model, whose signatures the endpoints call.
-        read_photos: as in `two_branch_endpoints`.
+    `read_photos` is as in `two_branch_endpoints`.
     """
 
     def side(name, embeddings):

@@ -379,9 +379,6 @@ def is_batchable(described):
 
     This requires a single input whose axes are known, except the first, and
     outputs with one row per input row.
-
-    Args:
-        described: result of `describe_signature`.
     """
     inputs, outputs = (
         [spec["shape"] for spec in described[kind].values()]

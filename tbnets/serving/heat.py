@@ -20,11 +20,8 @@ def heat_maps(model, photos, texts):
 def points(heat):
     """Returns the mean positions, weighted by the softmax of the heat.
 
-    Args:
-        heat: float `[n, height, width]`.
-
-    Returns:
-        float `[n, 2]`, x and y as fractions of width and height.
+    `heat` is float `[n, height, width]`. Returns float `[n, 2]`, x and y as
+    fractions of width and height.
     """
     deviations = np.maximum(heat.std(axis=(1, 2), keepdims=True), 1e-12)
     peaks = heat.max(axis=(1, 2), keepdims=True)

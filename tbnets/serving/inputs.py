@@ -124,15 +124,11 @@ class PhotoReader:
 
     @tf.autograph.experimental.do_not_convert
     def photos(self, image_bytes, forward=None):
-        """Decodes JPEG or PNG files.
+        """Decodes JPEG or PNG files, string `[n]`.
 
-        Args:
-            image_bytes: string `[n]`, the file contents.
-            forward: function that replaces the `forward` of `read`.
-
-        Returns:
-            (rows, status): the network's input `[n, ...]`, undefined for broken
-            photos; and the result of `status_of`.
+        `forward` replaces the `forward` of `read`. Returns (rows, status): the
+        network's input `[n, ...]`, undefined for broken photos; and the result
+        of `status_of`.
         """
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
@@ -147,14 +143,10 @@ class PhotoReader:
 
     @tf.autograph.experimental.do_not_convert
     def regions(self, image_bytes, boxes):
-        """Decodes a photo and reads its regions.
+        """Decodes a photo, string `[]`, and reads its regions.
 
-        Args:
-            image_bytes: string `[]`, a JPEG or PNG file.
-            boxes: float32 `[n, 4]` in pixels of the upright photo.
-
-        Returns:
-            (rows, status): float32 `[n, dim]`, and string `[]`, as in `photos`.
+        `boxes` are float32 `[n, 4]` in pixels of the upright photo. Returns
+        (rows, status): float32 `[n, dim]`, and string `[]`, as in `photos`.
         """
         nothing = tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])
         decoded, is_photo = attempt_once(self._decode, (image_bytes,), nothing)

@@ -55,18 +55,14 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
         path: folder to write, which must not exist.
         kind: `float32`; `float16`, which halves the size; or `int8`, which also
             computes in integers.
-        photos: for `int8`, about 100 photos like those of the training, from
-            which the ranges of the activations are measured. Each is as in
-            `pictures.read_content`.
+        photos: for `int8`, about 100 photos like those of the training, as in
+            `pictures.read_content`. They determine the ranges of the
+            activations.
         metadata: JSON-ready dict to store in `model.json`.
 
     Returns:
         `path` as a `pathlib.Path`, and a dict of the smallest cosines between
         the outputs of the network and of the LiteRT models.
-
-    Raises:
-        FileExistsError: `path` exists.
-        ValueError: the network cannot be converted, or there are no photos.
     """
     path = pathlib.Path(path)
     check_choice("litert", kind, KINDS)

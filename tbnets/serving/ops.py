@@ -55,12 +55,7 @@ def copy_halved(variables):
 
 
 def with_halves(function, halves):
-    """Returns an equivalent concrete function that reads float16 weights.
-
-    Args:
-        function: concrete function whose arguments are tensors.
-        halves: result of `copy_halved`.
-    """
+    """Returns an equivalent concrete function that reads float16 weights."""
     halved = [v for v in function.variables if id(v) in halves]
     by_handle = {id(v.handle): halves[id(v)].handle for v in halved}
     outer, inner = function.captured_inputs, function.graph.inputs
@@ -99,11 +94,9 @@ class _Rewriter:
         self.after = {}  # (old name, halved arguments) -> function.
 
     def rewrite(self, halved, dropped):
-        """Returns the rewritten `GraphDef`.
+        """Returns the rewritten `GraphDef`, without the nodes in `dropped`.
 
-        Args:
-            halved: names of the nodes that are handles of float16 weights.
-            dropped: names of the nodes to leave out.
+        `halved` are the nodes that are handles of float16 weights.
         """
         nodes = [n for n in self.graph_def.node if n.name not in dropped]
         nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)

@@ -50,10 +50,8 @@ _FIELDS = {
 class RequestError(UserError):
     """Raised when a gRPC or REST request is rejected.
 
-    Args:
-        code: name of a `grpc.StatusCode`, a key of `HTTP_STATUS`. Clients also
-            use `client.OTHER_PROTOCOL`.
-        message: description of the fault.
+    `code` names a `grpc.StatusCode`, a key of `HTTP_STATUS`. Clients also use
+    `client.OTHER_PROTOCOL`.
     """
 
     def __init__(self, code, message):

@@ -21,11 +21,8 @@ NOTHING_FITS = "nothing fits well"
 class Ranked(NamedTuple):
     """The results of some queries, best first.
 
-    Attributes:
-        order: int `[m, k]`, rows of the results.
-        similarities: float32 `[m, k]`.
-        confidences: float32 `[m, k]`, NaN for query images and for a model that
-            is not calibrated.
+    `order`, int `[m, k]`, are the rows of the results. `confidences` are NaN
+    for query images and for a model that is not calibrated.
     """
 
     order: np.ndarray
@@ -51,15 +48,10 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 
 
 def best(similarities, top):
-    """Finds the best candidates for each query.
+    """Finds the `top` best candidates for each query; larger is better.
 
-    Args:
-        similarities: float32 `[num_queries, num_candidates]`; larger is better.
-        top: maximum number of results.
-
-    Returns:
-        `(order, similarities)`, each `[num_queries, min(top, num_candidates)]`,
-        best first. Ties are sorted by candidate.
+    Returns `(order, similarities)`, each `[num_queries, min(top,
+    num_candidates)]`, best first. Ties are sorted by candidate.
     """
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
@@ -197,8 +189,8 @@ def _chances(confidence, embeddings, order, values):
 def add_doubts(notes, chances, limit):
     """Adds `NOTHING_FITS` to the notes of queries without a likely result.
 
-    `notes` are from `notes_on`. `chances` are confidences `[m, k]`, or NaN.
-    `limit` is the lowest confidence of a likely result.
+    `chances` are confidences `[m, k]`, or NaN. `limit` is the lowest confidence
+    of a likely result.
     """
     results = []
     for (unknown, note), values in zip(notes, chances):

@@ -119,10 +119,6 @@ NOTES = "notes"
 class SearchIndex:
     """An open index, returned by `open_index`.
 
-    Args:
-        store: the `FeatureStore`.
-        shards: open shards; None to open them.
-
     Attributes:
         ids: tuple of n strings.
         dim: size of an embedding.

@@ -58,11 +58,8 @@ WHAT_IS_SHOWN = (
 def draw_correspondences(scores):
     """Draws the noun phrases' regions on the photos of a few captions.
 
-    Args:
-        scores: `CorrespondenceScores` with links and photos.
-
-    Returns:
-        dict from name to picture, uint8 `[height, width, 3]`.
+    The `CorrespondenceScores` must have links and photos. Returns pictures by
+    name, uint8 `[height, width, 3]`.
 
     Source: Niu et al. 2017, Fig. 7.
     """
@@ -128,9 +125,7 @@ PHRASES_AT_ONCE = 1024
 class Matcher:
     """Finds the region that each phrase names. Traces its graphs once.
 
-    Args:
-        network: a built `HMLSTM`.
-        image_size: side of decoded photos in pixels, or None for features.
+    `image_size` is the side of decoded photos in pixels, or None for features.
 
     Source: Niu et al. 2017, Sec. 3.3.
     """
@@ -151,15 +146,10 @@ class Matcher:
     def match(self, examples, choice=DEFAULT):
         """Chooses a candidate region for every phrase.
 
-        Args:
-            examples: `PairExamples`.
-            choice: `correspondences.Choice`. The paper and training use the
-                most similar candidate.
-
-        Returns:
-            dict with `CHOICE`, the candidate numbers, int16 `[num_phrases]`,
-            and `CONFIDENCE`, the similarities of these candidates, float32
-            `[num_phrases]`.
+        In the paper and in training, `choice` is the most similar candidate.
+        Returns `CHOICE`, the candidate numbers, int16 `[num_phrases]`, and
+        `CONFIDENCE`, the similarities of these candidates, float32
+        `[num_phrases]`.
         """
         images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
@@ -275,15 +265,9 @@ def _chosen(examples, phrases, similarities, choice):
 def find_links(known, records, phrases):
     """Finds the noun phrases that match phrases with known boxes.
 
-    Two captions match if they have the same letters.
-
-    Args:
-        known: `PhraseRegions` of the records' photos, in pixels.
-        records: `CaptionedImages` of a split.
-        phrases: `NounPhrases` of the records' captions.
-
-    Returns:
-        `Links`.
+    Captions match if they have equal letters. `known` are `PhraseRegions` of
+    the photos in `records`, and `phrases` the `NounPhrases` of the captions.
+    Returns `Links`.
     """
     photos = rows_of(known.images.image_ids, records.image_ids)
     rows, has_same_words = same_captions(known.images, records, photos)
@@ -338,10 +322,9 @@ class CorrespondenceScores(Scores):
     def metrics(self, region_phrase_ranking=False, **choosing):
         """Returns `evaluate_correspondences` metrics, or {} without links.
 
-        Args:
-            region_phrase_ranking: whether to add the metrics of
-                `Matcher.rank_true_regions`, which do not depend on `choosing`.
-            **choosing: arguments of `correspondences.checked_choice`.
+        With `region_phrase_ranking`, the metrics of `Matcher.rank_true_regions`
+        are added. `choosing` has the arguments of
+        `correspondences.checked_choice`.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:

@@ -6,11 +6,11 @@
         run.flags            the flags as a flagfile
         vocabulary.txt       one word per line
         left_out.txt         images that are not photos, with the reason
-        training.lock        the training process; locked during training
+        training.lock        locked during training
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
         curves.png           plots of the training history
-        examples.png         a few examples of the test split, if it has photos
+        examples.png         examples of the test split, if it has photos
         answers.png          results of example queries, if there are photos
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model

@@ -164,14 +164,10 @@ class Scores:
         return {}
 
     def points(self, most=FEW_POINTS):
-        """Returns embeddings for TensorBoard's projector or a map.
+        """Returns embeddings for TensorBoard's projector or a map as `Points`.
 
-        Args:
-            most: pair of maxima, (images, captions per image).
-
-        Returns:
-            `visualization.plots.Points`, or None if images and captions
-            have no shared space.
+        `most` are the maximum numbers of images and of captions per image.
+        Returns None if images and captions have no shared space.
         """
         return None
 
@@ -352,9 +348,8 @@ class TaskData:
 class Evaluator:
     """Computes the scores of a network on a split.
 
-    Attributes:
-        best_metric: metric of the dev split that selects the best epoch. Larger
-            is better.
+    `best_metric` is the dev metric that selects the best epoch. Larger is
+    better.
     """
 
     best_metric = ""
@@ -365,12 +360,7 @@ class Evaluator:
 
 
 class Exporter:
-    """Makes the endpoints of a SavedModel and runs example queries.
-
-    Attributes:
-        answers_queries: whether the task supports queries.
-        queries: default example queries.
-    """
+    """Makes the endpoints of a SavedModel and runs example queries."""
 
     answers_queries = False
     queries = ()
@@ -448,10 +438,8 @@ class Task:
 class TaskSpec(NamedTuple):
     """Composes a task from settings. An entry of `registry.TASKS`.
 
-    Args:
-        compose: function that takes (settings, `Builder`) and returns a `Task`.
-        flag_groups: names of the groups of `Settings` that the task reads.
-        fixed: (flag, value) pairs that the task fixes.
+    `compose` takes (settings, `Builder`) and returns a `Task`, which reads the
+    `Settings` groups in `flag_groups`. `fixed` are (flag, value) pairs.
     """
 
     compose: Callable

@@ -40,7 +40,7 @@ class Session:
         network: the built and compiled model.
         state: the `RunState`, updated after each epoch.
         dev: examples on which the best epoch is chosen.
-        workers: the `Workers`, including this process.
+        workers: the `Workers`.
     """
 
     run_dir: pathlib.Path

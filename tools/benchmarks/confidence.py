@@ -113,10 +113,9 @@ def _embedded(model, options, split):
 def _searched(model, images, texts, owners, rows):
     """Searches a collection for the captions of its photos, twice.
 
-    Returns:
-        Arrays with an entry per search: the confidence and the cosine of the
-        first result, whether the caption's photo was in the collection, and
-        whether it was the first result.
+    Returns arrays with an entry per search: the confidence and the cosine of
+    the first result, whether the caption's photo was in the collection, and
+    whether it was the first result.
     """
     queries = np.flatnonzero(np.isin(owners, rows))
     table = texts[queries] @ images[rows].T

@@ -26,11 +26,9 @@ AGREES = 1e-4
 class Row(NamedTuple):
     """One row of a table.
 
-    Attributes:
-        name: title of the row.
-        builder: `module:function`, as in `processes.serve`.
-        package: required package, as pip names it.
-        same: whether the row computes the same value as the tbnets row.
+    `builder` is `module:function`, as in `processes.serve`. `package` is the
+    required package, as pip names it. `same` is whether the row computes the
+    same value as the tbnets row.
     """
 
     name: str

@@ -48,9 +48,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 class Process:
     """A row in its own process.
 
-    Attributes:
-        told: dict that the process reported: `value`, `mebibytes`, `seconds`
-            and `versions`; or `missing`, a module; or `failed`, the reason.
+    `told` is the process's report: `value`, `mebibytes`, `seconds` and
+    `versions`; or `missing`, a module; or `failed`, the reason.
     """
 
     def __init__(self, builder, arrays, python, patience):

@@ -35,11 +35,10 @@ class Row:
         configuration: flag file in configs/; "" if `flags` contains all flags.
         flags: flags after the flag file.
         of: row whose runs are evaluated for this row, or "".
-        evaluation: flags of tools/evaluate.py for these runs; {seed} stands for
-            the seed.
+        evaluation: flags of tools/evaluate.py; {seed} stands for the seed.
         cpu: name of the processor.
         date: date of the last run.
-        values: dict from metric to formatted mean over seeds.
+        values: formatted means over seeds, by metric.
         epochs: best epoch on dev, per seed.
         runs: dict from metric to number, for each seed.
         train_seconds: seconds of training, per seed.
@@ -63,11 +62,9 @@ class Row:
 class Measured:
     """The content of docs/measured/.
 
-    Args:
-        kept: `Row`s with results from NAME.json, by name.
-        made: `Row`s without results from rows.json, by name.
-        parts: tables of the generated parts of pages, by name.
-        published: tables of papers.
+    `kept` are `Row`s with results from NAME.json, and `made` `Row`s without
+    results from rows.json. `parts` are tables of the generated parts of pages.
+    All are by name. `published` are tables of papers.
     """
 
     kept: dict

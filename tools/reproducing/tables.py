@@ -31,10 +31,9 @@ _BY_SEED = {
 class Table:
     """A table on a page.
 
-    Args:
-        columns: tuple of the cells of its first row.
-        rows: dict from 1-based lines of the page to tuples of cells.
-        has_command: whether its section, or the top of the page, has a command.
+    `columns` are the cells of its first row. `rows` maps 1-based lines of the
+    page to cells. `has_command` is whether its section, or the top of the page,
+    has a command.
     """
 
     columns: tuple

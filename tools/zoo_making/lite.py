@@ -16,11 +16,8 @@ CALIBRATION = 100
 def add_litert(folder, kind, images, captions):
     """Writes `folder/litert/KIND`, and returns the metrics of its test split.
 
-    Args:
-        folder: folder of the zoo model, a `pathlib.Path`.
-        kind: a value in `litert_files.KINDS`.
-        images: folder of the photos, a `pathlib.Path`.
-        captions: file of captions with the splits `train` and `test`.
+    `kind` is a value in `litert_files.KINDS`. `images` is the folder of the
+    photos, and `captions` a file with the splits `train` and `test`.
     """
     train, test = (
         read_captions("auto", captions, split) for split in ("train", "test")

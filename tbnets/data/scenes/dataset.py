@@ -6,10 +6,10 @@ The files have common formats for image-text matching::
     dataset.json            captions and splits, as Karpathy's json
     Sentences/<id>.txt      captions with linked phrases, Flickr30K Entities
     Annotations/<id>.xml    boxes of the linked phrases, Flickr30K Entities
-    trees/<id>.txt          one bracketed constituency tree for each caption
+    trees/<id>.txt          a bracketed constituency tree per caption
     scenes.jsonl            the drawn objects and the captions' claims
     manifest.json           settings, counts and the hash of dataset.json
-    README.txt              a longer description of these files
+    README.txt              a longer description
 
 Equal settings and Pillow versions give identical bytes. Adding training scenes
 does not change existing scenes.

@@ -86,8 +86,7 @@ class FeatureWriter:
         """Stores the features of some images, and records failed images.
 
         Storing an id removes its earlier failure. Invalid arguments leave the
-        store unchanged. `boxes`, `counts`, `scores` and `sizes` are only for
-        regions.
+        store unchanged. All arrays except `features` are only for regions.
 
         Args:
             ids: n strings, which must not be stored yet. May be empty.

@@ -55,14 +55,9 @@ DRAWN = 256
 class Photos:
     """Photos that can be ranked and displayed.
 
-    Args:
-        model: a `Served` that takes photos.
-        folder: folder of photos, including subfolders.
-        cache: the `place` argument of `photo_index.embed_folder`.
-
-    Attributes:
-        links_out: paths of links that are ignored because their targets are
-            outside the folder.
+    `model` takes photos. `cache` is the `place` argument of
+    `photo_index.embed_folder`. `links_out` are paths of links that are ignored
+    because their targets are outside the folder.
     """
 
     def __init__(self, model, folder, cache=None):
@@ -154,10 +149,7 @@ class Photos:
     def picture(self, key, side):
         """Returns an upright photo as a JPEG.
 
-        Args:
-            key: key of the photo.
-            side: maximum length of the longer side in pixels, a value in
-                `SIDES`.
+        `side` is the longer side in pixels at most, a value in `SIDES`.
         """
         photo = self.find(key)
         is_file = isinstance(photo, str)

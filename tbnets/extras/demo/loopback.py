@@ -202,12 +202,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class Server(ThreadedWSGIServer):
-    """A server that serves all connected clients before it stops.
-
-    Attributes:
-        port: port that the server listens on.
-        is_ending: whether `end` was called.
-    """
+    """A server that serves all connected clients before it stops."""
 
     is_ending = False
     _clients = ()

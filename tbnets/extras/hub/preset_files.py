@@ -144,11 +144,9 @@ def _within(seconds, function, *args):
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
     """Returns the paths of a preset's weights files.
 
-    Args:
-        source: folder or handle.
-        name: the preset, for error messages.
-        whole: name of an unsharded weights file.
-        shards: name of the file that lists the shards. Its path comes first.
+    `source` is a folder or handle, and `name` the preset in messages. The
+    weights are in the file `whole`, or in shards that the file `shards` lists,
+    whose path comes first.
     """
     try:
         return [fetch(source, whole, name)]
@@ -200,11 +198,8 @@ def parsed(path):
 def check_config(config, where):
     """Returns a config after checking that its classes are from Keras Hub.
 
-    Keras' dtype policies, initializers and functions are also allowed.
-
-    Args:
-        config: content of a JSON file.
-        where: the file, for error messages.
+    Keras' dtype policies, initializers and functions are also allowed. `where`
+    is the JSON file in error messages.
     """
     for each in _objects(config):
         names = [each.get(key) for key in ("module", "class_name")]

@@ -40,9 +40,7 @@ _OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 def files(name, side):
     """Returns the files that determine a preset's vectors, as {name: path}.
 
-    Args:
-        name: as in `open_preset`.
-        side: the network in use, a value in `SIDES`.
+    `side` is the network in use, a value in `SIDES`.
     """
     name = name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
@@ -172,11 +170,9 @@ class Preset:
     def part(self, file, kind, **components):
         """Opens a preprocessing part of the preset.
 
-        Args:
-            file: JSON file that describes the part. It is checked.
-            kind: Keras Hub class of the part.
-            **components: passed to `from_preset`. The caller must have checked
-                the files of all other components.
+        The JSON file that describes the part is checked. `kind` is its Keras
+        Hub class. `components` are passed to `from_preset`; the caller must
+        have checked their files.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -204,7 +200,7 @@ class Preset:
 
 
 def open_preset(name, side=None, image_size=None, weights=True):
-    """Opens a preset.
+    """Opens a preset, with weights in the dtype of the global policy.
 
     Args:
         name: a Keras Hub name, a handle or a folder, with or without `PREFIX`.
@@ -212,9 +208,6 @@ def open_preset(name, side=None, image_size=None, weights=True):
         side: the network that is required, a value in `SIDES`, or None.
         image_size: side of the images in pixels; None for the preset's own.
         weights: whether to load the weights, which are otherwise random.
-
-    Returns:
-        A `Preset`, with weights in the dtype of the global policy.
     """
     hub, name = keras_hub(), name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, hub.models.Backbone.presets)
@@ -328,12 +321,7 @@ _AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
-    """Resizes photos to squares like an image converter, but inside a graph.
-
-    Args:
-        converter: `keras_hub.layers.ImageConverter`.
-        side: side of the square in pixels.
-    """
+    """Resizes photos to squares like an image converter, but inside a graph."""
 
     @in_float32()
     def __init__(self, converter, side):

@@ -166,13 +166,7 @@ class HubTextEncoder(ConfiguredLayer):
 
     @classmethod
     def of(cls, preset: Any, preprocessor: Any = None, **kwargs: Any) -> Self:
-        """Returns a layer with the weights of a backbone or an opened preset.
-
-        Args:
-            preset: as in `HubTokenizer`.
-            preprocessor: as in `HubTokenizer`.
-            **kwargs: arguments of `keras.layers.Layer`.
-        """
+        """Returns a layer with the weights of a backbone or an opened preset."""
         preset = presets.Preset.of(preset, preprocessor)
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
@@ -407,16 +401,10 @@ def text_network(backbone, pooling=OWN):
 
 
 class TextSide:
-    """Maps ids of a `HubTokenizer` to vectors.
+    """Maps ids of a `HubTokenizer` to vectors of size `dim`.
 
-    Args:
-        backbone: backbone of a `Preset` with a text network.
-        pooling: a value in `POOLINGS`.
-        padding_id: the preset's padding id.
-
-    Attributes:
-        network: Keras model of the text network.
-        dim: size of the vectors.
+    `pooling` is a value in `POOLINGS`. `network` is the Keras model of the text
+    network of `backbone`.
     """
 
     def __init__(self, backbone, pooling=OWN, padding_id=0):

@@ -114,11 +114,8 @@ class GrpcChannel:
     def predict(self, signature, inputs, outputs, timeout):
         """Calls a signature and returns the output arrays, by name.
 
-        Args:
-            signature: name of the signature.
-            inputs: name -> array; strings are bytes.
-            outputs: name -> `tf.TensorSpec`.
-            timeout: maximum time in seconds.
+        Strings in `inputs` are bytes. `outputs` maps names to `tf.TensorSpec`s.
+        `timeout` is in seconds.
         """
         request = api("predict_pb2").PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature
@@ -244,16 +241,14 @@ _AWAY = ("UNAVAILABLE", OTHER_PROTOCOL, "DEADLINE_EXCEEDED")
 class Client(Served):
     """A model on a server, with the methods of `Served`.
 
-    The vocabulary and the settings for proposing boxes are read from `folder`,
-    because the server does not return them.
-
     Args:
         server: `grpc://HOST:PORT`, which needs the `serving` extra, or
             `http://HOST:PORT`.
         model: name of the model on the server.
         version: number of the version; None for the newest at each request.
-        folder: folder of the SavedModel; None for the zoo model of the same
-            name, if any.
+        folder: folder of the SavedModel, from which the vocabulary and the
+            settings for proposing boxes are read; None for the zoo model with
+            the name `model`, if any.
         timeout: maximum time for a result in seconds, including retries.
         retries: number of retries if the server is unavailable.
         batch_size: maximum number of rows in a request. Larger inputs are split
@@ -437,13 +432,10 @@ def _none(spec):
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields batches of an array's rows.
+    """Yields batches of an array's rows, in which strings must be bytes.
 
-    Args:
-        rows: the array. Strings must be bytes.
-        most: maximum number of rows in a batch.
-        most_bytes: maximum size of a batch in bytes, unless it has a single
-            row.
+    A batch has at most `most` rows and `most_bytes` bytes, unless it has a
+    single row.
     """
     start = size = 0
     for stop, row in enumerate(rows):

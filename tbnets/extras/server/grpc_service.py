@@ -71,11 +71,9 @@ class GrpcServer:
     def close(self, grace=GRACE):
         """Finishes the requests that have arrived, then stops.
 
-        gRPC cancels requests that arrive while its server stops. New requests
-        are therefore held back until gRPC has disconnected the clients.
-
-        Args:
-            grace: seconds after which the remaining requests are cancelled.
+        gRPC cancels requests that arrive while its server stops, so new
+        requests are held back until gRPC has disconnected the clients. After
+        `grace` seconds, the remaining requests are cancelled.
         """
         service = self._service
         service.may_answer.clear()

@@ -99,9 +99,7 @@ def read_inputs(document, specs):
 def write_outputs(outputs, by_rows):
     """Returns the body of a response as bytes.
 
-    Args:
-        outputs: name -> array.
-        by_rows: whether the request was in the row format.
+    `by_rows` is whether the request was in the row format.
     """
     values = {name: nested_lists(name, x) for name, x in outputs.items()}
     only = len(values) == 1 and next(iter(values))

@@ -6,7 +6,6 @@
     models.start()
     with models.using("flickr8k") as version:
         version.predict("embed_text", {"captions": ["a dog"]})
-    models.close()
 """
 
 import contextlib
@@ -69,9 +68,8 @@ _ENTRY = re.compile(r"(\w+)\s*(?::\s*(\d+)|:?\s*\{\s*value\s*:\s*(\d+)\s*\})")
 def read_parameters(path):
     """Reads a `Batching` from a file for `--batching_parameters_file`.
 
-    Args:
-        path: file with entries such as `max_batch_size { value: 32 }`, and one
-            entry of `allowed_batch_sizes` for each size.
+    The file has entries such as `max_batch_size { value: 32 }`, and one entry
+    of `allowed_batch_sizes` for each size.
     """
     file = CheckedFile(path)
     text = "\n".join(line.partition("#")[0] for line in file.lines()[0])
@@ -143,10 +141,8 @@ class Batched:
     def __call__(self, inputs):
         """Calls the signature in a batch with other calls.
 
-        Returns:
-            dict of output tensors, by name; or None if the call must run
-            separately, because it has too many rows or because the batch
-            failed.
+        Returns a dict of output tensors, or None if the call must run
+        separately, because it has too many rows or the batch failed.
         """
         values = inputs[self._name]
         if not 0 < values.shape[0] <= self._most:
@@ -387,12 +383,9 @@ class Models:
 
     @contextlib.contextmanager
     def using(self, model, version=None, label=""):
-        """Yields the `Version` for a request.
+        """Yields the `Version` for a request, by number or label.
 
-        Args:
-            model: name of the model.
-            version: number of the version; None for the newest.
-            label: label of the version, instead of a number.
+        Without both, it is the newest version.
         """
         try:
             versions = self._of(model)

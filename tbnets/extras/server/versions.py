@@ -19,11 +19,8 @@ from tbnets.serving.protocol import RequestError
 class State(NamedTuple):
     """The state of a version, for GetModelStatus.
 
-    Args:
-        version: number of the version.
-        state: name of a `ModelVersionStatus.State`.
-        code: "OK", or the name of the error's gRPC status.
-        message: description of the error.
+    `state` names a `ModelVersionStatus.State`. `code` is "OK", or the name of
+    the error's gRPC status, which `message` describes.
     """
 
     version: int
@@ -85,11 +82,7 @@ class Versions:
 
     @contextlib.contextmanager
     def using(self, version=None):
-        """Yields a version and keeps it loaded until the `with` block ends.
-
-        Args:
-            version: number of the version; None for the newest.
-        """
+        """Yields a version and keeps it loaded until the `with` block ends."""
         with self._lock:
             number, request = version, f"Specific({self.name}, {version})"
             if version is None:

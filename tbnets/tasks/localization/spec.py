@@ -27,10 +27,8 @@ from tbnets.tasks.task import Exporter, Task, TaskSpec
 class LocalizationData(CaptionedData):
     """Phrases with regions, loaded as `PhraseExamples`.
 
-    Attributes:
-        scorer: function that takes a network and returns its `RegionScorer`.
-        sampler: `PhraseSampler` of the batches, or None until `batches` is
-            called.
+    `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
+    `PhraseSampler` of the batches, or None until `batches` is called.
     """
 
     made_by = {

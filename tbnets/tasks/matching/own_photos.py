@@ -25,10 +25,8 @@ ABSENT = "does not exist"
 class OwnPhotos:
     """The photos of a run and their features.
 
-    Attributes:
-        left_out: maps the id of each skipped image to the reason, such as
-            "does not exist".
-        has_begun: whether `left_out` is final.
+    `left_out` maps the ids of skipped images to reasons such as "does not
+    exist". It is final if `has_begun` is true.
     """
 
     def __init__(self, settings: Settings):

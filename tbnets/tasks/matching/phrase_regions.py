@@ -68,10 +68,8 @@ class PhraseQueries(NamedTuple):
 class PhraseRegionScores(Scores):
     """Similarities between phrases and the candidates in their photos.
 
-    Args:
-        queries: the `PhraseQueries` that were compared.
-        similarities: list of float32 `[p, k]`, one array per photo with p
-            phrases and k candidates. The last candidate is the whole photo.
+    `similarities` has an array float32 `[p, k]` per photo with p phrases and k
+    candidates, of which the last is the whole photo.
     """
 
     what = "phrases and regions"

@@ -209,10 +209,8 @@ class RetrievalScores(Scores):
     def metrics(self, protocol="full", text_to_text=True):
         """Returns the retrieval metrics.
 
-        Args:
-            protocol: a key of `protocols.PROTOCOLS`.
-            text_to_text: whether to also rank captions against captions.
-                Ignored if `pairs` is set.
+        `protocol` is a key of `protocols.PROTOCOLS`. `text_to_text` also ranks
+        captions against captions, unless `pairs` is set.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature

@@ -102,10 +102,8 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
 class MatchingData(CaptionedData):
     """Photos with sentences, loaded as `data.batches.Examples`.
 
-    Attributes:
-        own_photos: the `OwnPhotos`, or None if the run extracts no features.
-        images: name of the `SplitData` attribute that holds the images, either
-            `images` for features or `photos`.
+    `own_photos` are the `OwnPhotos`, or None if the run extracts no features.
+    `images` is the `SplitData` attribute that holds the images.
     """
 
     def __init__(self, settings: Settings):
