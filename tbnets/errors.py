@@ -1,8 +1,8 @@
 """Errors that users can fix, such as a wrong argument, flag or file.
 
 Every error that this package raises on purpose is a `UserError` and a built-in
-error such as ValueError. The command line prints a `UserError` as one line. Any
-other exception is a bug and keeps its traceback.
+error such as ValueError. The command line prints it as one line. Any other
+exception is a bug and keeps its traceback.
 """
 
 import importlib

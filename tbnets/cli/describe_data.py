@@ -13,10 +13,9 @@ problem with its file and line: unreadable rows, images in two splits, broken or
 missing image files, and missing or non-finite features. The exit code is 1 if
 there are problems.
 
-Findings do not change the exit code. The command finds captions that several
-images share, captions of one word or none, very long captions, captions in
-another language, and images without captions. With --images, it also finds
-equal files and near-copies of photos. With --images and --image_features, it
+Findings, such as captions that several images share, very long captions or
+captions in a foreign language, do not change the exit code. With --images, the
+command also finds near-copies of photos. With --images and --image_features, it
 finds different photos of one scene.
 
 Count phrases with and without boxes:

@@ -35,18 +35,14 @@ Add an index made by tools/index.py, and the `search` signature, to the model:
   python tools/export.py --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
-Convert a network for LiteRT, to search without TensorFlow, on a phone for
-example:
+Convert a network for LiteRT, to search without TensorFlow (docs/on_device.md):
 
   python tools/export.py --model=flickr8k_photos --output=flickr8k_int8 \
       --litert=int8 --images=flickr8k/train
 
-`--litert=int8` needs --images, a folder of photos like those of the training:
-the ranges of the activations are measured on 100 of them (--calibration). A run
-that was trained on photos uses its training split instead. The folder holds an
-image model, a text model and their description (docs/on_device.md). Networks
-that find boxes, read trees or features, or compare embeddings by a third
-network cannot be converted.
+--litert=int8 measures the ranges of the activations on 100 photos
+(--calibration) in the folder --images, which should resemble the training
+photos. A run that was trained on photos uses its training split instead.
 
 Fit the confidence of search results to captions that the network was not
 trained on (docs/search.md):

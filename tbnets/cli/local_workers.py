@@ -1,7 +1,7 @@
 """Starts several workers on one machine, each in its own process.
 
 The workers connect through `TF_CONFIG`, on ports of the loopback interface, and
-share the cores evenly. Each line of output is prefixed with the worker's name,
+share the cores evenly. Each line of output starts with the worker's name,
 except for worker 0, the chief. If a worker fails, all workers are stopped. A
 worker exits when its standard input, a pipe from this process, closes.
 """

@@ -3,11 +3,11 @@ r"""Find the boxes that phrases name in photos.
   python tools/localize.py photo.jpg "a brown dog" "the ball"
 
 For each phrase, this command prints the best of the proposed boxes and its
-similarity. The similarity is the cosine (1 is identical). For a similarity
-network, it is the log odds of a match (0 is even) or, after
---pair_loss=softmax, a number that is comparable only between boxes of the same
-phrase. The default zoo model, entities_localization, is for photos;
---model=scenes_localization is for rendered scenes.
+similarity: the cosine (1 is identical) or, for a similarity network, the log
+odds of a match (0 is even). After --pair_loss=softmax, similarities are
+comparable only between boxes of one phrase. The default zoo model,
+entities_localization, is for photos; --model=scenes_localization is for
+rendered scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 

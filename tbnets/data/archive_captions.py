@@ -1,8 +1,8 @@
 """Reads the captions in WebDataset shards and in parquet files.
 
-A shard is a tar archive. The files of a sample share a key: `KEY.jpg`, and
-`KEY.txt`, `KEY.json` or `KEY.cls` with its captions. A key ends at the first
-dot of a file's name.
+A shard is a tar archive. The files of a sample share a key, their name up to
+the first dot: `KEY.jpg`, and `KEY.txt`, `KEY.json` or `KEY.cls` with its
+captions.
 """
 
 import collections

@@ -1,7 +1,7 @@
 """Reads captions from JSON and JSON Lines, by the structure of the content.
 
-A structure is a function that takes the content of a file and returns a list of
-(place, split, record), or a string that says why the content is different.
+A structure is a function that maps the content of a file to a list of (place,
+split, record), or to the reason why the content is different.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Decodes photos, and defines which files are valid photos.
 
-A photo is a JPEG or PNG file (by content, not by name) that has at most
+A photo is a JPEG or PNG file, by content, that has at most
 `pictures.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks this
 in the graph, so that exported models decode photos as in training.
 """

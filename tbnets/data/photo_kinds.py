@@ -1,7 +1,7 @@
 """Reads the headers of JPEG and PNG files in the graph.
 
-A header contains the photo's format, size and, in a JPEG, the EXIF orientation.
-It is read before memory is allocated for the pixels.
+The photo's format, size and EXIF orientation are read before memory is
+allocated for the pixels.
 """
 
 import functools

@@ -1,8 +1,8 @@
 """Reads phrases with boxes from JSON files.
 
-The structure of a file shows its format: a list of images with `regions`
-(Visual Genome), a list of references with `sentences` and `ann_id` (RefCOCO),
-or a list of rows like those of a `.jsonl` table.
+A file is a list of images with `regions` (Visual Genome), a list of references
+with `sentences` and `ann_id` (RefCOCO), or a list of rows like those of a
+`.jsonl` table.
 """
 
 import os

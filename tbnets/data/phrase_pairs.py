@@ -1,8 +1,7 @@
 """Draws mini-batches of captions with pairs of a noun phrase and a region.
 
-Photos and captions are drawn as in `data.batches`. A batch also contains the
-noun phrases of its captions, each with the candidate region that the model
-currently assigns to it.
+A batch of `data.batches` also contains the noun phrases of its captions, each
+with the region that the model currently assigns to it.
 """
 
 import dataclasses
@@ -114,8 +113,7 @@ class PhotoRegions:
         store: `data.store.shards.FeatureStore` of regions.
         rows: int `[num_images]`, each photo's row in the store.
         limit: maximum number of regions per photo. Niu et al. 2017: 19.
-        most_overlap: maximum IoU with an earlier region. Regions with a higher
-            IoU are skipped; 1 skips no regions.
+        most_overlap: maximum IoU with an earlier region; 1 skips no regions.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -207,7 +205,7 @@ class PairOptions(NamedTuple):
 
     Attributes:
         contrast: `others` contrasts a pair only with other photos; `batch` also
-            contrasts the pair with its own photo.
+            with its own photo.
         every_region: whether a batch contains all regions of its photos, not
             only the assigned regions.
     """

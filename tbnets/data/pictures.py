@@ -1,8 +1,7 @@
 """Reads photos with Pillow, without TensorFlow.
 
-An exported network decodes only JPEG and PNG. `read_content` encodes files of
-other formats, Pillow images and pixel arrays as PNG. `read_square` decodes a
-photo of any format to the pixels that a LiteRT model takes.
+An exported network decodes only JPEG and PNG, so `read_content` encodes all
+other photos as PNG. `read_square` decodes photos for a LiteRT model.
 """
 
 import contextlib

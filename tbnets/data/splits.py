@@ -1,9 +1,8 @@
 """Names of splits, and splits drawn at random by image id.
 
-If captions have no splits, an image's id is hashed to a number in [0, 1).
-Images below a first cut are test, images below a second cut dev, and all other
-images train. So an image keeps its split when the file is sorted or images are
-added.
+An image's id is hashed to a number in [0, 1). Images below a first cut are
+test, images below a second cut dev, and all other images train. So an image
+keeps its split when images are added.
 """
 
 import dataclasses

@@ -160,18 +160,12 @@ def phrases_of_spans(captions, spans, phrases):
     """Finds, for each span, the noun phrase with exactly its words.
 
     If no phrase has these words, the result is the smallest noun phrase that
-    contains the span's last word, which in English is usually the head noun.
+    contains the span's last word, in English usually the head noun.
 
-    Args:
-        captions: int `[n]`, row of the span's caption, or -1 for no caption.
-        spans: int `[n, 2]`, positions of the span's first word in the caption
-            and of the word after its last.
-        phrases: object with `spans` int `[num_phrases, 2]` and `starts` int
-            `[num_captions + 1]`, each caption's first phrase.
-
-    Returns:
-        (rows, is_exact): int64 `[n]`, rows of the phrases, or -1 if no phrase
-        contains the last word; and bool `[n]`.
+    `captions`, int `[n]`, is the row of the span's caption, or -1. `spans`, int
+    `[n, 2]`, are half-open ranges of words. `phrases` has `spans` and `starts`,
+    as `NounPhrases`. Returns (rows, is_exact): the rows of the phrases, int64
+    `[n]`, or -1 if no phrase contains the last word; and bool `[n]`.
     """
     rows = np.full(len(captions), -1, np.int64)
     is_exact = np.zeros(len(captions), bool)

@@ -216,7 +216,7 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     """Ranks the proposals for phrases; returns a `Localized`.
 
     The arguments are as in `evaluate_localization`. Suppression uses the
-    overlaps of the proposals, not of the boxes that `choice` returns.
+    overlaps of the proposals, not of the boxes of `choice`.
     """
     check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     score_of = scores if callable(scores) else _table(scores, len(truth))

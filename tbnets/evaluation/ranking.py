@@ -202,12 +202,9 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     queries. The bank's texts give the levels of images, and its images give the
     levels of texts.
 
-    Args:
-        scores: `PairScores` of a split's images and texts, each followed by the
-            bank's images and texts.
-        num_images: number of the split's images.
-        num_texts: number of the split's texts.
-        temperature: positive, in units of the scores' standard deviation.
+    `scores` are the `PairScores` of `num_images` images and `num_texts` texts,
+    each followed by the bank's. `temperature` is in units of the scores'
+    standard deviation.
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])

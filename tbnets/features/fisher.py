@@ -1,7 +1,4 @@
-"""Computes Fisher vectors of captions with a mixture model of word vectors.
-
-Source: Wang et al. 2016, Sec. 3.1; Klein et al. 2015.
-"""
+"""Computes Fisher vectors of captions with a mixture model of word vectors."""
 
 import concurrent.futures
 import functools

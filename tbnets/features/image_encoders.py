@@ -18,8 +18,7 @@ class SmallConvNet(ConfiguredLayer):
     """A convolutional network small enough to train on two CPU cores.
 
     A stage consists of a 3x3 convolution with stride 2, batch normalisation and
-    ReLU. The last map is flattened instead of averaged, to preserve the
-    positions of objects.
+    ReLU. The last map is flattened to preserve the positions of objects.
 
     Args:
         channels: output channels per stage. Every stage halves the map's sides.

@@ -83,8 +83,8 @@ class PhotoFeatures:
     Attributes:
         squares: the `image_size` argument for `images.decode_image`.
         maps: function like `forward` that returns the maps whose averages are
-            the features, float32 `[n, height, width, dim]`; or None if the
-            features are not averages of maps of one size.
+            the features, float32 `[n, height, width, dim]`; None for other
+            features.
     """
 
     @in_float32()

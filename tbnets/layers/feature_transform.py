@@ -66,13 +66,9 @@ def ternary_bounds(mean, deviation):
     """Computes the thresholds for `ternary`, (lower, upper), float32 `[dim]`.
 
     The condition `(x - mean) / deviation < LOW` becomes `x < mean + LOW *
-    deviation`. The lower bound is rounded up and the upper bound is rounded
-    down, so that float32 comparisons agree with exact arithmetic.
-
-    Args:
-        mean: float64 `[dim]`, mean over the training images.
-        deviation: float64 `[dim]`; 0 for a constant feature, which `ternary`
-            maps to 0.
+    deviation`. The lower bound is rounded up and the upper bound down, so that
+    float32 comparisons agree with exact arithmetic. `mean` and `deviation` are
+    float64 `[dim]`; `ternary` maps features of deviation 0 to 0.
 
     Source: Vilalta et al. 2017, Sec. 3.1, and the authors' code.
     """

@@ -117,8 +117,8 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
         weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
-        Dict with two `View`s: regions rank phrases in `image_to_text`, and
-        phrases rank regions in `text_to_image`.
+        Dict of `View`s: `image_to_text`, where regions rank phrases, and
+        `text_to_image`.
 
     Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
     negative pairs, which the paper does not specify.
@@ -199,9 +199,9 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     """Sums and counts the hinges of every view.
 
     Args:
-        views: Dict from term to `View`. If images rank all texts and texts rank
-            all images, the masks of these two views must be transposes of each
-            other.
+        views: Dict from term to `View`. The masks of `image_to_text` and
+            `text_to_image` must be transposes of each other if both rank whole
+            sets.
         num_negatives: Hardest negatives kept per anchor; None keeps all.
         margin: Required gap, in units of the distance.
         distance: A value of `distances.DISTANCES`.

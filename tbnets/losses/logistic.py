@@ -25,8 +25,8 @@ class PairSample(NamedTuple):
         negatives: int32 `[num_captions, num_candidates]`, captions that do not
             match the image, drawn with replacement.
         valid: bool `[num_captions]`, False if the batch lacks the image or the
-            image matches every caption. Indices of invalid rows are in range,
-            but meaningless.
+            image matches every caption. Indices of invalid rows are
+            meaningless, but in range.
     """
 
     images: tf.Tensor
@@ -127,9 +127,8 @@ class LogisticOutput(NamedTuple):
 
     Attributes:
         total: mean over valid pairs, the value to minimise.
-        positive_loss: mean over valid matching pairs, or 0 if there are none.
-        negative_loss: mean over valid non-matching pairs, or 0 if there are
-            none.
+        positive_loss: mean over valid matching pairs, or 0 without pairs.
+        negative_loss: the mean over valid non-matching pairs.
         pair_accuracy: share of valid pairs whose logit has the correct sign.
     """
 

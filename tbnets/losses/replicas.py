@@ -1,10 +1,10 @@
 """Gathers and sums the rows of replicas that share a batch.
 
-Under a `tf.distribute` strategy each device runs a replica of the training step
-on its rows of the batch. A loss that compares rows gathers the whole batch, in
-the order of the replicas, and each replica computes the loss of the whole
-batch. The gradients of `part_of(loss)`, summed over the replicas, are the
-gradient of the loss.
+Under a `tf.distribute` strategy, each replica runs the training step on its
+rows of the batch. A loss that compares rows gathers the whole batch, in the
+order of the replicas, and each replica computes the loss of the whole batch.
+The gradients of `part_of(loss)`, summed over the replicas, are the gradient of
+the loss.
 """
 
 # With one replica, these functions add no operations to the graph.

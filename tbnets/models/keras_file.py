@@ -32,9 +32,9 @@ for package in (layers, losses, models):
 def load_model(path: Path, **options: Any) -> TwoBranchModel:
     """Loads a model that `model.save("name.keras")` wrote.
 
-    The function restores weights, loss, optimizer and optimizer state, so
-    training continues as if uninterrupted. `keras.models.load_model` also
-    works, but only after the classes of tbnets are imported.
+    Weights, loss, optimizer and optimizer state are restored, so training
+    continues as if uninterrupted. `keras.models.load_model` also works, but
+    only after the classes of tbnets are imported.
 
     Args:
         path: a `.keras` file.

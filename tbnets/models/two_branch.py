@@ -76,7 +76,7 @@ class TwoBranchModel(CheckedModel):
 
     A subclass defines `batch_loss` and `report`. It must store the arguments of
     its constructor and of `compile` in attributes with the arguments' names,
-    because the configs are read from these attributes.
+    from which the configs are read.
 
     Args:
         image_branch: layer applied to the images; None for a `Branch`.

@@ -1,7 +1,6 @@
 """Writes warm-up requests and deployment files for TensorFlow Serving.
 
-The deployment files are next to the numbered version folders. A server ignores
-them, because it treats only numbered folders as versions.
+The files are next to the numbered version folders, where a server ignores them.
 """
 
 import math

@@ -265,8 +265,8 @@ def node_endpoints(model, reader, region_dim):
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` float32 `[n, embedding_dim]`.
     - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the index of each
-      phrase's tree, and `spans` int32 `[p, 2]`, the range of its words.
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the phrase's tree,
+      and `spans` int32 `[p, 2]`, the range of its words.
     """
 
     @tf.function(input_signature=[reader.spec], autograph=False)
@@ -465,12 +465,9 @@ class Endpoints:
 class EndpointSide:
     """One kind of input that a network compares.
 
-    Args:
-        name: name of the endpoint that embeds the inputs, such as `embed_text`.
-        embeddings: name of the embeddings as an input of `compare`.
-        spec: `tf.TensorSpec` of the inputs.
-        embed: function that takes the inputs and returns float32 `[n,
-            embedding_dim]`.
+    `name` is the endpoint that embeds the inputs, such as `embed_text`, and
+    `spec` their `tf.TensorSpec`. `embed` maps them to float32 `[n,
+    embedding_dim]`. `embeddings` is their name as an input of `compare`.
     """
 
     def __init__(self, name, embeddings, spec, embed):

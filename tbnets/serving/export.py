@@ -1,8 +1,8 @@
 """Exports networks as SavedModels that take raw input.
 
 Each endpoint becomes a signature. The graph contains the tokenizer, the
-vocabulary and the image decoder, so any program with TensorFlow and TF Text can
-load the SavedModel without tbnets.
+vocabulary and the image decoder, so a program needs only TensorFlow and TF Text
+to load the SavedModel.
 """
 
 import importlib.metadata

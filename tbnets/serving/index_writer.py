@@ -66,7 +66,7 @@ class IndexWriter:
         model: JSON value that identifies the model, from `photo_index.about`.
         dim: size of an embedding.
         dtype: "float32", or "bfloat16", which halves the size; None for the
-            dtype of the index, or "float32" for a new index.
+            dtype of the existing index, or "float32".
         notes: dict of strings that replaces the notes of the index.
 
     Raises:

@@ -4,11 +4,9 @@
 
     FOLDER/image.tflite     uint8 pixels [1, side, side, 3] -> unit vector
           /text.tflite      int32 token ids [1, words] -> unit vector
-          /vocabulary.txt   one word per line; the number of the line is the id
+          /vocabulary.txt   a word per line; its id is the line's number
           /characters.json  Unicode tables of the tokenizer
           /model.json       preprocessing, tokenisation, signatures, checksums
-
-docs/on_device.md describes the files.
 """
 
 from typing import Any

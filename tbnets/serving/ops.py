@@ -1,8 +1,7 @@
 """Restricts the ops of exported graphs, and converts weights to float16.
 
-TensorFlow Serving rejects a graph with an unknown op. Some ops write or read
-files, or connect to other machines. Therefore, exported and loaded graphs may
-contain only ops that compute.
+TensorFlow Serving rejects unknown ops. Some ops access files or other machines.
+So exported and loaded graphs may contain only ops that compute.
 """
 
 import copy

@@ -30,8 +30,8 @@ class Answer(NamedTuple):
     Attributes:
         image: path of the photo, its id in an index, or otherwise its row.
         similarity: similarity of the query and the image.
-        confidence: probability that a sentence was written for this photo, or
-            None for a query image and for a model that is not calibrated.
+        confidence: probability that a sentence was written for this photo; None
+            for a query image or a model that is not calibrated.
     """
 
     image: str | int

@@ -203,8 +203,8 @@ class Served:
         embedding of a text show where in the photo the text is found.
 
         Args:
-            images: list of `n` photos, as in `embed_images`. The contributions
-                of a broken photo are 0.
+            images: `n` photos, as in `embed_images`. The contributions of a
+                broken photo are 0.
 
         Returns:
             float32 NumPy array `[n, height, width, embedding_dim]`.

@@ -286,17 +286,16 @@ def open_run(
 ):
     """Rebuilds the network of a run with the weights of a checkpoint.
 
+    Returns a `Session` without `dev`.
+
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
-        data_root: base folder of relative data paths, or None for the folder in
+        data_root: base folder of relative data paths; None for the folder in
             TBNETS_DATA or in the run's settings.
         more_splits: names of other splits whose data are checked.
         adjust: function that takes the run's settings and returns changed
             settings, or None.
-
-    Returns:
-        A `Session` without `dev`.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)

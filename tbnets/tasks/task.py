@@ -1,8 +1,7 @@
 """Defines the interfaces of a task: data, evaluators, scores and exporter.
 
-Other modules use a task only through these classes. To add a task, write its
-`TaskData`, its evaluators with their `Scores`, its `Exporter` and a `TaskSpec`,
-and add the `TaskSpec` to `registry.TASKS`.
+To add a task, write its `TaskData`, its evaluators with their `Scores`, its
+`Exporter` and a `TaskSpec`, and add the `TaskSpec` to `registry.TASKS`.
 """
 
 import dataclasses
@@ -101,8 +100,8 @@ class Scores:
             tools/evaluate.py.
         about_pictures: sentence that explains `pictures`.
         sides: dict from name to monitored embeddings, float `[n, dim]`.
-        arrays: dict from name to array that holds all inputs of the metrics.
-            Empty if the ranking needs more than inner products.
+        arrays: dict of all inputs of the metrics. Empty if the ranking needs
+            more than inner products.
     """
 
     what = "something else"
@@ -266,12 +265,11 @@ class TaskData:
         fits: names that `fit` always returns.
         extracts: description of the features that the run extracts without a
             recipe, or "".
-        mining: miner of the batches for `compile`, or None for in-batch
-            negatives.
-        held: dict of JSON values or NumPy arrays that is kept between epochs
-            and saved in checkpoints.
+        mining: miner of the batches for `compile`, or None.
+        held: dict of JSON values or arrays that checkpoints save and that is
+            kept between epochs.
         encoders: description of the encoders, or "".
-        usual: pair of a title and the default values for unset flags.
+        usual: title and default values for unset flags.
     """
 
     fits = ()

@@ -1,8 +1,7 @@
 """Opens a trained model from which a run starts.
 
-The model is a run, or a SavedModel exported from a run, such as a zoo model. A
-SavedModel contains named weights, and files with its settings and words. Its
-graph is never run.
+The model is a run or an exported SavedModel, such as a zoo model. Only the
+weights, settings and words of a SavedModel are read; its graph is never run.
 """
 
 import contextlib
@@ -116,15 +115,10 @@ class Trained(NamedTuple):
 def open_trained(name, start="", argument="--from"):
     """Opens a trained model as a `Trained`.
 
-    Args:
-        name: name of a zoo model, or folder of a run or an exported SavedModel.
-        start: folder against which a relative folder is resolved.
-        argument: flag that named the model, for messages.
-
-    Raises:
-        FileNotFoundError: there is no such model.
-        ValueError: the model is damaged, has no settings, or was not trained by
-            gradients.
+    `name` is a zoo model, or the folder of a run or an exported SavedModel,
+    resolved against `start`. `argument` is the flag that named it. Raises
+    FileNotFoundError if there is no such model, and ValueError if it is
+    damaged, has no settings, or was not trained by gradients.
     """
     path = _find(name, start, argument)
     if path.suffix == ".npz":

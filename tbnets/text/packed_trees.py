@@ -157,7 +157,7 @@ def tree_arrays(
     Args:
         trees: a list of `Tree`.
         vocabulary: the `Vocabulary` of the captions.
-        max_words: maximum number of words per caption; None for no limit.
+        max_words: maximum number of words per caption, or None.
 
     Returns:
         A list of int32 `[num_nodes, 6]` arrays, for `TreeRows`.

@@ -1,8 +1,7 @@
 """Maps captions to token ids in plain Python, without TensorFlow.
 
-The ids are equal to those of `vocabulary.Tokenizer`, whose graph uses the
-Unicode tables of TensorFlow. Python's tables depend on its version, so a
-`PlainTokenizer` takes TensorFlow's tables, from
+The ids equal those of `vocabulary.Tokenizer`. Python's Unicode tables depend on
+its version, so a `PlainTokenizer` takes TensorFlow's tables, from
 `vocabulary.character_tables`.
 """
 

@@ -5,7 +5,7 @@ TensorBoard sorts groups of charts by name and opens the first two:
     1_overview      the metric of the best epoch on dev, the loss, and health
     2_answers       pictures of dev queries for each new best epoch
     3_dev           other metrics of the dev split
-    4_train         other means over the steps of an epoch
+    4_train         other means over an epoch
     5_time          seconds
     6_best          in the run `best`: the metric of the best epoch
 """

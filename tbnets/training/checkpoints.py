@@ -32,15 +32,13 @@ class RunState:
 
     Args:
         epoch: number of finished epochs.
-        best_metric: best value so far of the task's metric on the dev split;
-            None before the first evaluation.
+        best_metric: best value so far of the task's dev metric, or None.
         best_epoch: the 1-based epoch of `best_metric`.
         history: list with one dict of logged scalars per finished epoch.
         settings: dict from flag to value.
-        fitted: dict from names to JSON values or arrays that `TaskData.fit`
-            computed.
-        held: dict, like `fitted`, of the values that `TaskData.start_epoch`
-            keeps between epochs.
+        fitted: dict of the JSON values or arrays that `TaskData.fit` computed.
+        held: dict of the values that `TaskData.start_epoch` keeps between
+            epochs.
         devices: the last epoch's devices; "" for a single device.
     """
 

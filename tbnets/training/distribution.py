@@ -1,14 +1,13 @@
 """Creates distribution strategies from flags and `TF_CONFIG`.
 
 `mirrored` uses every GPU of this machine, in one process. `multi_worker` runs
-one or more processes on each machine. TensorFlow's environment variable
-`TF_CONFIG` holds the task of the process and all addresses::
+one or more processes per machine. The environment variable `TF_CONFIG` holds
+the task of the process and all addresses::
 
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
-     "task": {"type": "worker", "index": 0}}
+    "task": {"type": "worker", "index": 0}}
 
-Only the chief writes files. It is the task of type `chief`, or worker 0 if no
-task has this type.
+Only the chief writes files. It is the task of type `chief`, or else worker 0.
 """
 
 import contextlib

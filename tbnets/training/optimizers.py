@@ -191,15 +191,9 @@ NOT_DECAYED = ["bias", "gamma", "beta"]
 def build_schedule(name, rate, *, decay_steps, total_steps, decay_rate=0.1):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 
-    Args:
-        name: `constant`; `step` (multiplied by `decay_rate` every `decay_steps`
-            steps); `exponential` (the same decay, but smooth); or `cosine` (to
-            0 over `total_steps`).
-        rate: the learning rate of the first step.
-        decay_steps: number of steps between decays. Wang et al. 2016: 10
-            epochs.
-        total_steps: number of steps over which `cosine` decays.
-        decay_rate: factor of `step` and `exponential`. Wang et al. 2016: 0.1.
+    `name` is `constant`; `step` (multiplied by `decay_rate` every
+    `decay_steps`); `exponential` (smooth decay with this rate); or `cosine` (to
+    0 over `total_steps`). Wang et al. 2016 multiply by 0.1 after 10 epochs.
     """
     if name == "constant":
         return rate

@@ -58,13 +58,12 @@ def embedding_health(embeddings):
 def diagnose(history, margin, reduction):
     """Returns a warning if training has collapsed, else None.
 
-    A network that scores pairs is only checked for identical scores. A loss at
-    the margin does not prove a collapse, because the mean of the hinges above 0
-    also has this value if only the hardest negatives are as close as the
-    positives.
-
     `history` has a dict of scalars per epoch. `margin` is None for a loss
-    without a margin. A loss shows a collapse only if its `reduction` is a mean.
+    without a margin. A loss at the margin is a sign of a collapse only if
+    `reduction` is a mean and the dev split is ranked by chance: the mean of the
+    hinges above 0 also has this value if the hardest negatives are as close as
+    the positives. A network that scores pairs is only checked for identical
+    scores.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():

@@ -85,8 +85,7 @@ def draw_montage(
         order: int `[q, k]`, indices of the best images in `ids`.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: for each query, the indices of the matching images, or None if
-            they are unknown. None if they are unknown for all queries.
+        hits: indices of the matching images per query; None where unknown.
         legend: meaning of the frames, drawn below if there are frames.
     """
     hits = hits or [None] * len(queries)

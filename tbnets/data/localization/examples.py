@@ -34,9 +34,8 @@ class ProposalRoles(NamedTuple):
             per photo.
         first_rows: int64 `[num_phrases]`. Column c of `roles` is proposal row
             `first_rows + c`.
-        best: int64 `[num_phrases]`, column of the proposal with the largest
-            overlap (the first of tied proposals), or -1 if no proposal
-            overlaps.
+        best: int64 `[num_phrases]`, first column with the largest overlap, or
+            -1 if no proposal overlaps.
         best_iou: float32 `[num_phrases]`, the IoU of `best`, or 0.
     """
 

@@ -3,8 +3,8 @@
     table = hard_negatives(similarities, roles.roles, 50)
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
-A run finds the hard negatives once, before the first epoch that uses them, and
-saves them in its checkpoints.
+A run does this once, before the first epoch that uses them, and saves them in
+its checkpoints.
 """
 
 import numpy as np

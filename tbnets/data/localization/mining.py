@@ -1,13 +1,13 @@
 """Mines the candidates of Algorithm 1 and computes the losses.
 
 In phrase localization, an "image" is a region, a "caption" is a phrase, and the
-negatives of a phrase are other regions of its photo. A batch has three
-additional keys: `drawn_for`, int32 `[n]`, is the row of the caption that each
-image was drawn for; `candidates` is `[c, feature_dim]`; `is_negative`, bool
-`[m, c]`, marks the negatives of each caption.
+negatives of a phrase are other regions of its photo. A batch has three more
+keys: `drawn_for`, int32 `[n]`, is the row of the caption that each image was
+drawn for; `candidates` is `[c, feature_dim]`; `is_negative`, bool `[m, c]`,
+marks the captions' negatives.
 
-All candidates are embedded as during inference to find the hardest. These are
-embedded again together with the images, as during training, so that batch
+All candidates are embedded as in inference to find the hardest. These are
+embedded again together with the images, as in training, so that batch
 normalisation includes both.
 """
 

@@ -1,8 +1,4 @@
-"""Draws the mini-batches of phrase localization.
-
-A batch contains pairs of a phrase and a region that it names, other phrases
-that name these objects, and the candidates for negatives.
-"""
+"""Draws the mini-batches of phrase localization."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,8 @@
 """Generates the captions of a scene as constituency trees.
 
-A caption is built top down from phrases (`phrases.Speaker`), so that its tree,
-its links to objects and its claims are exact. Each rule returns a tree in Penn
-Treebank style, or raises `NothingToSay` if no such caption is true.
+A caption is built top down from phrases (`phrases.Speaker`), with its tree,
+links to objects and claims. Each rule returns a tree in Penn Treebank style, or
+raises `NothingToSay` if no such caption is true.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Renders scenes with shapes, textures, a background with clutter, and noise.
 
 Shapes are drawn at four times their size and then reduced for smooth edges.
-Noise and gradients use integers and plain sums, so that images are identical on
-all machines with one version of Pillow.
+Noise and gradients use integers and plain sums, so that one version of Pillow
+renders identical images on all machines.
 """
 
 import math

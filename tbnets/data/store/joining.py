@@ -1,8 +1,8 @@
 """Splits an extraction into shares, and merges their results.
 
 The merged store or file is byte-identical to the result of a single run, unless
-a photo was repaired after its share was complete. A share consists of
-consecutive whole shards, so that merging only renames their files.
+a photo was repaired after its share was complete. A share consists of whole
+shards, so that merging only renames their files.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 Any web page can send requests to this machine and, by DNS rebinding, read the
 responses. So requests must name this server and come from its page, and the
-response headers forbid framing, content sniffing and scripts from other sites.
+response headers forbid framing and scripts from other sites.
 """
 
 import array

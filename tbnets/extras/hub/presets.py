@@ -79,7 +79,7 @@ def keras_hub():
 
 
 class Preset:
-    """An opened preset.
+    """An opened preset. `kind` is the name of the backbone's class.
 
     Args:
         name: name from the user, without `PREFIX`.
@@ -88,7 +88,6 @@ class Preset:
         image_converter: config of the image converter, for a rebuilt preset.
 
     Attributes:
-        kind: name of the backbone's class.
         sides: the values in `SIDES` that the preset supports.
     """
 

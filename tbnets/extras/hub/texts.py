@@ -5,8 +5,8 @@ The vector of a text is computed as in the preset's training:
 - CLIP, MetaCLIP 2: the projected state at the end of the text.
 - SigLIP: the output of the head at the last position.
 - presets of a `TextEmbedder`: the mean, maximum or first state, as configured.
-- models with a `pooled_output`, such as BERT and ALBERT: this output.
-- all others, such as DistilBERT, RoBERTa, DeBERTa and T5: the mean state.
+- models with a `pooled_output`, such as BERT: this output.
+- all others, such as DistilBERT and T5: the mean state.
 """
 
 import copy
@@ -166,7 +166,7 @@ class HubTextEncoder(ConfiguredLayer):
 
     @classmethod
     def of(cls, preset: Any, preprocessor: Any = None, **kwargs: Any) -> Self:
-        """Returns a layer with the weights of a backbone or an opened preset."""
+        """Returns a layer with the weights of a backbone or a `Preset`."""
         preset = presets.Preset.of(preset, preprocessor)
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)

@@ -1,9 +1,9 @@
 """Converts the JSON of TensorFlow Serving's REST API to and from arrays.
 
 The keys are `instances` and `predictions` in the row format, and `inputs` and
-`outputs` in the column format. Bytes are written as `{"b64": ...}`. The rules
-follow TensorFlow Serving's `json_tensor.cc`, except that invalid UTF-8 is
-rejected, and so are unknown input names in the column format.
+`outputs` in the column format. The rules follow TensorFlow Serving's
+`json_tensor.cc`, except that invalid UTF-8 and unknown input names in the
+column format are rejected.
 """
 
 import base64

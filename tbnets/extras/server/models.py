@@ -50,8 +50,7 @@ class Batching:
         batch_timeout_micros: microseconds to wait for more requests.
         max_enqueued_batches: number of waiting batches above which requests are
             rejected.
-        num_batch_threads: number of batches that run in parallel, across all
-            models.
+        num_batch_threads: number of parallel batches, across all models.
         allowed_batch_sizes: sizes to which batches are padded; () for any size.
     """
 

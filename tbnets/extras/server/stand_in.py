@@ -137,15 +137,15 @@ def _json(value):
 class StandIn:
     """A context manager that serves models.
 
+    Port 0 stands for any free port, and None disables gRPC or REST. The
+    attributes `port` and `rest_port` are the actual ports.
+
     Args:
         models: `Models`, not started.
         host: address to listen on.
-        port: gRPC port; 0 for any free port, None to disable gRPC.
-        rest_port: REST port; 0 for any free port, None to disable REST.
+        port: gRPC port.
+        rest_port: REST port.
         tell: function that prints the tracebacks of unexpected errors.
-
-    Attributes:
-        port, rest_port: the actual ports.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Loads, replaces and unloads the versions in a model's folder.
 
-The newest version is served. The old version serves requests while a new
-version is loaded, and finishes its running requests before it is unloaded. If a
-version fails to load, it is loaded again when its files change.
+The old version serves requests while a new version is loaded, and finishes its
+running requests before it is unloaded. If a version fails to load, it is loaded
+again when its files change.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Defines the task of phrase localization: finding the region of a phrase.
 
-For the networks, the images are regions, and the captions are phrases.
-
-Source: Wang et al. 2018, Sec. 4.
+For the networks, images are regions and captions phrases (Wang et al. 2018,
+Sec. 4).
 """
 
 import functools
