@@ -302,6 +302,8 @@ def export_again(options, target):
         _, differs = alike.export_again(target, folder / "1")
         if confidence := opened(target, False).confidence:
             add_confidence(folder / "1", confidence)
+        if (target / FOLDER).is_dir():
+            shutil.copytree(target / FOLDER, folder / FOLDER)
         print(f"outputs     differ by {differs:.1e} at most")
         metrics = cards.read_metrics(folder / cards.METRICS)
         answers = target / checksums.ANSWERS
