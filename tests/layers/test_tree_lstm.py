@@ -156,20 +156,31 @@ def test_equals_the_recursion_with_all_gradients(case, tied, in_graph):
     vectors = tf.constant(generator.normal(size=(count, DIM)))
     packed = pack_trees(rows, noun_phrases=not tied)
     ids = packed.word_ids - 1
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(vectors)
-        states = tf.function(layer.call) if in_graph else layer
-        found = states(tf.gather(vectors, ids), packed)
-        wanted = wanted_states(trees, layer, vectors)
-        places = place_of_rows(packed)
-        wanted = tf.concat([wanted[place] for place in places], axis=0)
-        weighting = generator.normal(size=wanted.shape)
-        losses = [tf.reduce_sum(one * weighting) for one in (found, wanted)]
-    assert len(set(places)) == len(places) == sum(t.num_nodes for t in trees)
-    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    num_nodes = sum(tree.num_nodes for tree in trees)
+    weighting = generator.normal(size=(num_nodes, UNITS))
     sources = [vectors, *layer.trainable_variables]
-    found, wanted = (tape.gradient(one, sources) for one in losses)
-    for one, other in zip(found, wanted):
+
+    def with_gradients(compute):
+        with tf.GradientTape() as tape:
+            tape.watch(vectors)
+            states = compute()
+            loss = tf.reduce_sum(states * weighting)
+        return states, tape.gradient(loss, sources)
+
+    places = place_of_rows(packed)
+
+    def recursion():
+        states = wanted_states(trees, layer, vectors)
+        return tf.concat([states[place] for place in places], axis=0)
+
+    call = tf.function(layer.call) if in_graph else layer
+    found, found_gradients = with_gradients(
+        lambda: call(tf.gather(vectors, ids), packed)
+    )
+    wanted, wanted_gradients = with_gradients(recursion)
+    assert len(set(places)) == len(places) == num_nodes
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    for one, other in zip(found_gradients, wanted_gradients):
         other = 0 * one if other is None else other
         one, other = (tf.convert_to_tensor(value) for value in (one, other))
         np.testing.assert_allclose(one, other, atol=1e-9)
