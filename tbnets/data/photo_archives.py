@@ -6,7 +6,6 @@ archives are read in place.
 """
 
 import contextlib
-import errno
 import functools
 import glob
 import os
@@ -18,7 +17,7 @@ import tarfile
 
 from tbnets.data.parquet_files import ParquetFile
 from tbnets.data.splits import SPLIT_FIELD
-from tbnets.errors import MissingFileError
+from tbnets.errors import MissingFileError, NotAFileError
 from tbnets.files import CheckedFile, shown
 
 PHOTO_SUFFIXES = (
@@ -119,10 +118,7 @@ def is_file(path):
 def read_bytes(path):
     """Returns the content of a file, which may be inside an archive."""
     archive, name = _split(path)
-    if archive and name not in archive.places:
-        code, path = errno.ENOENT, os.path.join(archive.path, name)
-        raise FileNotFoundError(code, os.strerror(code), path)
-    if archive:
+    if archive and name in archive.places:
         return archive.read(name)
     with open(path, "rb") as file:
         return file.read()
@@ -155,8 +151,10 @@ def open_archive(path):
     """
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
-        code = errno.EISDIR
-        raise IsADirectoryError(code, os.strerror(code), path)
+        raise NotAFileError(
+            f"`path` must be a file. Received: path={path}, which is a folder "
+            "or a device. Check the path."
+        )
     return _opened(os.fspath(path), (state.st_size, state.st_mtime_ns))
 
 

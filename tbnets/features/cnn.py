@@ -411,7 +411,7 @@ def maps_network(network):
     makers = {id(layer.output): layer for layer in network.layers}
 
     def maps_of(vector):
-        layer = makers[id(vector)]
+        layer = makers.get(id(vector))
         if isinstance(layer, keras.layers.GlobalAveragePooling2D):
             return [layer.input]
         if isinstance(layer, keras.layers.Dropout):

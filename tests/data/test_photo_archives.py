@@ -64,7 +64,7 @@ def test_a_folder_may_be_called_as_an_archive_is(tmp_path):
 def test_a_photo_that_an_archive_lacks(shard):
     for name in ("nowhere.jpg", "dog", "../shard.tar", "more"):
         assert not photo_archives.is_file(shard / name)
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(OSError):
             photo_archives.read_bytes(shard / name)
         assert images.fault_of(shard / name) == "does not exist"
 

@@ -78,7 +78,6 @@ BAD = {
         ({"regions": "none"}, "--regions"),
         ({"dev_split": "x"}, "--dev_split"),
         ({"images": "none"}, "--images"),
-        ({"images": "."}, "--images"),
         ({"cnn_weights": "random", "export": True}, "--cnn_weights"),
         # A network that learned nothing finds no hard negatives.
         *[

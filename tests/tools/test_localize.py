@@ -10,7 +10,7 @@ import PIL.Image
 import pytest
 
 from tbnets.cli import localize
-from tbnets.data import images
+from tbnets.data import pictures
 from tbnets.visualization.boxes import COLOURS
 from tests import saved_models, tiny_localizer
 from tests.verbs import ask
@@ -84,14 +84,14 @@ def test_mean_boxes_are_drawn_into_a_folder(localize_by, tmp_path):
 
 
 def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
-    paths, read = [], images._read_bytes
+    paths, read = [], pictures._read_bytes
     monkeypatch.setattr(
-        images, "_read_bytes", lambda path: paths.append(path) or read(path)
+        pictures, "_read_bytes", lambda path: paths.append(path) or read(path)
     )
     regions = [(np.array([1, 2, 3, 4]), 0.5)]
 
     def find(phrases, photo, top, **choice):
-        assert images.read_content(photo)
+        assert pictures.read_content(photo)
         return [regions]
 
     told = {"choice": {"choice": "mean_box", "choice_temperature": 0.2}}
