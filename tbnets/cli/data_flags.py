@@ -115,11 +115,7 @@ class CaptionFlags:
         }
 
     def data(self, **sources):
-        """Returns the `Data` of the captions, or of any phrases in `sources`.
-
-        Args:
-            **sources: fields of `Sources`.
-        """
+        """Returns the `Data` of the captions, or of phrases in `sources`."""
         where = self.where
         path, form = where.pop("path"), where.pop("format")
         sources |= {"captions": path, "captions_format": form, **where}
@@ -167,9 +163,6 @@ class PhotoFlags(Shared):
         """Returns the photos of a share and its description.
 
         Prints the unusable files.
-
-        Args:
-            **decides: passed to `take_share`.
         """
         all_photos = find_photos(
             self.images, self.captions and self.where, self.splits

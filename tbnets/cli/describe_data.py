@@ -64,7 +64,7 @@ def describe_split(
 ) -> dict:
     """Returns the counts of one split in the order of the report.
 
-    `known_words` are from the training split; None skips unknown words.
+    `known_words` are the words of the training split, or None.
     """
     per_image = images.captions_per_image
     words, lengths = count_words(images.captions)
@@ -171,7 +171,7 @@ def describe_features(
 ) -> dict:
     """Checks the features of a split's images and returns counts.
 
-    `patterns` are paths of features to concatenate. Adds to `problems`.
+    `patterns` are paths of features to concatenate. Extends `problems`.
     """
     path = ", ".join(patterns)
     try:

@@ -56,7 +56,7 @@ class ImageRecord(NamedTuple):
     """An image and its captions, as returned by a reader.
 
     `has_id` is False if the id is only a row number within the split.
-    `identity` is "" if no other image has the identity of the image.
+    `identity` is "" if the image shares its identity with no other image.
     """
 
     image_id: str
@@ -262,7 +262,7 @@ def images_of(file, rows: Iterable[Row]):
 
 
 def _identified(records, identities):
-    """Adds the identities if each image has one, and images share some."""
+    """Adds the identities if every image has one and some images share one."""
     distinct = set().union(*identities.values())
     each_has_one = all(len(found) == 1 for found in identities.values())
     if None in distinct or not each_has_one:

@@ -139,10 +139,8 @@ class Finding:
 class Photos:
     """The photos of all splits.
 
-    Args:
-        names: n pairs (split, id).
-        looks: n `duplicates.Look`s.
-        features: `[n, dim]`, or None.
+    `names` are n pairs (split, id), `looks` n `duplicates.Look`s, and
+    `features` `[n, dim]`, or None.
     """
 
     names: Sequence[tuple[str, str]]
@@ -220,7 +218,7 @@ def photo_findings(photos: Photos) -> list[Finding]:
 
 
 def caption_findings(splits: Mapping[str, CaptionedImages]) -> list[Finding]:
-    """Returns what is unusual about the captions of all splits."""
+    """Returns the findings about the captions of all splits."""
     captions, names = [], []
     for split, images in splits.items():
         captions += images.captions

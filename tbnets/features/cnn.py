@@ -188,8 +188,8 @@ class Network:
 
     Args:
         constructor: function that builds the network, called with
-            `input_shape`, with `include_top` if `has_top` is true, and with
-            `weights` if `find_imagenet` is None.
+            `input_shape`, `include_top` if `has_top`, and `weights` if
+            `find_imagenet` is None.
         preprocess: function that maps RGB in [0, 255] to the network's input.
         image_size: side of the square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.

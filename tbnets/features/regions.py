@@ -41,11 +41,10 @@ class AveragedFeatures:
     Args:
         cnn: a `cnn.Cnn`, built for the size to which photos are resized.
         layers: name of a layer that outputs maps, `last` for the maps that a
-            classifier averages, or a list of names, whose features are
-            concatenated.
+            classifier averages, or a list of names to concatenate.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts per side of a box. The parts
-            are averaged separately to encode the layout. Default: 1.
+        grids: for each layer, the number of parts per side of a box, which are
+            averaged separately to encode the layout. Default: 1.
         scales: for each layer, the factor by which a box is scaled about its
             centre, for example to include the surroundings. Default: 1.
 

@@ -136,8 +136,8 @@ class RankingLoss:
         """Computes the loss of one batch; a large batch is compared in tiles.
 
         Under a strategy, all arguments must be gathered from all replicas. On
-        an accelerator, all batches are padded to one size, so that XLA compiles
-        the loss once.
+        an accelerator, batches are padded to one size, so that XLA compiles the
+        loss once.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`.

@@ -299,9 +299,7 @@ class TwoBranchModel(CheckedModel):
     def build_side(self, side: str, name: str) -> None:
         """Builds the encoder, if there is one, and the branch of a side.
 
-        Args:
-            side: as in `embed_side`.
-            name: as in `embed_side`.
+        The arguments are as in `embed_side`.
         """
         parts = {
             part: layer

@@ -49,14 +49,7 @@ class Confidence:
     limits: list[float]
 
     def levels(self, rows):
-        """Returns each photo's soft maximum over the query bank.
-
-        Args:
-            rows: `[n, dim]`, embeddings of photos.
-
-        Returns:
-            float32 `[n]`.
-        """
+        """Returns soft maxima of photos over the query bank, float32 `[n]`."""
         bank, levels = np.float32(self.bank), np.zeros(len(rows), np.float32)
         for at in range(0, len(rows), _ROWS_AT_ONCE):
             block = slice(at, at + _ROWS_AT_ONCE)

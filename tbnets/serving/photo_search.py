@@ -67,8 +67,8 @@ def search(
             inside the model.
         top: number of results for each query.
         like: query images, as in `embed_images`. Their results come last.
-        cache: folder that caches the embeddings of a photo folder. The next
-            search then embeds only new and changed photos. None for
+        cache: folder that caches the embeddings of a photo folder, so that the
+            next search embeds only new and changed photos. None for
             FOLDER.tbnets next to the photo folder, False for no cache.
 
     Returns:

@@ -52,8 +52,7 @@ class Served:
     Args:
         path: folder of the SavedModel.
         signatures: name -> concrete function.
-        metadata: content of `assets.extra/tbnets.json`, or {} if the file is
-            missing.
+        metadata: content of `assets.extra/tbnets.json`, or {}.
         vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded, which keeps the variables alive;
             None for a model on a server.

@@ -149,7 +149,7 @@ class Photos:
     def picture(self, key, side):
         """Returns an upright photo as a JPEG.
 
-        `side` is the longer side in pixels at most, a value in `SIDES`.
+        The longer side has at most `side` pixels, a value in `SIDES`.
         """
         photo = self.find(key)
         is_file = isinstance(photo, str)

@@ -236,11 +236,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
 
 
 def rebuild(config):
-    """Rebuilds a preset from an untrusted config, with random weights.
-
-    Args:
-        config: result of `Preset.config`.
-    """
+    """Rebuilds a preset from an untrusted config, with random weights."""
     kind, name = keras_hub().models.Backbone, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
     backbone = _made_of(config.get("backbone"), kind, name)

@@ -1,7 +1,7 @@
 """Implements TensorFlow Serving's gRPC services.
 
 The methods are Predict and GetModelMetadata of PredictionService, and
-GetModelStatus of ModelService. Errors use TensorFlow Serving's status codes.
+GetModelStatus of ModelService.
 """
 
 import os

@@ -100,9 +100,7 @@ def read_parameters(path):
 class Batched:
     """A signature whose calls are batched.
 
-    Args:
-        function: concrete function for which `export.is_batchable` is true.
-        options: `Batching`.
+    `export.is_batchable` must be true for its concrete function.
     """
 
     _queues = itertools.count()
@@ -197,8 +195,7 @@ class Version:
     def inputs(self, signature=""):
         """Returns the input `tf.TensorSpec`s of a signature, by name.
 
-        Args:
-            signature: name of the signature; "" for the default.
+        The signature "" is the default signature.
         """
         signature = signature or export.DEFAULT
         function = self.served.signatures.get(signature)
@@ -382,10 +379,7 @@ class Models:
 
     @contextlib.contextmanager
     def using(self, model, version=None, label=""):
-        """Yields the `Version` for a request, by number or label.
-
-        Without both, it is the newest version.
-        """
+        """Yields the `Version` for a request, by default the newest."""
         try:
             versions = self._of(model)
             if label:

@@ -43,9 +43,8 @@ def work_through(photos, writer, what, work, photo_bytes=0, **options):
     """Processes the remaining photos, and completes the store of `writer`.
 
     `photos` is a list of (id, path). `work` is a function such as
-    `extraction.extract_photos`, described by `what` and called with `options`
-    and `progress`. `photo_bytes` is the approximate size of a photo's rows in
-    the store.
+    `extraction.extract_photos`, described by `what`. `photo_bytes` is the
+    approximate size of a photo's rows in the store.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
