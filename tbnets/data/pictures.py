@@ -220,7 +220,7 @@ def read_square(photo, side):
     """Decodes a photo and resizes it to a square, as `images.decode_image`.
 
     Pillow and TensorFlow decode JPEG differently, and pixels are rounded here,
-    so that they differ by about 1 of 255. `photo` is as in `read_content`.
+    so the pixels differ by about 1 of 255. `photo` is as in `read_content`.
 
     Returns:
         (pixels, reason): uint8 `[side, side, 3]` and "", or None and a verb

@@ -40,7 +40,8 @@ class PairScores(NamedTuple):
             `[p]`.
         image_levels: float32 `[num_images]`, levels to subtract when texts rank
             images (`ranking.level`).
-        text_levels: float32 `[num_texts]`, when images rank texts.
+        text_levels: float32 `[num_texts]`, levels to subtract when images rank
+            texts.
     """
 
     num_images: int

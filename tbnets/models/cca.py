@@ -236,7 +236,7 @@ class CCA(EmbeddingNetwork):
     `W` holds the directions in which matching images and texts correlate most,
     and `s = (1 + correlation) ** power` are their weights. Images and texts
     with equal ids match. An image row counts once per matching text in the
-    batch.
+    batch. Embeddings are compared by cosine similarity.
 
     In phrase localization most regions have no phrase, so pairs alone describe
     them poorly. `background` adds the candidate regions of a batch
@@ -248,7 +248,7 @@ class CCA(EmbeddingNetwork):
         text_branch: `CanonicalProjection` of the texts, of equal output size.
         image_encoder: layer that turns images into features, or None. It must
             have no trainable weights.
-        text_encoder: such a layer for texts, or None.
+        text_encoder: as `image_encoder`, for texts.
         regularization: fraction of a view's mean variance that is added to each
             variance.
         power: exponent of the weights (Gong et al. 2014: 4). With 0, all

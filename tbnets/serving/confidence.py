@@ -58,8 +58,7 @@ class Confidence:
         return levels
 
     def probabilities(self, similarities, levels, num_rows):
-        """Returns the confidences, float32 `[m, j]`, of the results of `m`
-        queries.
+        """Returns the confidences of the results of `m` queries, `[m, j]`.
 
         `similarities`, float32 `[m, k]`, are sorted best first. They include at
         least `NEIGHBOURS` results, or all `num_rows` photos. `levels`, float32

@@ -266,8 +266,8 @@ class TaskData:
         extracts: description of the features that the run extracts without a
             recipe, or "".
         mining: miner of the batches for `compile`, or None.
-        held: dict of JSON values or arrays that checkpoints save and that is
-            kept between epochs.
+        held: dict of JSON values or arrays, kept between epochs and saved in
+            checkpoints.
         encoders: description of the encoders, or "".
         usual: title and default values for unset flags.
     """

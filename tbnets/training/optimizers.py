@@ -193,7 +193,7 @@ def build_schedule(name, rate, *, decay_steps, total_steps, decay_rate=0.1):
 
     `name` is `constant`; `step` (multiplied by `decay_rate` every
     `decay_steps`); `exponential` (smooth decay with this rate); or `cosine` (to
-    0 over `total_steps`). Wang et al. 2016 multiply by 0.1 after 10 epochs.
+    0 over `total_steps`). Wang et al. 2016 multiply by 0.1 every 10 epochs.
     """
     if name == "constant":
         return rate

@@ -85,7 +85,8 @@ def draw_montage(
         order: int `[q, k]`, indices of the best images in `ids`.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: indices of the matching images per query; None where unknown.
+        hits: for each query, the indices of the matching images, or None. None
+            if they are unknown for all queries.
         legend: meaning of the frames, drawn below if there are frames.
     """
     hits = hits or [None] * len(queries)

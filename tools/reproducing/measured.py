@@ -62,9 +62,9 @@ class Row:
 class Measured:
     """The content of docs/measured/.
 
-    `kept` are `Row`s with results from NAME.json, and `made` `Row`s without
-    results from rows.json. `parts` are tables of the generated parts of pages.
-    All are by name. `published` are tables of papers.
+    `kept` maps names to `Row`s with results, from NAME.json; `made` to `Row`s
+    without results, from rows.json; and `parts` to the tables of generated
+    parts of pages. `published` contains tables of papers.
     """
 
     kept: dict
