@@ -111,7 +111,8 @@ def _report_unknown(file, reasons):
         if file.head.startswith(magic):
             file.report(f"expected captions; found {advice}")
             return
-    if _JSON_START.match(file.start) and file.json() is None:
+    is_json = _JSON_START.match(file.start) and not caption_json.is_lines(file)
+    if is_json and file.json() is None:
         return
     tried = ""
     for why in dict.fromkeys(reasons.values()):

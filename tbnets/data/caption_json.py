@@ -112,7 +112,8 @@ def _choose(rows, columns):
     return keys[chosen.image], [keys[i] for i in chosen.captions], split
 
 
-def _is_lines(file):
+def is_lines(file):
+    """Returns whether a `CaptionFile` is JSON Lines."""
     if not file.start.startswith("{"):
         return False
     lines = [line.strip() for line in file.first_lines if line.strip()]
@@ -126,7 +127,7 @@ def _find(structure, file):
 
     The rows of JSON Lines are only the first rows.
     """
-    if _is_lines(file):
+    if is_lines(file):
         if structure is not None:
             return _NO_JSON
         rows = []
@@ -163,11 +164,11 @@ def read_json(structure, file, _):
     """Reads the records of a structure, one or several per image."""
     found = _find(structure, file)
     if isinstance(found, str):
-        if _is_lines(file) or file.json() is not None:
+        if is_lines(file) or file.json() is not None:
             file.report(f"expected images with captions; found that {found}")
         return []
     rows, keys = found
-    if _is_lines(file):
+    if is_lines(file):
         rows = ((line, None, row) for line, row in file.json_rows(()))
     image, captions, split = keys
     names = [image, *captions, *([split] if split else [])]

@@ -153,10 +153,15 @@ def _caption_rows(file, layout):
 def _texts(text):
     """Returns the captions in a cell, which may hold a JSON or Python list."""
     if _LIST.fullmatch(text.strip()):
-        for parse in (parse_json, ast.literal_eval):
+        for parse in (parse_json, _python_strings):
             with contextlib.suppress(ValueError, SyntaxError):
                 return parse(text.strip())
     return [text]
+
+
+def _python_strings(text):
+    # NumPy writes no commas, without which Python would join the strings.
+    return [ast.literal_eval(part) for part in re.findall(_STRING, text)]
 
 
 def _rows(file, layout):

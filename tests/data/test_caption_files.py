@@ -4,6 +4,7 @@ The contents follow public descriptions of the data sets that they are named
 after; the readers go by structure, so that the names are only examples.
 """
 
+import csv
 import json
 import pathlib
 
@@ -421,6 +422,15 @@ def test_tables_without_quoting_keep_their_quotes(tmp_path, mark):
     assert read_captions("auto", path, "all").captions == (DOG,)
 
 
+def test_lists_as_numpy_prints_them(tmp_path):
+    path, texts = tmp_path / "t.csv", ["It's a dog.", 'A "cat", asleep.']
+    rows = [["image", "captions"], [A, str(np.array(texts, object))]]
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    assert "' " in rows[1][1] or '" ' in rows[1][1]  # Without a comma.
+    assert read_captions("auto", path, "all").captions == (*texts,)
+
+
 def test_named_columns_need_a_header(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(lines(f"{A},{CAT}"))
@@ -470,6 +480,7 @@ OTHERS = {
     "config.json": b'{"name": "dogs", "text": "A long text.", "size": [1, 2]}',
     "config.ini": b"[section]\nimage = a.jpg\n",
     "labels.csv": b"image,label\na.jpg,dog\nb.jpg,cat\n",
+    "chat.jsonl": b'{"a": "x"}\n{"a": "y"}\n',
     "sizes.csv": b"file_name,width,height\na.jpg,3,4\nb.jpg,5,6\n",
     "people.csv": b"id,name,email\n1,John Smith,j@x.com\n2,Jo Po,p@x.com\n",
     "instances.json": b'{"images": [{"id": 1, "file_name": "a.jpg"}], '
