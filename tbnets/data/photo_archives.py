@@ -47,9 +47,7 @@ def list_archives(path, suffixes=SUFFIXES):
     """
     path = os.fspath(path)
     if not path.endswith(suffixes) or os.path.isdir(path):
-        pattern = os.path.join(glob.escape(path), "**", "*.*")
-        paths = sorted(glob.glob(pattern, recursive=True))
-        paths = [found for found in paths if found.endswith(suffixes)]
+        paths = sorted(_below(path, suffixes))
         return path, [os.path.relpath(found, path) for found in paths]
     if os.path.isfile(path):
         return path, [""]
@@ -63,6 +61,15 @@ def list_archives(path, suffixes=SUFFIXES):
             )
         names += [os.path.relpath(found, root or ".") for found in paths]
     return root, names
+
+
+def _below(folder, suffixes):
+    """Yields the archives below a folder; does not follow links to folders."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.endswith(suffixes) and not name.startswith("."):
+                yield os.path.join(place, name)
 
 
 def photo_root(path):

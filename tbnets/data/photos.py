@@ -120,11 +120,11 @@ def find_photos(folder, captions=None, splits=None):
 
 
 def _all_photos(folder):
-    inside = [*photo_archives.photos_inside(folder)]
-    folder = photo_archives.photo_root(folder)
+    archives, folder = folder, photo_archives.photo_root(folder)
     try:
         return [(name, folder / name) for name in sort_files(folder)[0]]
     except MissingFileError:
+        inside = [*photo_archives.photos_inside(archives)]
         if not inside:
             raise
     is_unique = len(dict(inside)) == len(inside)
@@ -156,13 +156,14 @@ def match_names(folder, captions):
             by_stem.setdefault(stem_of(name), []).append(name)
     fits = {}
     for name in missing:
-        last = os.path.basename(name)
+        path = name.replace("\\", "/")  # Tables of Windows have backslashes.
+        last = os.path.basename(path)
         photos = [
             photo
             for photo in by_stem.get(
                 stem_of(last) if is_photo_name(last) else last, ()
             )
-            if _has_folder_of(photo, name)
+            if _has_folder_of(photo, path)
         ]
         same = [photo for photo in photos if os.path.basename(photo) == last]
         if len(best := same or photos) == 1:

@@ -86,6 +86,15 @@ def test_descriptions_that_would_take_memory(tmp_path):
         photo_archives.open_archive(path)
 
 
+def test_archives_are_listed_once(tmp_path, shard):
+    for name in (".cache/hidden.tar", ".hidden.tar", "b/0.tar"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(shard.read_bytes())
+    (tmp_path / "b" / "loop").symlink_to(tmp_path)
+    root, names = photo_archives.list_archives(tmp_path)
+    assert (root, names) == (str(tmp_path), ["b/0.tar", "shard.tar"])
+
+
 def test_links_are_not_followed(tmp_path):
     path = tmp_path / "shard.tar"
     (tmp_path / "secret.jpg").write_bytes(encode())

@@ -51,6 +51,11 @@ def test_photos_of_captions_stand_once(folder, splits, expected):
     assert found[-1][1] == folder / "photos" / "x.jpg"
 
 
+def test_archives_beside_photos_are_not_read(folder):
+    (folder / "photos" / "backup.tar").write_bytes(b"no archive")
+    assert len(find_photos(folder / "photos")) == 3
+
+
 def test_a_folder_without_photos_is_refused(tmp_path):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FileNotFoundError, match="notes.txt"):
@@ -163,6 +168,8 @@ def test_a_line_of_two_photos_and_a_list_of_none_are_refused(
         ("c.jpg", "more/c.png"),
         ("x/more/c.png", "more/c.png"),
         ("less/c.png", None),  # Another folder.
+        ("more\\c.png", "more/c.png"),
+        ("less\\c.png", None),
         ("x/a.jpg", None),  # The photo of another name.
         ("d", None),  # Two photos.
         ("d.png", "more/d.png"),
