@@ -153,13 +153,14 @@ def _texts_of(value):
 def _class_name(shard, name, text, classes):
     if not text.isdecimal():
         return text
-    if int(text) < len(classes):
-        return classes[int(text)]
+    number = int(text[:20])  # Python rejects numbers of thousands of digits.
+    if number < len(classes):
+        return classes[number]
     advice = (
         f"Write the names of the classes into {_CLASSES[0]} next to the "
         "shards, one per line in the order of the numbers, or write captions."
     )
-    received = f"the number {text} and {len(classes)} names of classes"
+    received = f"the number {text[:20]} and {len(classes)} names of classes"
     return shard.refuse("the name of a class", received, name, advice)
 
 

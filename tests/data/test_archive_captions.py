@@ -118,7 +118,12 @@ def test_photos_and_captions_without_each_other_are_counted(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("0.txt", b"\xff"), ("0.json", b"{"), ("0.json", b'{"text": 3}')],
+    [
+        ("0.txt", b"\xff"),
+        ("0.json", b"{"),
+        ("0.json", b'{"text": 3}'),
+        ("0.cls", b"1" * 5000),
+    ],
 )
 def test_captions_that_are_invalid(tmp_path, name, content):
     shard = write_tar(tmp_path / "shard.tar", {"0.jpg": PHOTO, name: content})
