@@ -44,10 +44,11 @@ from tbnets.data.findings import (
     caption_findings,
     photo_findings,
 )
-from tbnets.data.photo_archives import photo_root
+from tbnets.data.photo_archives import has_archives, photo_root
 from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
+from tbnets.data.sources import Sources
 from tbnets.data.splits import fill_split
 from tbnets.data.store.arrays import check_finite
 from tbnets.data.store.opening import open_features
@@ -284,7 +285,11 @@ MOST_PRINTED = 50
 class Options(CaptionFlags):
     """Flags for the data to describe and the outputs."""
 
-    captions: str = flag("", "File or folder of captions; may contain {split}.")
+    captions: str = flag(
+        "",
+        "File or folder of captions; may contain {split}. Default: captions "
+        "in the folder or archives of --images.",
+    )
     phrases: str = flag(
         "",
         "Phrases with boxes, as in --phrases of tools/train.py.",
@@ -367,8 +372,19 @@ def describe_one(options, images, known, problems, photos):
     return counts
 
 
+def _captions_of(options):
+    """Returns the path of the captions in the folder of the photos, or ""."""
+    if not options.images:
+        return ""
+    sources = Sources("", "", images=options.images)
+    found = sources.captions_beside_photos().get("captions", "")
+    return found or options.images * has_archives(options.images)
+
+
 def main(options):
     """Prints the report and returns the exit code."""
+    if not (options.captions or options.phrases):
+        options = dataclasses.replace(options, captions=_captions_of(options))
     if not (options.captions or options.phrases):
         raise InputError(
             "`--captions` or `--phrases` must name the data to describe. "

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests import photo_files, verbs
+from tests.archives import write_tar
 from tests.data.test_phrases import write_entities
 
 
@@ -51,6 +52,18 @@ def test_what_is_read_and_matched_is_printed(tmp_path):
     columns = "table (columns bild, worte), 2 images, 2 captions"
     assert f"Read as: {columns}" in result.stdout
     assert "matched by name without folder and extension" in result.stdout
+
+
+def test_captions_in_the_folder_of_photos_need_no_flag(tmp_path):
+    (tmp_path / "a.png").write_bytes(photo_files.encode())
+    path = tmp_path / "metadata.csv"
+    path.write_text("file_name,text\na.png,A dog runs.\n")
+    result = describe(f"--images={tmp_path}")
+    assert (result.returncode, result.stderr) == (0, "")
+    shard = write_tar(tmp_path / "0.tar", {"b.txt": "A cat."})
+    assert describe(f"--images={tmp_path}").stdout == result.stdout
+    path.unlink()
+    assert describe(f"--images={shard}").returncode == 1
 
 
 def test_findings_do_not_change_the_exit_code(table, tmp_path):
