@@ -66,8 +66,9 @@ def test_random_texts_are_split_as_in_the_graph(plain):
 
 @pytest.mark.real_data
 def test_all_characters_are_split_as_in_the_graph(plain):
+    # The other planes have no characters, or only private ones.
     for form in "{}", "a{}b":
-        for first in range(0, 0x110000, 1 << 16):
+        for first in (0x00000, 0x10000, 0x20000, 0x30000, 0xE0000):
             texts = [
                 form.format(chr(point))
                 for point in range(first, first + (1 << 16))
