@@ -110,7 +110,7 @@ def search(
         check_kind("cache", cache, (str, os.PathLike), advice)
     if images is not None:
         names, embeddings = _gallery(model, images, cache)
-    sentences = _sentences(queries)
+    sentences = searching.sentences_of(queries)
     notes = searching.notes_on(model, sentences)
     for query, (_, note) in zip(sentences, notes):
         if note == searching.NO_WORD:
@@ -125,15 +125,6 @@ def search(
     return [
         [answer(names[row], *numbers) for row, *numbers in zip(*results)]
         for results in zip(*ranked)
-    ]
-
-
-def _sentences(queries):
-    texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
-    return [
-        text.decode(errors="replace") if isinstance(text, bytes) else text
-        for text in texts
-        if isinstance(text, str | bytes)
     ]
 
 

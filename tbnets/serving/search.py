@@ -73,6 +73,16 @@ def notes_on(model, queries):
     return notes
 
 
+def sentences_of(queries):
+    """Returns sentences, which may be bytes or tensors, as strings."""
+    texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
+    return [
+        text.decode(errors="replace") if isinstance(text, bytes) else text
+        for text in texts
+        if isinstance(text, str | bytes)
+    ]
+
+
 def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
 
@@ -135,8 +145,8 @@ def embed_examples(model, images):
 def rank(model, queries, like, embeddings, top):
     """Ranks images for sentences, then for query images; returns `Ranked`.
 
-    For sentences, it also computes the confidence of each result if the model
-    is calibrated.
+    For sentences with a known word, it also computes the confidence of each
+    result if the model is calibrated.
 
     Args:
         model: a `Served` that takes captions.
@@ -172,6 +182,10 @@ def rank(model, queries, like, embeddings, top):
         texts = embed(model.embed_text, queries, "query")
         compare = lambda x: model.compare(embeddings, x).T  # noqa: E731
         results.append(closest(texts, compare, model.confidence))
+        if model.confidence is not None:
+            notes = notes_on(model, sentences_of(queries))
+            unknown = [note == NO_WORD for _, note in notes]
+            results[0][2][unknown] = np.nan
     if len(like):
         examples = embed_examples(model, like)
         results.append(closest(examples, lambda x: x @ embeddings.T))

@@ -43,6 +43,7 @@ def model_of(texts, confidence=FITTED):
         compare=lambda images, rows: images @ rows.T,
         has=lambda *names: False,
         confidence=confidence,
+        vocabulary=None,
     )
 
 
@@ -66,6 +67,16 @@ def test_results_have_the_confidence_of_the_definition(num_photos, top):
         for query, rows in zip(texts, ranked.order)
     ]
     np.testing.assert_allclose(ranked.confidences, expected, atol=1e-5)
+
+
+def test_a_sentence_without_a_known_word_has_no_confidence():
+    model = model_of(np.eye(2, dtype=np.float32))
+    model.vocabulary = types.SimpleNamespace(
+        words=["cat"], split=lambda texts: [text.split() for text in texts]
+    )
+    ranked = search.rank(model, ["ein cat", b"ein"], (), np.eye(2), 2)
+    assert np.isfinite(ranked.confidences[0]).all()
+    assert np.isnan(ranked.confidences[1]).all()
 
 
 def test_an_empty_collection_has_no_result():
