@@ -19,7 +19,8 @@ from tbnets.serving.heat import heat_maps
 from tbnets.tasks.settings.flag import flag
 from tbnets.text.parsing import short_noun_phrases
 from tbnets.visualization import montage, page
-from tbnets.visualization.montage import PHOTO_SIZE, draw_heat, draw_sheet
+from tbnets.visualization.boxes import draw_boxes
+from tbnets.visualization.montage import PHOTO_SIZE, draw_sheet, shade
 
 ANSWERS = "answers.png"
 """Default name of the contact sheet."""
@@ -94,8 +95,8 @@ def write_explanations(options, model, ids, order):
             [maps] = heat_maps(model, [path], phrases)
             photo, _ = open_upright(path, PHOTO_SIZE)
             for row, (phrase, heat) in enumerate(zip(phrases, maps)):
-                drawn = draw_heat(photo, heat, heading=phrase)
-                pictures[number, row, place] = drawn
+                drawn = shade(photo, heat), [], 2 * PHOTO_SIZE, phrase
+                pictures[number, row, place] = draw_boxes(*drawn)
     if not pictures:
         print("\nnote: --explain is not drawn, because the photos are missing.")
         return

@@ -33,7 +33,7 @@ import sys
 import tempfile
 from typing import Annotated
 
-from tbnets import files
+from tbnets import files, lite
 from tbnets.cli.asking import ANY_MODEL, RuntimeFlags, whole_images
 from tbnets.cli.localize import NEEDED
 from tbnets.cli.query import read_queries
@@ -119,6 +119,19 @@ def open_folder(options):
         yield folder / "images", captions, options.cache or False
 
 
+def explainer_of(options, model):
+    """Returns the model that shows where sentences are found, or None.
+
+    LiteRT models lack the signature `embed_cells`. If `--runtime=auto` chose
+    one, and boxes need TensorFlow anyway, loads the network in TensorFlow too.
+    """
+    is_lite = isinstance(model, lite.Model)
+    if is_lite and options.runtime == "auto" and options.localizer != "":
+        tensorflow = dataclasses.replace(options, runtime="tensorflow")
+        model = tensorflow.open(whole_images(ADVICE))
+    return model if model.has("embed_cells") else None
+
+
 def show(options, folder, captions, cache):
     """Loads the networks and returns a `Shown`."""
     usual = _PHOTOS if options.folder else _SCENES
@@ -143,6 +156,7 @@ def show(options, folder, captions, cache):
             message = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
             error.args = (message,)
             raise
+    explainer = explainer_of(model_options, model)
     embeddings = search.embed(model.embed_text, captions, "caption")
     about = {"model": name, "localizer": boxes, "folder": "rendered scenes"}
     if options.folder:
@@ -154,7 +168,8 @@ def show(options, folder, captions, cache):
     for line in left_out_lines(out, (), len(photos) + len(out)):
         print(line, file=sys.stderr)
     return Shown(
-        *(model, photos, captions, embeddings, localizer, usual[2], about)
+        *(model, photos, captions, embeddings, localizer, usual[2], about),
+        explainer,
     )
 
 

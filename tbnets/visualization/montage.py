@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageOps
 from tbnets.data.photos import find_photo
 from tbnets.data.pictures import open_upright
 from tbnets.files import readable
-from tbnets.visualization.boxes import columns, draw_boxes, font
+from tbnets.visualization.boxes import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 MOST_SIDE = 400
@@ -130,19 +130,17 @@ def _draw_query(sheet, query, place):
     draw.text(place, text, "black", font(20, text), spacing=6)
 
 
-def draw_heat(photo, heat, side=2 * PHOTO_SIZE, heading=""):
-    """Draws a photo that is darker where a heat map is colder.
+def shade(photo, heat):
+    """Darkens a photo where a heat map is cold.
 
-    `heat` is float32 `[rows, columns]`; values below the mean are darkest.
-    `side` is the longer side in pixels. Returns uint8 `[h, w, 3]`.
+    `photo` is a `PIL.Image.Image` in RGB, and `heat` is float32 `[rows,
+    columns]`; values below the mean are darkest. Returns uint8 `[h, w, 3]`.
     """
     heat = np.maximum(heat - heat.mean(), 0)
     light = Image.fromarray((heat / max(heat.max(), 1e-12)).astype(np.float32))
     light = np.asarray(light.resize(photo.size, Image.Resampling.BICUBIC))
     light = 0.2 + 0.8 * light.clip(0, 1)[:, :, None]
-    return draw_boxes(
-        (np.asarray(photo) * light).astype(np.uint8), [], side, heading
-    )
+    return (np.asarray(photo) * light).astype(np.uint8)
 
 
 def draw_sheet(pictures, legend):

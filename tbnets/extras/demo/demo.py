@@ -10,6 +10,7 @@
             &caption=TEXT&caption=...     from the query
     /boxes?photo=KEY&phrase=TEXT&...      the boxes that phrases name in a photo
     /picture?photo=KEY&side=400           a photo, as a JPEG
+            &q=SENTENCE                   bright where the sentence is found
     /photos                               POST of a photo; returns its key
 
 Every query is a GET request, so that the page's address can contain the query.
@@ -35,8 +36,10 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.extras.demo.loopback import in_json
 from tbnets.files import readable
 from tbnets.serving import photo_index, search
+from tbnets.serving.heat import heat_maps
 from tbnets.startup import usable_cores
 from tbnets.visualization.boxes import COLOURS
+from tbnets.visualization.montage import shade
 from tbnets.visualization.page import jpeg
 
 # The page shows photos of the folder and uploaded photos. A request selects a
@@ -146,19 +149,26 @@ class Photos:
             )
         return path.path
 
-    def picture(self, key, side):
+    def picture(self, key, side, explainer=None, text=""):
         """Returns an upright photo as a JPEG.
 
-        The longer side has at most `side` pixels, a value in `SIDES`.
+        The longer side has at most `side` pixels, a value in `SIDES`. With an
+        `explainer`, a `Served` with the signature `embed_cells`, the photo is
+        darker where `text` is not found.
         """
         photo = self.find(key)
         is_file = isinstance(photo, str)
         stamp = is_file and photo_index.stamp_of(pathlib.Path(photo))
-        return self._draw(photo, stamp, side)
+        return self._draw(photo, stamp, side, explainer, text)
 
-    def _drawn(self, photo, stamp, side):
+    def _drawn(self, photo, stamp, side, explainer, text):
         with self.decoding:
-            return jpeg(PIL.Image.fromarray(read_photo(photo)), side)
+            picture = PIL.Image.fromarray(read_photo(photo))
+            if explainer is not None:
+                picture.thumbnail((side, side))
+                [[heat]] = heat_maps(explainer, [photo], [text])
+                picture = PIL.Image.fromarray(shade(picture, heat))
+            return jpeg(picture, side)
 
     def _is_inside(self, path):
         real = os.path.realpath(path)
@@ -201,6 +211,7 @@ class Shown(NamedTuple):
         localizer: a `Served` for phrase localization, or None.
         phrases: example phrases to find in a photo.
         about: additional values for `/about`.
+        explainer: a `Served` with the signature `embed_cells`, or None.
     """
 
     model: Any
@@ -210,6 +221,7 @@ class Shown(NamedTuple):
     localizer: Any = None
     phrases: str = ""
     about: dict = {}
+    explainer: Any = None
 
 
 class Demo:
@@ -252,6 +264,7 @@ class Demo:
             "some": _some(shown.photos.keys, 12),
             "phrases": shown.phrases,
             "finds_boxes": shown.localizer is not None,
+            "explains": shown.explainer is not None,
             "finds_like": not shown.model.has("compare"),
             "score": _score_of(shown.model),
             "box_score": shown.localizer and _score_of(shown.localizer),
@@ -318,7 +331,17 @@ class Demo:
         side = request.args.get("side", SIDES[0], int)
         if side not in SIDES:
             raise NotFound(f"`side` must be one of {SIDES}.")
-        picture = self.shown.photos.picture(request.args.get("photo", ""), side)
+        words = [request.args.get("photo", ""), side]
+        if "q" in request.args:
+            if self.shown.explainer is None:
+                raise InputError(
+                    "--model",
+                    "have the signature embed_cells",
+                    "a model without it",
+                    "Restart tbnets demo with a model like flickr8k_photos.",
+                )
+            words += [self.shown.explainer, _texts(request, "q")[0]]
+        picture = self.shown.photos.picture(*words)
         headers = {"Cache-Control": "private, max-age=300"}
         return Response(picture, headers=headers, mimetype="image/jpeg")
 

@@ -11,6 +11,7 @@ import PIL.Image
 import pytest
 from werkzeug.test import Client
 
+from tbnets import lite
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
 from tbnets.errors import MissingFileError
@@ -18,7 +19,7 @@ from tbnets.extras.demo import demo, loopback
 from tests import photo_files
 from tests import refusals as errors
 from tests.extras.server import shown_colours
-from tests.extras.server.shown_colours import CAPTIONS, HOSTILE, png
+from tests.extras.server.shown_colours import CAPTIONS, COLOURS, HOSTILE, png
 from tests.verbs import ask, call
 
 LOCAL = {"Host": "127.0.0.1:8080"}
@@ -127,6 +128,45 @@ def test_a_given_photo_is_asked_of_as_any_other(client, made):
     for number in range(demo.MOST_GIVEN):
         give(client, png((number, 0, 0)))
     refused(client, "/like", photo=key)
+
+
+def test_a_photo_is_dark_where_a_sentence_is_not_found(client, made):
+    photo, file = PIL.Image.new("RGB", (40, 20), COLOURS["red"]), io.BytesIO()
+    photo.paste(COLOURS["blue"], (20, 0, 40, 20))
+    photo.save(file, "PNG")
+    key = give(client, file.getvalue())["photo"]
+    for words, left, right in (({}, 1, 1), ({"q": "red"}, 1, 0.2)):
+        query = {"photo": key, **words}
+        found = client.get("/picture", query_string=query, headers=LOCAL)
+        pixels = read_photo(found.data)[10, [5, 35]]
+        expected = (
+            np.multiply(COLOURS["red"], left),
+            np.multiply(COLOURS["blue"], right),
+        )
+        np.testing.assert_allclose(pixels, expected, atol=9)
+    refused(client, "/picture", photo=key, q="x" * 501)
+    plain = demo.Demo(made.shown._replace(explainer=None))
+    plain = Client(loopback.LocalApp(plain))
+    assert get(client, "/about")["explains"]
+    assert not get(plain, "/about")["explains"]
+    refused(plain, "/picture", photo="red.png", q="red")
+
+
+def test_litert_models_are_explained_by_tensorflow(tmp_path, monkeypatch):
+    model, runtimes = shown_colours.Colours(tmp_path), []
+
+    def open_model(options, requirements):
+        runtimes.append(options.runtime)
+        return model
+
+    monkeypatch.setattr(verb.RuntimeFlags, "open", open_model)
+    lite_model = lite.Model.__new__(lite.Model)
+    assert verb.explainer_of(verb.Options(), model) is model
+    assert runtimes == []
+    assert verb.explainer_of(verb.Options(), lite_model) is model
+    assert runtimes == ["tensorflow"]
+    for flags in ({"runtime": "litert"}, {"localizer": ""}):
+        assert verb.explainer_of(verb.Options(**flags), lite_model) is None
 
 
 HEAD, WIDTH = png("red"), (100_000).to_bytes(4, "big")

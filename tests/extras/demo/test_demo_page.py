@@ -264,6 +264,23 @@ def test_the_whole_page_is_walked_by_keyboard(page, tmp_path):
     assert texts(page, "#found .name")[0] == HOSTILE
 
 
+def test_a_photo_shows_where_the_sentence_is_found(page):
+    page.open(page.run("location.origin") + "/?q=red")
+    said(page, "The best 4 photos of 4.")
+    page.run("document.querySelector('#found a').click()")
+    said(page, "The best 3 photos of 3.")
+    assert page.run(f"{at('sentence')}.value") == "red"
+    assert texts(page, "#explain:not([hidden])[aria-pressed=false]")
+    picture = "document.querySelector('#frame img')"
+    for is_pressed in (True, False):
+        page.run(f"{at('explain')}.click()")
+        page.wait(f"{picture}.complete && {picture}.naturalWidth === 20")
+        assert page.run(f"{picture}.src.includes('&q=red')") == is_pressed
+    page.open(page.run("location.origin") + "/?photo=red.png")
+    said(page, "The best 3 photos of 3.")
+    assert texts(page, "#explain:not([hidden])") == []
+
+
 def test_names_and_captions_of_others_are_text(page):
     page.open(page.run("location.origin") + "/?q=" + "blue")
     said(page, "The best 4 photos")

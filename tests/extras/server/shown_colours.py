@@ -7,7 +7,7 @@ import types
 import numpy as np
 import PIL.Image
 
-from tbnets.data.images import fault_of
+from tbnets.data.images import fault_of, read_photo
 from tbnets.evaluation.boxes import clip_boxes
 from tbnets.extras.demo.demo import Demo, Photos, Shown
 from tbnets.text.vocabulary import Vocabulary
@@ -47,6 +47,11 @@ class Colours:
             for content, reason in zip(contents, reasons)
         ]
         return _unit(rows), reasons
+
+    def embed_cells(self, photos):
+        """Looks at each pixel."""
+        [photo] = photos
+        return read_photo(photo)[None] / np.float32(255)
 
     def compare(self, first, second):
         return first @ second.T
@@ -103,6 +108,7 @@ def shown(folder, **more):
     about = {"model": "colours", "localizer": "", "folder": "photos"}
     rows = model.embed_text(CAPTIONS)
     given = {"localizer": model, "about": about, "phrases": "a ball", **more}
+    given.setdefault("explainer", model)
     return Shown(model, photos, CAPTIONS, rows, **given)
 
 

@@ -84,6 +84,7 @@ function tellError(error) {
 
 /** Shows the photos that were found. */
 function showPhotos(answers) {
+  const sentence = new URLSearchParams(location.search).get("q");
   const cards = answers.map(({ image, similarity }, row) => {
     const facts = similarity === undefined ? "" :
       make("span", { class: "facts" },
@@ -99,7 +100,8 @@ function showPhotos(answers) {
     const parts = image.split(/(?<=[/_-])|(?=\.[^.]*$)/);
     const name = make("span", { class: "name" },
       ...parts.flatMap((part) => [part, make("wbr")]));
-    const href = address({ photo: image });
+    const href = address(sentence ? { q: sentence, photo: image }
+      : { photo: image });
     return make("li", {}, make("a", { href }, picture, facts, " ", name));
   });
   at("found").replaceChildren(...cards);
@@ -134,11 +136,17 @@ function showSome() {
 
 const nameOf = (key) => (key.startsWith("given ") ? "Your photo" : key);
 
-/** Shows a photo; its frame also holds the boxes. */
-function showPhoto(key) {
+/** Shows a photo, dark where it does not match if the button is pressed. */
+function showPhoto(key, sentence) {
   const name = nameOf(key);
   at("photo-title").textContent = name;
-  const src = `/picture?${new URLSearchParams({ photo: key, side: 1280 })}`;
+  at("explain").hidden = !(sentence && about.explains);
+  at("explain").textContent =
+    `Show where the photo matches \u201c${sentence}\u201d`;
+  const explains = !at("explain").hidden &&
+    at("explain").getAttribute("aria-pressed") === "true";
+  const asks = { photo: key, side: 1280, ...(explains && { q: sentence }) };
+  const src = `/picture?${new URLSearchParams(asks)}`;
   const before = at("frame").querySelector("img");
   if (!before || before.getAttribute("src") !== src) {
     const picture = make("img", { src, alt: `the photo ${name}` });
@@ -251,7 +259,7 @@ async function askPhoto(question) {
   const key = question.get("photo");
   const phrases = question.getAll("phrase");
   const own = question.getAll("caption");
-  showPhoto(key);
+  showPhoto(key, question.get("q"));
   at("boxes").replaceChildren();
   at("legend").replaceChildren();
   at("legend-about").textContent = "";
@@ -285,7 +293,7 @@ async function show() {
   at("answer").setAttribute("aria-busy", "true");
   if (!key) at("photo").hidden = true;
   at("examples").hidden = Boolean(key || sentence);
-  const title = sentence || (key && nameOf(key));
+  const title = (key && nameOf(key)) || sentence;
   document.title = title ? `${title} \u2013 tbnets demo` : "tbnets demo";
   try {
     let told = "";
@@ -355,6 +363,13 @@ at("search").addEventListener("submit", (event) => {
 at("find").addEventListener("submit", (event) => {
   event.preventDefault();
   askAgain("phrase", at("phrases").value.split(/[,;]/));
+});
+at("explain").addEventListener("click", () => {
+  const button = at("explain");
+  const pressed = button.getAttribute("aria-pressed") === "true";
+  button.setAttribute("aria-pressed", !pressed);
+  const question = new URLSearchParams(location.search);
+  showPhoto(question.get("photo"), question.get("q"));
 });
 at("own").addEventListener("submit", (event) => {
   event.preventDefault();
