@@ -111,8 +111,8 @@ class Options(RuntimeFlags):
     min_confidence: Share | None = flag(
         None,
         "Confidence below which a result is doubtful, for a calibrated model. "
-        "Default: at most 0.25, and at most the confidence that 80 % of the "
-        "right first results exceed in a collection of this size.",
+        "Default: the confidence that 80 % of the right first results exceed "
+        "in a collection of this size, but at most 0.25.",
     )
     montage: str | None = flag(
         None,
