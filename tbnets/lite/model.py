@@ -17,10 +17,8 @@ from tbnets.checks import (
     refuse_single,
     short_repr,
 )
-from tbnets.data.pictures import KINDS as PHOTO_KINDS
 from tbnets.data.pictures import read_square
 from tbnets.errors import (
-    InputError,
     MissingFileError,
     check_kind,
     import_extra,
@@ -47,7 +45,6 @@ class Model:
     """A LiteRT model of photos and sentences.
 
     The methods are those of the models that `tbnets.load_saved_model` returns.
-    The model embeds photos in one thread per core.
 
     Args:
         path: folder of the model.
@@ -113,27 +110,6 @@ class Model:
         rows = (self.vocabulary([text]) for text in texts)
         return self._stacked([self._embed(TEXT, token_ids=row) for row in rows])
 
-    def embed_images(self, images: Photos) -> np.ndarray:
-        """Embeds photos. Returns unit vectors, float32 `[n, embedding_dim]`.
-
-        Args:
-            images: list of `n` photos, each a path, the bytes of a file, a
-                `PIL.Image.Image` or uint8 `[height, width, 3]`.
-
-        Raises:
-            ValueError: an item is not a photo.
-        """
-        embeddings, reasons = self.try_images(images)
-        for row, reason in enumerate(reasons):
-            if reason:
-                raise InputError(
-                    "images",
-                    f"be complete photos: {PHOTO_KINDS}",
-                    f"images[{row}], which {reason}",
-                    "Leave this image out.",
-                )
-        return embeddings
-
     def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
         """Embeds photos, and reports broken photos instead of raising an error.
 
@@ -177,6 +153,7 @@ class Model:
         check_finite("second", second)
         return first @ second.T
 
+    embed_images = photo_search.embed_images
     search = photo_search.search
 
 

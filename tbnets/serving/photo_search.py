@@ -1,4 +1,4 @@
-"""The method `search` of `served.Served` and `lite.Model`."""
+"""Methods of both `served.Served` and `lite.Model`."""
 
 import os
 import pathlib
@@ -14,6 +14,7 @@ from tbnets.checks import (
     checked_number,
     refuse_single,
 )
+from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError, check_kind
 from tbnets.serving import photo_index
 from tbnets.serving import search as searching
@@ -45,6 +46,30 @@ def answer(image, similarity, confidence):
     return Answer(image, float(similarity), known)
 
 
+def embed_images(model: Any, images: Photos) -> np.ndarray:
+    """Embeds images. Returns unit vectors, float32 `[n, embedding_dim]`.
+
+    Args:
+        model: the `Served`.
+        images: list of `n` photos, each a path, the bytes of a file, a
+            `PIL.Image.Image` or uint8 `[height, width, 3]`; or, if the model
+            takes features, float array `[n, feature_dim]`.
+
+    Raises:
+        ValueError: an item is not a photo.
+    """
+    embeddings, reasons = model.try_images(images)
+    for row, reason in enumerate(reasons):
+        if reason:
+            raise InputError(
+                "images",
+                f"be complete photos: {KINDS}",
+                f"images[{row}], which {reason}",
+                "Leave this image out.",
+            )
+    return embeddings
+
+
 def search(
     model: Any,
     queries: "Texts" = (),
@@ -56,8 +81,7 @@ def search(
 ) -> list[list[Answer]]:
     """Finds images that match sentences or are similar to query images.
 
-    Warns if no word of a sentence is in the vocabulary, because the results are
-    then meaningless.
+    Warns if no word of a sentence is in the vocabulary.
 
     Args:
         model: the `Served`.
@@ -75,8 +99,8 @@ def search(
         list with the `Answer`s to each query, best first.
 
     Raises:
-        ValueError: the model is for phrase localization; or `like` is given and
-            the model has a learned similarity.
+        ValueError: the model localizes phrases; or `like` is given and the
+            model has a learned similarity.
 
     Example:
         model.search(["a dog in the snow"], "photos", top=3)

@@ -16,7 +16,6 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.images import fault_of
-from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.serving import finding, photo_search, saved_files
@@ -213,31 +212,6 @@ class Served:
         """
         return self._embed("embed_cells", images)
 
-    def embed_images(self, images: Photos) -> np.ndarray:
-        """Embeds images.
-
-        Args:
-            images: list of `n` photos, each a path, the bytes of a file, a
-                `PIL.Image.Image` or uint8 `[height, width, 3]`; or, if the
-                model takes features, float array `[n, feature_dim]`.
-
-        Returns:
-            float32 NumPy array `[n, embedding_dim]`, unit vectors.
-
-        Raises:
-            ValueError: an item is not a photo.
-        """
-        embeddings, reasons = self.try_images(images)
-        for row, reason in enumerate(reasons):
-            if reason:
-                raise InputError(
-                    "images",
-                    f"be complete photos: {KINDS}",
-                    f"images[{row}], which {reason}",
-                    "Leave this image out.",
-                )
-        return embeddings
-
     def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
         """Embeds images, and reports broken photos instead of raising an error.
 
@@ -338,6 +312,7 @@ class Served:
             for found in zip(results["ids"], values, chances)
         ]
 
+    embed_images = photo_search.embed_images
     search = photo_search.search
     propose = finding.propose
     find = finding.find_regions
