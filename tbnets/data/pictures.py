@@ -194,11 +194,8 @@ def _upright(picture, turn=True):
     Alpha is dropped and 16-bit values keep their upper 8 bits. `turn=False`
     ignores the EXIF orientation.
     """
-    width, height = picture.size
-    if not width * height:
-        return None, f"has {width} x {height} pixels"
-    if width * height > MAX_PIXELS:
-        return None, f"has {width} x {height} pixels, more than {MAX_PIXELS}"
+    if reason := _why_not_size(*picture.size):
+        return None, reason
     try:
         if turn:
             picture = PIL.ImageOps.exif_transpose(picture)
@@ -214,6 +211,14 @@ def _upright(picture, turn=True):
         return picture.convert("RGB"), ""
     except Exception as error:  # Pillow raises many types for damaged pixels.
         return None, f"does not decode: {error}"
+
+
+def _why_not_size(width, height):
+    if not width * height:
+        return f"has {width} x {height} pixels"
+    if width * height > MAX_PIXELS:
+        return f"has {width} x {height} pixels, more than {MAX_PIXELS}"
+    return ""
 
 
 def read_square(photo, side):
@@ -256,6 +261,8 @@ def open_upright(photo, side):
             return None, reason
     if is_file and picture.format == "JPEG":
         width, height = picture.size
+        if reason := _why_not_size(width, height):  # `draft` reduces it.
+            return None, reason
         scale = max(
             each
             for each in SCALES

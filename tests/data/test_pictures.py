@@ -80,6 +80,14 @@ def test_faults_have_reasons(tmp_path, monkeypatch):
     assert "more than" in read_square(jpeg, SIDE)[1]
 
 
+def test_the_limit_of_pixels_is_for_the_whole_jpeg(monkeypatch):
+    content = encoded(PIL.Image.new("RGB", (400, 300)), "JPEG")
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 400 * 300)
+    assert not read_square(content, 4)[1]
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 400 * 300 - 1)
+    assert "400 x 300" in read_square(content, 4)[1]
+
+
 def test_wrong_types_are_errors():
     with pytest.raises(TypeError):
         read_square(3, SIDE)
