@@ -111,13 +111,20 @@ def draw_montage(
             label = f"{place + 1}    {similarities[row, place]:.3f}"
             below = top + PHOTO_SIZE + 6
             draw.text((left, below), label, "black", font(16, label))
-            name = readable(ids[index])
-            name = textwrap.shorten(name[-columns(name, 28) :], 28)
+            name = _fitting(readable(ids[index]))
             draw.text((left, below + 22), name, "#777777", font(13, name))
     if is_marked:
         corner_of_legend = (MARGIN, size[1] - LEGEND_HEIGHT)
         draw.text(corner_of_legend, legend, "#555555", font(15, legend))
     return sheet
+
+
+def _fitting(name):
+    """Returns the end of a name that fits below a photo."""
+    name = name[-PHOTO_SIZE:]
+    while font(13, name).getlength(name) > PHOTO_SIZE:
+        name = name[1:]
+    return name
 
 
 def _draw_query(sheet, query, place):
