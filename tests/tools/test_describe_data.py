@@ -128,6 +128,13 @@ def test_one_split_and_no_training_split(table):
     assert "unknown words" not in result.stdout.split("\n\n", 1)[1]
 
 
+def test_a_table_without_rows_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("image,caption\n")
+    result = describe(f"--captions={path}")
+    assert result.returncode == 1 and "found none" in result.stderr
+
+
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     path = tmp_path / "d.json"
     path.write_text('{"images": [\n{"filename": "a.j')
