@@ -154,7 +154,7 @@ class Photos:
 
         The longer side has at most `side` pixels, a value in `SIDES`. With an
         `explainer`, a `Served` with the signature `embed_cells`, the photo is
-        darker where `text` is not found.
+        dark where it does not match `text`.
         """
         photo = self.find(key)
         is_file = isinstance(photo, str)
