@@ -111,13 +111,20 @@ def draw_montage(
             label = f"{place + 1}    {similarities[row, place]:.3f}"
             below = top + PHOTO_SIZE + 6
             draw.text((left, below), label, "black", font(16, label))
-            name = readable(ids[index])
-            name = textwrap.shorten(name[-columns(name, 28) :], 28)
+            name = _fitting(readable(ids[index]))
             draw.text((left, below + 22), name, "#777777", font(13, name))
     if is_marked:
         corner_of_legend = (MARGIN, size[1] - LEGEND_HEIGHT)
         draw.text(corner_of_legend, legend, "#555555", font(15, legend))
     return sheet
+
+
+def _fitting(name):
+    """Returns the end of a name that fits below a photo."""
+    name = name[-PHOTO_SIZE:]
+    while font(13, name).getlength(name) > PHOTO_SIZE:
+        name = name[1:]
+    return name
 
 
 def _draw_query(sheet, query, place):
@@ -133,8 +140,8 @@ def _draw_query(sheet, query, place):
 def shade(photo, heat):
     """Darkens a photo where a heat map is cold.
 
-    `heat` is float32 `[rows, columns]`; values below the mean are darkest.
-    Returns uint8 `[height, width, 3]`.
+    `photo` is a `PIL.Image.Image` in RGB, and `heat` is float32 `[rows,
+    columns]`; values below the mean are darkest. Returns uint8 `[h, w, 3]`.
     """
     heat = np.maximum(heat - heat.mean(), 0)
     light = Image.fromarray((heat / max(heat.max(), 1e-12)).astype(np.float32))
