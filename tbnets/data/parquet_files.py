@@ -104,16 +104,18 @@ class ParquetFile:
         return self._read_row(self.places[name])
 
     def _read_row(self, row):
-        copies = _temporary_file()
+        # Forked processes would share the position in one file.
+        process = os.getpid()
+        copies = _temporary_file(process)
         with _LOCK:
-            if row not in self._copies:
+            if (process, row) not in self._copies:
                 group = int(np.searchsorted(self._starts, row, "right")) - 1
-                self._copy_group(group, copies)
-            offset, size = self._copies[row]
+                self._copy_group(group, copies, process)
+            offset, size = self._copies[process, row]
             copies.seek(offset)
             return copies.read(size)
 
-    def _copy_group(self, group, copies):
+    def _copy_group(self, group, copies, process):
         offset, row = copies.seek(0, os.SEEK_END), int(self._starts[group])
         outer, _, inner = self._photo.partition(".")
         options = {"row_groups": [group], "columns": [self._photo]}
@@ -123,12 +125,12 @@ class ParquetFile:
                     value = (value or {}).get(inner) if inner else value
                     content = value or b""
                     _write(copies, content)
-                    self._copies[row] = offset, len(content)
+                    self._copies[process, row] = offset, len(content)
                     offset, row = offset + len(content), row + 1
 
 
 @functools.cache
-def _temporary_file():
+def _temporary_file(process):
     file = tempfile.TemporaryFile()
     atexit.register(file.close)
     return file

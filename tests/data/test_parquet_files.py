@@ -185,8 +185,18 @@ def test_a_full_disk(tmp_path, monkeypatch):
         def write(self, content):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(parquet_files, "_temporary_file", Full)
+    monkeypatch.setattr(parquet_files, "_temporary_file", lambda _: Full())
     path = tmp_path / "data.parquet"
     write(path, image=photos_of(), caption=CAPTIONS["caption"])
     with pytest.raises(InputError, match="TMPDIR"):
         images.read_photo(path / "0.jpg")
+
+
+def test_each_process_has_its_own_copies(tmp_path, monkeypatch):
+    path = write(tmp_path / "p.parquet", image=photos_of(), caption=NAMES)
+    assert photo_archives.read_bytes(path / "0.jpg") == PHOTOS[0]
+    before = parquet_files._temporary_file(parquet_files.os.getpid())
+    monkeypatch.setattr(parquet_files.os, "getpid", lambda: -1)
+    before.truncate(0)  # As another process may do.
+    for name, content in zip(NAMES, PHOTOS):
+        assert photo_archives.read_bytes(path / name) == content
