@@ -393,10 +393,6 @@ def main(options):
     problems, splits, vocabulary, phrases = [], {}, None, {}
     if options.captions:
         splits, vocabulary = read_splits(options, problems)
-        if not (splits or problems):
-            CheckedFile(options.captions).report(
-                "expected captions; found none."
-            )
         print(f"Read as: {captions.summary(splits.values())}\n")
         matches = options.images and match_names(options.images, options.where)
         if matches:

@@ -32,7 +32,7 @@ from tbnets.data.caption_files import CaptionFile, Columns
 from tbnets.data.caption_formats import AUTO, FORMATS, find_format
 from tbnets.data.photo_archives import list_archives, stamp
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
-from tbnets.files import ProblemError
+from tbnets.files import CheckedFile, ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
 # captions of Flickr8k in another order, with different spaces, and with `gray`
@@ -355,6 +355,8 @@ def list_splits(
         return form.splits(path)
     if problems and not records:
         raise ProblemError(problems[0])
+    if not records:
+        CheckedFile(path).report("expected captions; found none.")
     return split_names.ordered_splits(record.split for record in records)
 
 
