@@ -391,7 +391,10 @@ def _read(source, split, problems):
     form = FORMATS[name]
     if form.splits and split is None:
         return form, [], name
+    before = len(problems or ())
     records = form.read(file, split)
+    if not records and len(problems or ()) == before:
+        file.report("expected captions; found none.")
     return form, records, f"{name} ({file.used})" if file.used else name
 
 

@@ -3,6 +3,8 @@ import json
 import numpy as np
 import pytest
 
+from tbnets.data.captions import read_captions
+from tbnets.files import ProblemError
 from tests import photo_files, verbs
 from tests.archives import write_tar
 from tests.data.test_phrases import write_entities
@@ -133,6 +135,8 @@ def test_a_table_without_rows_is_refused(tmp_path):
     path.write_text("image,caption\n")
     result = describe(f"--captions={path}")
     assert result.returncode == 1 and "found none" in result.stderr
+    with pytest.raises(ProblemError, match="found none"):
+        read_captions("auto", path, "train")
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
