@@ -179,8 +179,8 @@ def embed_map(embed, maps):
 
     The mean of E over the cells is e(x). The inner products of E(c) with the
     embedding of a text are therefore a heat map whose mean is the similarity of
-    photo and text, for any differentiable branch. J (m(c) - x) is computed as a
-    finite difference, [e(x + h (m(c) - x)) - e(x)] / h.
+    photo and text, for any differentiable branch. J (m(c) - x) is approximated
+    by a finite difference, [e(x + h (m(c) - x)) - e(x)] / h.
 
     Args:
         embed: function from float32 `[n, dim]` to `[n, embedding_dim]`.

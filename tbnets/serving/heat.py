@@ -9,8 +9,7 @@ SHARPNESS = 0.5
 def heat_maps(model, photos, texts):
     """Computes where in `n` photos `m` texts are found.
 
-    The model has the signature `embed_cells`. Returns float32 `[n, m, height,
-    width]`. The mean of a heat map is the similarity of the photo and the text
+    Returns float32 `[n, m, height, width]`. The mean of a heat map is about the similarity of photo and text
     (see `endpoints.embed_map`).
     """
     cells, texts = model.embed_cells(photos), model.embed_text(texts)

@@ -15,7 +15,7 @@ BATCH_SIZE = 256
 PHOTO_BATCH_SIZE = 32
 """Larger batches are not faster on a CPU and need more memory."""
 NO_WORD = "no word of this is known"
-NOTHING_FITS = "nothing fits well"
+NOTHING_FITS = "nothing fits well, or many photos fit equally"
 
 
 class Ranked(NamedTuple):
@@ -74,7 +74,7 @@ def notes_on(model, queries):
 
 
 def sentences_of(queries):
-    """Returns sentences, which may be bytes or tensors, as strings."""
+    """Converts bytes and tensors to strings."""
     texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
     return [
         text.decode(errors="replace") if isinstance(text, bytes) else text

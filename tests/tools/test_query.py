@@ -19,6 +19,7 @@ from tbnets.errors import InputError
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import export_saved_model, reexport
 from tbnets.serving.inputs import TreeReader
+from tbnets.serving.search import NOTHING_FITS
 from tbnets.serving.served import load_saved_model
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
@@ -476,7 +477,7 @@ def test_doubtful_results_are_marked(folder, tmp_path):
         [record] = json.loads(out)["queries"]
         told[limit] = record["note"]
         assert all(0 < one["confidence"] < 1 for one in record["answers"])
-    assert told == {0: "", 1: "nothing fits well"}
+    assert told == {0: "", 1: NOTHING_FITS}
     flags = [f"--model={folder / 'bytes'}", "--min_confidence=0"]
     with refused("--min_confidence"):
         call_verb("query", *words, *flags)
