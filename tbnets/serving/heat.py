@@ -9,8 +9,8 @@ SHARPNESS = 0.5
 def heat_maps(model, photos, texts):
     """Computes where in `n` photos `m` texts are found.
 
-    Returns float32 `[n, m, height, width]`. The mean of a heat map is about the similarity of photo and text
-    (see `endpoints.embed_map`).
+    Returns float32 `[n, m, height, width]`. The mean of a heat map is about the
+    similarity of photo and text (see `endpoints.embed_map`).
     """
     cells, texts = model.embed_cells(photos), model.embed_text(texts)
     return np.einsum("nyxd,md->nmyx", cells, texts, optimize=True)
