@@ -105,7 +105,8 @@ class Options(OfRun, Choosing):
     confidence: str = flag(
         "",
         "For --model, with --photos: caption file with the splits train and "
-        "dev, from which the confidence of search results is fitted.",
+        "dev, or without splits, which are then drawn as in training. The "
+        "confidence of search results is fitted to the split dev.",
     )
     photos: str = flag("", "With --confidence: folder of the photos.")
     serving: bool = flag(

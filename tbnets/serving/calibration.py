@@ -6,7 +6,8 @@ import os
 import numpy as np
 
 from tbnets.checks import as_numbers, check_finite, checked_rows
-from tbnets.data.captions import read_captions
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.evaluation.ranking import TEMPERATURE
 from tbnets.serving import search
@@ -130,10 +131,10 @@ def fit_logistic(inputs, labels):
 
 
 def calibrate_model(model, captions, images):
-    """Fits the `Confidence` of a model that takes photos. Reports progress.
+    """Fits the `Confidence` of a model that takes photos.
 
-    `captions` is a caption file with the splits `train` and `dev`. Raises
-    ValueError if the model is of another kind, or as in `calibrate`.
+    `captions` is a caption file. Missing splits are drawn as in training.
+    Raises ValueError if the model is of another kind, or as in `calibrate`.
     """
     is_able = model.takes_photos and model.takes_captions
     if model.has("compare") or not (is_able and model.has("embed_text")):
@@ -143,8 +144,9 @@ def calibrate_model(model, captions, images):
             f"{model.path}, which has {sorted(model.signatures)}",
             "Choose another model.",
         )
-    records = read_captions("auto", captions, "dev")
-    bank = read_captions("auto", captions, "train").captions
+    data = Data(Sources(data_root="", captions=os.fspath(captions)))
+    records, bank = map(data.read_records, ("dev", "train"))
+    bank = bank.captions
     rows = np.random.default_rng(0).permutation(len(bank))[:BANK_SIZE]
     bank = [bank[row] for row in rows]
     paths = [os.path.join(images, name) for name in records.names]
