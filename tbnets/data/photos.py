@@ -149,7 +149,8 @@ def match_names(folder, captions):
     if not missing or not photo_archives.is_folder(folder):
         return {}
     photos = [name for name, _ in _walk(folder) if is_photo_name(name)]
-    photos += [path for _, path in photo_archives.photos_inside(folder)]
+    if not photos:  # Archives beside photos may hold anything.
+        photos = [path for _, path in photo_archives.photos_inside(folder)]
     by_stem = {}
     for name in photos:
         if name not in names:

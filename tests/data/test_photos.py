@@ -181,6 +181,7 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
     for path in ("a.jpg", "more/c.png", "d.jpg", "more/d.png", "v1.jpg"):
         (tmp_path / "photos" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / path).touch()
+    (tmp_path / "photos" / "stray.tar").write_bytes(b"not an archive")
     where = {"format": "table", "path": tmp_path / "t.csv"}
     rows = dict.fromkeys(["a.jpg", name])
     where["path"].write_text(
