@@ -7,6 +7,7 @@ import PIL.Image
 import pytest
 
 from tbnets.errors import ExistingFileError, InputError
+from tbnets.serving import calibration
 from tbnets.serving.litert_files import MODEL
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
@@ -89,7 +90,14 @@ def test_a_model_that_litert_cannot_run_is_an_error(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_a_model_is_calibrated(tmp_path):
+def test_a_model_is_calibrated(tmp_path, monkeypatch):
+    sizes, fit = [], calibration.calibrate
+
+    def calibrate(*arrays):
+        sizes.extend(map(len, arrays))
+        return fit(*arrays)
+
+    monkeypatch.setattr(calibration, "calibrate", calibrate)
     write_networks(tmp_path)
     (tmp_path / "photos").mkdir()
     rows, rng = ["image,caption"], np.random.default_rng(0)
@@ -109,6 +117,8 @@ def test_a_model_is_calibrated(tmp_path):
     model = load_saved_model(tmp_path / "new")
     [[answer]] = model.search(["red"], np.eye(3, dtype=np.float32)[:1])
     assert 0 < answer.confidence < 1
+    num_dev, _, _, num_train = sizes
+    assert num_dev < 60 < num_train
     words = [f"--model={tmp_path / 'new'}", f"--output={tmp_path / 'again'}"]
     verbs.call("export", *words)  # A copy keeps the calibration.
     again = load_saved_model(tmp_path / "again")
