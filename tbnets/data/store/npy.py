@@ -6,6 +6,7 @@ allocated.
 
 import dataclasses
 import functools
+import io
 import itertools
 import json
 import math
@@ -100,8 +101,6 @@ def copy_rows(files, starts, rows, out):
                 files[number].fill(file, first, out[place : place + count])
 
 
-MOST_HEADER_BYTES = 10_000
-"""NumPy rejects longer headers of untrusted files."""
 ERRORS = (
     *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
     RecursionError,
@@ -112,13 +111,8 @@ _DAMAGES = (
     OSError,  # An offset before the start of the file.
     RuntimeError,  # Encrypted, or an unsupported kind.
 )
-_ZIP = b"PK"
-_READERS = {
-    (1, 0): (2, np.lib.format.read_array_header_1_0),
-    (2, 0): (4, np.lib.format.read_array_header_2_0),
-    (3, 0): (4, np.lib.format.read_array_header_2_0),
-}
-"""Maps a format version to (bytes of the header's length, header reader)."""
+_HEAD_BYTES = 2**14
+"""More bytes than the longest header that NumPy accepts by default."""
 
 
 class Header(NamedTuple):
@@ -136,26 +130,19 @@ class Header(NamedTuple):
 
 def parse_header(stream):
     """Reads the `Header` of an array at the start of an open file."""
-    is_archive = stream.read(len(_ZIP)) == _ZIP
-    stream.seek(0)
-    if is_archive:
+    # NumPy would allocate the length that the file claims for its header.
+    head = io.BytesIO(stream.read(_HEAD_BYTES))
+    if head.getvalue().startswith(b"PK"):
         raise InputError("an archive of several arrays (.npz)")
-    version = np.lib.format.read_magic(stream)
-    if version not in _READERS:
-        raise InputError(f"the unknown version {version} of its format")
-    width, read_header = _READERS[version]
-    start = stream.tell()
-    length = int.from_bytes(stream.read(width), "little")
-    if length > MOST_HEADER_BYTES:
-        raise InputError(f"a header of {length} bytes")
-    stream.seek(start)
     try:
-        shape, by_columns, dtype = read_header(stream)
+        major, minor = np.lib.format.read_magic(head)
+        name = f"read_array_header_{major}_{minor}"
+        shape, by_columns, dtype = getattr(np.lib.format, name)(head)
     except Exception as error:  # NumPy evaluates the header as Python.
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
         raise InputError(f"the shape {shape}")
-    size = stream.tell() + math.prod(shape) * dtype.itemsize
+    size = head.tell() + math.prod(shape) * dtype.itemsize
     return Header(shape, dtype, size, by_columns)
 
 
