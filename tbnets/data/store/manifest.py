@@ -90,7 +90,7 @@ class Manifest:
     dtype: str
     complete: bool = False
     shards: tuple = ()
-    failed: dict = dataclasses.field(default_factory=dict)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def made_by(self):
@@ -123,8 +123,6 @@ def write_manifest(folder, manifest):
     """Writes `manifest.json` atomically."""
     value = dataclasses.asdict(manifest)
     value["format"] = FORMAT
-    failed = sorted(manifest.failed.items())
-    value["failed"] = [{"id": key, "reason": why} for key, why in failed]
     files.write_json(pathlib.Path(folder) / MANIFEST, value)
 
 
@@ -149,18 +147,15 @@ def read_manifest(folder) -> Manifest:
             f"{' or '.join(_DTYPES)} and 'dim' >= 1, or 0 for only boxes; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
-    for part, kinds in (("failed", _FAILED), ("shards", Shard.__annotations__)):
-        for place, entry in enumerate(value[part]):
-            _check_fields(file, f"{part}[{place}]", entry, kinds)
-    failed = {entry["id"]: entry["reason"] for entry in value["failed"]}
+    for place, entry in enumerate(value["shards"]):
+        _check_fields(file, f"shards[{place}]", entry, Shard.__annotations__)
     shards = tuple(Shard(**entry) for entry in value["shards"])
-    manifest = Manifest(**{**value, "shards": shards, "failed": failed})
+    manifest = Manifest(**{**value, "shards": shards})
     _check_shards(file, manifest)
     return manifest
 
 
-_MANIFEST = Manifest.__annotations__ | {"failed": list, "shards": list}
-_FAILED = {"id": str, "reason": str}
+_MANIFEST = Manifest.__annotations__ | {"shards": list}
 
 
 def _check_fields(file, where, value, kinds):
@@ -204,13 +199,37 @@ def file_sha256(path) -> str:
 def extraction_differences(a, b, name_a, name_b) -> list[str]:
     """Lists the differences between two JSON values that describe extractions.
 
-    `name_a` and `name_b` are their names in the result. Returns lines such as
-    "layers: fire9_concat in A, conv1 in B", or [] if the values are equal.
+    `name_a` and `name_b` are the names of `a` and `b` in the result. Returns
+    lines such as "layers[0]: fire9_concat in A, conv1 in B", or [] if the
+    values are equal.
     """
+    values_a, values_b = dict(_values(a)), dict(_values(b))
+    pairs = {
+        place: (values_a.get(place, "nothing"), values_b.get(place, "nothing"))
+        for place in {**values_a, **values_b}
+    }
     return [
-        f"{where}: {value_a} in {name_a}, {value_b} in {name_b}"
-        for where, value_a, value_b in _differences(a, b, "")
+        f"{place}: {_text(value_a)} in {name_a}, {_text(value_b)} in {name_b}"
+        for place, (value_a, value_b) in sorted(pairs.items())
+        if value_a != value_b
     ]
+
+
+def _values(value, place=""):
+    """Yields (place, value) for each number, string and empty collection."""
+    items = ()
+    if isinstance(value, dict):
+        items = [(f"{place}.{key}", item) for key, item in value.items()]
+    elif isinstance(value, list):
+        items = [(f"{place}[{i}]", item) for i, item in enumerate(value)]
+    for inner, item in items:
+        yield from _values(item, inner.removeprefix("."))
+    if not items:
+        yield place, value
+
+
+def _text(value):
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def check_same(path, stored, requested):
@@ -226,31 +245,3 @@ def check_same(path, stored, requested):
             f"path={path}, which differs: {'; '.join(lines)}",
             "Use the settings of the store, or another folder.",
         )
-
-
-_ABSENT = object()
-
-
-def _differences(a, b, where):
-    # Yields (place, value in a, value in b).
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in sorted(set(a) | set(b)):
-            place = f"{where}.{key}" if where else str(key)
-            values = a.get(key, _ABSENT), b.get(key, _ABSENT)
-            yield from _differences(*values, place)
-    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        for place, (value_a, value_b) in enumerate(zip(a, b)):
-            yield from _differences(value_a, value_b, f"{where}[{place}]")
-    elif a != b or isinstance(a, bool) != isinstance(b, bool):
-        yield where or "all", _text_of(a), _text_of(b)
-
-
-def _text_of(value):
-    if value is _ABSENT:
-        return "nothing"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        inner = ", ".join(map(_text_of, value[:8]))
-        return f"[{inner}{', ...' * (len(value) > 8)}] ({len(value)})"
-    return json.dumps(value, sort_keys=True)
