@@ -14,7 +14,6 @@ import numpy as np
 from tbnets.errors import InputError
 from tbnets.files import is_kind, shown, write_text
 from tbnets.tasks.parts import Builder
-from tbnets.tasks.recipes.recipe import make_all
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.visualization.plots import joined
@@ -304,7 +303,8 @@ class TaskData:
 
     def make(self):
         """Makes the missing results of recipes."""
-        make_all(self.missing())
+        for result in self.missing():
+            result.make_if_missing()
 
     @property
     def test_split(self):

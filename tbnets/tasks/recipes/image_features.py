@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import time
 
-import numpy as np
 import tqdm
 
 from tbnets.data.store.joining import SHARE, share_of
@@ -19,12 +18,7 @@ from tbnets.features.extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
-from tbnets.tasks.recipes.recipe import (
-    RecipeResult,
-    bytes_in,
-    check_space,
-    read_recipe,
-)
+from tbnets.tasks.recipes.recipe import RecipeResult, read_recipe
 from tbnets.tasks.settings.flag import (
     PRESET,
     Count,
@@ -39,16 +33,14 @@ PROBE = 12
 """Number of photos that are processed to estimate the total cost."""
 
 
-def work_through(photos, writer, what, work, photo_bytes=0, **options):
+def work_through(photos, writer, what, work, **options):
     """Processes the remaining photos, and completes the store of `writer`.
 
     `photos` is a list of (id, path). `work` is a function such as
-    `extraction.extract_photos`, described by `what`. `photo_bytes` is the
-    approximate size of a photo's rows in the store.
+    `extraction.extract_photos`, described by `what`.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
-    check_space(writer.path, num_left * photo_bytes)
     callback = options.pop("progress", lambda count: None)
     with progress_bar(num_left, what, "photo", leave=True) as bar:
 
@@ -80,7 +72,11 @@ class OfPhotos(RecipeResult):
     def __init__(self, recipe, data, parts=()):
         super().__init__(recipe, data, parts)
         self._photos = data.photos
-        self.count = len(self._photos)
+
+    @property
+    def count(self):
+        """The number of photos."""
+        return len(self._photos)
 
     def inputs(self):
         """Returns the id, name and size of every photo."""
@@ -96,29 +92,25 @@ class OfPhotos(RecipeResult):
 
         The first step is not timed, because it compiles the network.
         """
-        few, times, counts = self.few(PROBE), [], []
-        for result in (*few.parts, few):
-            result.roots = (scratch,)
+        few, times, counts = self.few(scratch), [], []
         for part in few.parts:
-            part.make_if_missing()
+            part.make(part.folder)
 
         def progress(count):
             times.append(time.perf_counter())
             counts.append(count)
 
         few.make(few.folder, progress=progress, **self.probe)
-        size = int(self.count / few.count * bytes_in(few.folder))
+        size = sum(path.stat().st_size for path in few.folder.iterdir())
         per_photo = (times[-1] - times[0]) / max(sum(counts[1:]), 1)
-        return size, self.count * per_photo
+        return self.count / few.count * size, self.count * per_photo
 
-    def few(self, count):
-        """Returns a store that contains only the first `count` photos."""
+    def few(self, scratch):
+        """Returns a store of only the first photos, in the folder `scratch`."""
         few = copy.copy(self)
-        for name in ("digest", "folder"):  # They depend on all photos.
-            vars(few).pop(name, None)
-        few._photos = self._photos[:count]
-        few.count = len(few._photos)
-        few.parts = tuple(part.few(count) for part in self.parts)
+        few._photos = self._photos[:PROBE]
+        few.parts = tuple(part.few(scratch) for part in self.parts)
+        few.folder = scratch / self.verb
         return few
 
 
@@ -195,10 +187,6 @@ class Boxes(OfPhotos):
     def make(self, folder, **how):
         """Makes or completes the store."""
         make_proposals(self.photos, self.recipe.values, folder, **how)
-
-
-BOX_BYTES = 20
-"""Bytes of a box and its score in a store."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -317,16 +305,14 @@ def make_image_features(
     made_by, kind = {**features.description(), **share}, "images"
     work = extraction.extract_photos
     inputs = {"features": features, "batch_size": batch_size}
-    row_bytes = features.dim * np.dtype(values.dtype).itemsize
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
         made_by["proposals"] = _made_boxes(boxes, share)
         work = extract_regions
         inputs = {"proposals": boxes, "extractor": features}
-        row_bytes = (row_bytes + BOX_BYTES) * boxes.counts.mean()
     writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
     what = "extracting features"
-    work_through(photos, writer, what, work, row_bytes, **inputs, **how)
+    work_through(photos, writer, what, work, **inputs, **how)
     return features.dim
 
 
@@ -371,10 +357,8 @@ class FeaturesOfPhotos(OfPhotos):
         return build_features(self.values)
 
     def check(self):
-        """Builds the network to check its layers and weights."""
-        number, dim = np.dtype(self.recipe.values.dtype), self._features.dim
-        if not self.parts:  # The number of boxes is unknown.
-            self.num_bytes = self.count * dim * number.itemsize
+        """Builds the network, which checks its layers and weights."""
+        self._features  # noqa: B018
 
     def make(self, folder, **how):
         """Makes or completes the store."""

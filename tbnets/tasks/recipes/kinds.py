@@ -13,7 +13,7 @@ from tbnets.tasks.recipes.image_features import (
     FeaturesOfBoxes,
     FeaturesOfPhotos,
 )
-from tbnets.tasks.recipes.recipe import free_bytes, megabytes, read_recipe
+from tbnets.tasks.recipes.recipe import free_bytes, read_recipe
 from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
@@ -43,6 +43,12 @@ def describe_plan(results):
         f"{megabytes(free)} are free"
     )
     return "\n".join(rows)
+
+
+def megabytes(size):
+    """Formats a number of bytes as megabytes."""
+    size /= 2**20
+    return f"{size:,.{0 if size > 10 else 1}f} MB"
 
 
 def duration(seconds):

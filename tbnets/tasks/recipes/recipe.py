@@ -49,11 +49,10 @@ class RecipeResult:
         roots: folders for results. The first writable folder gets new results.
         count: number of photos or texts.
         unit: "photo" or "text".
-        num_bytes: size of the result, or 0 if unknown.
     """
 
     verb, group, preset = "", None, ""
-    unit, num_bytes = "photo", 0
+    unit = "photo"
 
     def __init__(self, recipe, data, parts=()):
         self.recipe = recipe
@@ -190,42 +189,9 @@ class RecipeResult:
             yield
 
 
-def make_all(results):
-    """Makes the results of checked recipes if they all fit on the disk."""
-    if results:
-        sizes = [
-            result.num_bytes - bytes_in(result.folder) for result in results
-        ]
-        check_space(results[0].folder, sum(max(size, 0) for size in sizes))
-    for result in results:
-        result.make_if_missing()
-
-
-def bytes_in(folder):
-    """Returns a folder's size in bytes, or 0 if the folder does not exist."""
-    return sum(path.stat().st_size for path in folder.glob("*"))
-
-
 def free_bytes(folder):
     """Returns the free bytes on the disk for a folder, which need not exist."""
     return shutil.disk_usage(_nearest(folder)).free
-
-
-def check_space(folder, num_bytes):
-    """Raises an error if a result does not fit on the disk."""
-    free = free_bytes(folder)
-    if num_bytes > free:
-        raise InputError(
-            f"{folder} must be on a disk with {megabytes(num_bytes)} of free "
-            f"space. Received: {megabytes(free)}. Free some space, or choose "
-            "another folder."
-        )
-
-
-def megabytes(size):
-    """Formats a number of bytes as megabytes."""
-    size /= 2**20
-    return f"{size:,.{0 if size > 10 else 1}f} MB"
 
 
 def _nearest(path):

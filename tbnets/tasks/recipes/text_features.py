@@ -20,7 +20,7 @@ from tbnets.features import caption_features, hub
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
-from tbnets.tasks.recipes.recipe import RecipeResult, check_space
+from tbnets.tasks.recipes.recipe import RecipeResult
 from tbnets.tasks.settings.flag import (
     PRESET,
     REQUIRED,
@@ -248,7 +248,6 @@ def make_text_features(values, texts, folder, shard=""):
     writer = caption_features.open_writer(folder, encoder, values.dtype, share)
     start = time.perf_counter()
     count = len({*keys[rows]} - writer.done)
-    check_space(folder, count * encoder.dim * np.dtype(values.dtype).itemsize)
     with progress_bar(count, "encoding", "text", leave=True) as bar:
         some = [all_texts[key] for key in keys[rows]]
         caption_features.extract_captions(some, encoder, writer, bar.update)

@@ -4,7 +4,6 @@ import functools
 import json
 import pathlib
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -262,21 +261,6 @@ def test_what_is_damaged_names_the_folder_to_remove(folder, by_tool):
         spoil()
         with pytest.raises(InputError, match=f"{one.folder}"):
             read()
-
-
-def test_a_full_disk_is_told_first(folder, quick, monkeypatch):
-    disk = types.SimpleNamespace(free=12 * (3 + 4) - 1)
-    monkeypatch.setattr(recipe.shutil, "disk_usage", lambda path: disk)
-    (folder / "more.flags").write_text(f"{FEATURES}--layers=first\n")
-    data = opened(image_features="tiny.flags, more.flags")
-    with refused("made"):
-        recipe.make_all(missing(data))
-    assert not (folder / "data").exists()
-    disk.free = 35
-    with refused("made"):
-        read()
-    disk.free = 36  # Three photos of three numbers.
-    read()
 
 
 def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
