@@ -118,16 +118,13 @@ def extract_photos(
     shards = remaining_shards(photos, writer, shard_images)
     failures = []
     for shard, batches in decoded_by_shard(shards, features.decode, batch_size):
-        done, parts = [], [np.zeros((0, features.dim), np.float32)]
+        rows = {}
         for positions, vectors in _computed(features, batches):
-            parts.append(vectors)
-            done += positions
+            rows.update(zip(positions, vectors))
             progress(len(positions))
-        failed = failed_photos(shard, set(done))
-        ids = [shard[position][0] for position in done]
-        reasons = {key: reason for key, _, reason in failed}
-        writer.add_shard(ids, np.concatenate(parts), failed=reasons)
-        failures += [(path, reason) for _, path, reason in failed]
+        failed = failed_photos(shard, rows)
+        ids = [shard[position][0] for position in rows]
+        failures += _add_shard(writer, ids, failed, list(rows.values()))
         progress(len(failed))
     return failures
 
@@ -212,14 +209,18 @@ def add_regions(writer, photos, failed):
         photos: list of (id, features or None, boxes, scores or None, size).
         failed: list of (id, path, reason).
     """
-    ids, arrays = (), ()
-    if photos:
-        ids, *parts, sizes = zip(*photos)
-        counts = [len(boxes) for boxes in parts[1]]
-        features, boxes, scores = (
-            None if part[0] is None else np.concatenate(part) for part in parts
-        )
-        arrays = features, boxes, counts, scores, np.array(sizes)
+    if not photos:
+        return _add_shard(writer, (), failed)
+    ids, *parts, sizes = zip(*photos)
+    counts = [len(boxes) for boxes in parts[1]]
+    features, boxes, scores = (
+        None if part[0] is None else np.concatenate(part) for part in parts
+    )
+    arrays = features, boxes, counts, scores, np.array(sizes)
+    return _add_shard(writer, ids, failed, *arrays)
+
+
+def _add_shard(writer, ids, failed, *arrays):
     reasons = {key: reason for key, _, reason in failed}
     writer.add_shard(ids, *arrays, failed=reasons)
     return [(path, reason) for _, path, reason in failed]
