@@ -114,7 +114,7 @@ def join(shares, output):
     shares, items = _in_order(shares, made_by), made_by[0][SHARE]["items"]
     output.parent.mkdir(parents=True, exist_ok=True)
     if is_stores:
-        _join_stores(shares, output, items, made_by[0][BESIDE])
+        _join_stores(shares, output, made_by[0][BESIDE])
     else:
         _write(output, shares)
     return items
@@ -213,16 +213,8 @@ def _write(target, sources):
     files.write_atomically(target, write)
 
 
-def _join_stores(shares, output, items, beside):
+def _join_stores(shares, output, beside):
     stores = [load_features([path])[0] for path in shares]
-    count = sum(len(store) + len(store.failed) for store in stores)
-    if count != items:
-        raise InputError(
-            "shares",
-            f"have {items} photos or texts, including failed items",
-            f"{count} in {', '.join(map(str, shares))}",
-            "Write the share that has changed again.",
-        )
     first = stores[0].manifest
     extraction = {k: v for k, v in first.extraction.items() if k != SHARE}
     failed = {key: why for store in stores for key, why in store.failed.items()}

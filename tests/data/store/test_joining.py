@@ -1,6 +1,5 @@
 """Tests of shares that become one store, or one file."""
 
-import json
 import os
 import shutil
 
@@ -44,15 +43,11 @@ def test_shares_become_the_bytes_of_one_run(tmp_path, kind, of):
 
 def spoil(path, how):
     """Makes of a share what is not the rest of the work."""
-    rows, manifest = path / "00000.npy", path / "manifest.json"
+    rows = path / "00000.npy"
     if how == "damaged":
         rows.write_bytes(rows.read_bytes()[:-1] + b"x")
     elif how == "lacking":
         (path / "encoder.npz").unlink()
-    elif how == "cut":
-        told = json.loads(manifest.read_text())
-        del told["failed"]["5.jpg"]
-        manifest.write_text(json.dumps(told))
     else:
         shutil.rmtree(path)
     if how == "a file":
@@ -72,7 +67,6 @@ def spoil(path, how):
     [
         (None, "damaged"),
         ("shares", "lacking"),
-        ("shares", "cut"),
         ("shares", "absent"),
         ("shares", "a file"),
         ("shares", "no share"),
