@@ -74,7 +74,7 @@ from tbnets.cli.asking import (
     write_montage,
 )
 from tbnets.data.caption_files import CaptionFile
-from tbnets.data.caption_formats import AUTO, find_format
+from tbnets.data.caption_formats import AUTO, read_file
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
@@ -187,7 +187,7 @@ def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
     lines, _ = CheckedFile(path).lines()
     file = CaptionFile(path, [])
-    if file.start.startswith("{") or find_format(AUTO, file):
+    if file.start.startswith("{") or read_file(AUTO, file)[1]:
         splits = list_splits(AUTO, path)
         images = (read_captions(AUTO, path, split) for split in splits)
         lines = [text for each in images for text in each.captions]

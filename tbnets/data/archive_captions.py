@@ -16,6 +16,7 @@ from tbnets.data.caption_files import (
     SAMPLE_ROWS,
     CaptionFile,
     ImageRecord,
+    OtherFormat,
     Row,
     bare,
     choose_columns,
@@ -36,15 +37,6 @@ _SPLITS = {
 """Maps each word for a split in the name of an archive to the split."""
 
 
-def why_not_shards(file):
-    """Returns why a `CaptionFile` does not name shards, or "" if it does."""
-    if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
-        return "it is compressed; decompress it first"
-    if photo_archives.list_archives(file.path, (".tar",))[1]:
-        return ""
-    return "it is neither a .tar file nor a folder with one"
-
-
 def archive_splits(names):
     """Returns a list with a split per archive, given their paths.
 
@@ -60,7 +52,7 @@ def archive_splits(names):
     return found if is_split else [WHOLE_FILE] * len(found)
 
 
-def read_shards(file, _):
+def read_shards(file):
     """Reads the photos and captions in shards, in order.
 
     An image's id is the name of its photo. Each line of a `.txt` file is a
@@ -68,7 +60,9 @@ def read_shards(file, _):
     `caption_files.COLUMNS`. A number in a `.cls` file is the index of a line in
     `classes.txt` next to the shards.
     """
-    root, names = photo_archives.list_archives(file.path, (".tar",))
+    if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
+        raise OtherFormat("it is compressed; decompress it first")
+    root, names = _list(file.path, ".tar")
     file.used = f"{len(names)} shards"
     records, counts = {}, collections.Counter()
     classes = _read_classes(root)
@@ -173,21 +167,21 @@ def _read_classes(root):
     return []
 
 
-def why_not_parquet(file):
-    """Returns why a `CaptionFile` does not name parquet files, or ""."""
-    if photo_archives.list_archives(file.path, (".parquet",))[1]:
-        return ""
-    return "it is neither a .parquet file nor a folder with one"
+def _list(path, suffix):
+    root, names = photo_archives.list_archives(path, (suffix,))
+    if not names:
+        raise OtherFormat(f"it is neither a {suffix} file nor a folder of them")
+    return root, names
 
 
-def read_parquet(file, _):
+def read_parquet(file):
     """Reads the images and captions in parquet files, in order.
 
     The columns are found as in a table. If a column has photos, an image's id
     is the path next to the photo, the value in a column of file names, or the
     number of the row.
     """
-    root, names = photo_archives.list_archives(file.path, (".parquet",))
+    root, names = _list(file.path, ".parquet")
     records = {}
     for name, split in zip(names, archive_splits(names)):
         path = os.path.join(root, name) if name else root

@@ -67,16 +67,22 @@ class ImageRecord(NamedTuple):
     identity: str = ""
 
 
+class OtherFormat(Exception):
+    """A file does not have the format of a reader. The text says why."""
+
+
 class CaptionFile(CheckedFile):
     """A caption file. `columns` are the `Columns` that the user chose.
 
-    The reader sets `used` to text that names the columns or keys it used.
+    A reader sets `used` to text that names the columns or keys it used, and
+    `is_cacheable` to False if its result depends on other files.
     """
 
     def __init__(self, path, problems=None, columns=Columns()):  # noqa: B008
         super().__init__(path, problems)
         self.columns = columns
         self.used = ""
+        self.is_cacheable = True
 
     @functools.cached_property
     def head(self):

@@ -1,14 +1,13 @@
-"""The registry of caption formats, and the search for a file's format.
+"""Finds the format of a caption file and reads its images.
 
-`find_format` asks each format in `FORMATS` why a file does not have it. To add
-a format, write a reader and this function, and add both to `FORMATS`.
+`READERS` has a reader per format. It takes a `CaptionFile` and returns one
+`ImageRecord` per image and split, in the order of the file, or raises
+`OtherFormat`.
 """
 
-import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable
 
 from tbnets.data import (
     archive_captions,
@@ -16,6 +15,7 @@ from tbnets.data import (
     caption_readers,
     caption_tables,
 )
+from tbnets.data.caption_files import CaptionFile, OtherFormat
 from tbnets.data.photo_archives import list_archives
 from tbnets.files import require_file, shown
 
@@ -28,85 +28,49 @@ _PACKED = {
 """Maps the first bytes of a compressed file to advice."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """A format of captions.
-
-    Args:
-        why_not: function that takes a `CaptionFile` and returns why the file
-            does not have this format, or "" if it does.
-        read: function that takes a `CaptionFile` and a split, and returns a
-            list of `ImageRecord`s.
-        splits: function that returns the splits of a path; None if `read`
-            returns the images of all splits.
-    """
-
-    why_not: Callable
-    read: Callable
-    splits: Callable | None = None
-
-
-def _json_format(structure):
-    why_not = functools.partial(caption_json.why_not_json, structure)
-    return Format(why_not, functools.partial(caption_json.read_json, structure))
-
-
-FORMATS = {
-    "precomputed": Format(
-        caption_readers.why_not_precomputed,
-        caption_readers.read_precomputed,
-        caption_readers.precomputed_splits,
+READERS = {
+    "precomputed": caption_readers.read_precomputed,
+    "flickr": caption_readers.read_flickr,
+    "phrases": caption_json.read_phrases,
+    "karpathy": functools.partial(
+        caption_json.read_json, caption_json.of_images
     ),
-    "flickr": Format(
-        caption_readers.why_not_flickr,
-        caption_readers.read_flickr,
-        caption_readers.flickr_splits,
+    "coco": caption_json.read_coco,
+    "records": functools.partial(caption_json.read_json, None),
+    "mapping": functools.partial(
+        caption_json.read_json, caption_json.of_mapping
     ),
-    "phrases": Format(caption_json.why_not_phrases, caption_json.read_phrases),
-    "karpathy": _json_format(caption_json.of_images),
-    "coco": Format(caption_json.why_not_coco, caption_json.read_coco),
-    "records": _json_format(None),
-    "mapping": _json_format(caption_json.of_mapping),
-    "webdataset": Format(
-        archive_captions.why_not_shards, archive_captions.read_shards
-    ),
-    "parquet": Format(
-        archive_captions.why_not_parquet, archive_captions.read_parquet
-    ),
-    "table": Format(caption_tables.why_not_table, caption_tables.read_table),
+    "webdataset": archive_captions.read_shards,
+    "parquet": archive_captions.read_parquet,
+    "table": caption_tables.read_table,
 }
-"""Maps the name of each format to the `Format`. The first that fits is used."""
+"""Maps the name of each format to its reader. The first that fits is used."""
 
 
-def find_format(format, file):
-    """Returns the name of a file's format, or "" after reporting a problem.
+def read_file(format, file):
+    """Returns the images of a `CaptionFile`, and the format and the columns.
 
-    `format` is a key of `FORMATS`, which must fit the file, or "auto".
+    `format` is a key of `READERS`, or "auto" to try all of them. Reports a
+    problem and returns ([], "") if no format fits.
     """
-    is_set = os.path.isdir(file.path) or list_archives(file.path)[1]
-    if format == AUTO and not is_set:
+    is_folder = format == AUTO and os.path.isdir(file.path)
+    if not (is_folder or list_archives(file.path)[1]):
         require_file(file.path)
-    elif format != AUTO and not FORMATS[format].why_not(file):
-        return format
-    reasons = {}
-    for name, form in FORMATS.items():
-        reasons[name] = form.why_not(file)
-        if reasons[name]:
+    before, reasons = len(file.problems or ()), {}
+    for name in READERS if format == AUTO else [format]:
+        try:
+            records = READERS[name](file)
+        except OtherFormat as error:
+            reasons[name] = str(error)
             continue
-        if format == AUTO:
-            return name
-        file.report(
-            f"expected captions of format {format}; found the format {name}. "
-            f"Set `format` to {name} or {AUTO}."
-        )
-        return ""
-    if format != AUTO:
-        return format  # The reader reports the problem.
-    _report_unknown(file, reasons)
-    return ""
+        if not records and len(file.problems or ()) == before:
+            file.report("expected captions; found none.")
+        return records, f"{name} ({file.used})" if file.used else name
+    _report_unknown(format, file, reasons)
+    return [], ""
 
 
-def _report_unknown(file, reasons):
+def _report_unknown(format, file, reasons):
     for magic, advice in _PACKED.items():
         if file.head.startswith(magic):
             file.report(f"expected captions; found {advice}")
@@ -114,11 +78,19 @@ def _report_unknown(file, reasons):
     is_json = _JSON_START.match(file.start) and not caption_json.is_lines(file)
     if is_json and file.json() is None:
         return
+    first = shown(file.start.partition("\n")[0])
+    if format != AUTO:
+        other = read_file(AUTO, CaptionFile(file.path, [], file.columns))[1]
+        file.report(
+            f"expected captions of format {format}; found {first}. It has "
+            f"another format: {reasons[format]}. Set `format` to "
+            f"{other.partition(' ')[0] or AUTO}."
+        )
+        return
     tried = ""
     for why in dict.fromkeys(reasons.values()):
         names = ", ".join(name for name in reasons if reasons[name] == why)
         tried += f"\n  {names}: {why}"
-    first = shown(file.start.partition("\n")[0])
     file.report(
         f"expected captions; found {first}, which fits no format. If the file "
         "has columns of images and captions, name them with image_column=NAME, "

@@ -14,6 +14,7 @@ from tbnets.data.caption_files import (
     SAMPLE_ROWS,
     Columns,
     ImageRecord,
+    OtherFormat,
     Row,
     bare,
     choose_columns,
@@ -123,24 +124,22 @@ def is_lines(file):
 
 
 def _find(structure, file):
-    """Returns (rows, keys) of the records in a file, or why there are none.
+    """Returns (rows, keys) of the records in a file.
 
     The rows of JSON Lines are only the first rows.
     """
     if is_lines(file):
         if structure is not None:
-            return _NO_JSON
+            raise OtherFormat(_NO_JSON)
         rows = []
         for line in file.first_lines[:SAMPLE_ROWS]:
             with contextlib.suppress(ValueError):  # Reported later.
                 rows.append((0, None, parse_json(line)))
         lists = [rows]
-    elif file.content is None:
-        return _NO_JSON
     elif structure is None:
-        lists = _record_lists(file.content)
+        lists = _record_lists(_content(file))
     else:
-        lists = [structure(file.content)]
+        lists = [structure(_content(file))]
     columns = Columns() if structure is of_mapping else file.columns
     reason = _NO_RECORDS
     for rows in lists:
@@ -148,26 +147,21 @@ def _find(structure, file):
         if not isinstance(keys, str):
             return rows, keys
         reason = keys
-    return reason
+    raise OtherFormat(reason)
 
 
-def why_not_json(structure, file):
-    """Returns why a file has no records of a structure, or "".
+def _content(file):
+    if file.content is None:
+        raise OtherFormat(_NO_JSON)
+    return file.content
+
+
+def read_json(structure, file):
+    """Reads the records of a structure, one or several per image.
 
     `structure` is `of_images`, `of_mapping`, or None for any list of records.
     """
-    found = _find(structure, file)
-    return found if isinstance(found, str) else ""
-
-
-def read_json(structure, file, _):
-    """Reads the records of a structure, one or several per image."""
-    found = _find(structure, file)
-    if isinstance(found, str):
-        if is_lines(file) or file.json() is not None:
-            file.report(f"expected images with captions; found that {found}")
-        return []
-    rows, keys = found
+    rows, keys = _find(structure, file)
     if is_lines(file):
         rows = ((line, None, row) for line, row in file.json_rows(()))
     image, captions, split = keys
@@ -237,16 +231,11 @@ def _texts(record, key, place):
     return texts
 
 
-def why_not_phrases(file):
-    """Returns why a file has no phrases that `phrase_json` reads, or ""."""
-    if file.content is None:
-        return _NO_JSON
-    is_known = phrase_json.structure_of(file.content) in phrase_json.STRUCTURES
-    return "" if is_known else "it has no 'regions' or 'ann_id' in a list"
-
-
-def read_phrases(file, _):
+def read_phrases(file):
     """Reads the phrases of images as their captions."""
+    structure = phrase_json.structure_of(_content(file))
+    if structure not in phrase_json.STRUCTURES:
+        raise OtherFormat("it has no 'regions' or 'ann_id' in a list")
     return images_of(
         file,
         (
@@ -256,16 +245,8 @@ def read_phrases(file, _):
     )
 
 
-def why_not_coco(file):
-    """Returns why a file is not two lists joined by image ids, or ""."""
-    if file.content is None:
-        return _NO_JSON
-    _, _, reason = _two_lists(file.content)
-    return reason
-
-
 def _two_lists(content):
-    """Returns the keys of a list of images and of captions, and a reason."""
+    """Returns the keys of a list of images and of a list of captions."""
     lists = {}
     if isinstance(content, dict):
         lists = {k: v for k, v in content.items() if isinstance(v, list)}
@@ -273,10 +254,10 @@ def _two_lists(content):
     images = _list_with(lists, ["id"], names)
     captions = _list_with(lists, ["image_id"], COLUMNS["caption"])
     if images is None:
-        return None, None, "it has no list of images with 'id' and 'file_name'"
+        raise OtherFormat("it has no list of images with 'id' and 'file_name'")
     if captions in (None, images):
-        return images, None, "it has no list of 'image_id' and 'caption'"
-    return images, captions, ""
+        raise OtherFormat("it has no list of 'image_id' and 'caption'")
+    return images, captions
 
 
 def _list_with(lists, *kinds):
@@ -290,18 +271,13 @@ def _list_with(lists, *kinds):
     return None
 
 
-def read_coco(file, _):
+def read_coco(file):
     """Reads two lists joined by image ids, as in `captions_*.json` of MSCOCO.
 
     All images are in one split.
     """
-    content, records = file.json(), {}
-    if content is None:
-        return []
-    images, annotations, reason = _two_lists(content)
-    if reason:
-        file.report(f"expected images and captions; found that {reason}")
-        return []
+    content, records = _content(file), {}
+    images, annotations = _two_lists(content)
     for place, image in _entries(file, content, images):
         key = _coco_id(file, image, "id", place)
         name = next((image[n] for n in COLUMNS["image"] if n in image), None)

@@ -1,8 +1,4 @@
-"""Readers of captions whose splits are in files of their own.
-
-A reader takes a `CaptionFile` and a split, and returns one `ImageRecord` per
-image, in the order of the file.
-"""
+"""Readers of captions whose splits are in separate files."""
 
 import glob
 import os
@@ -10,53 +6,33 @@ import re
 
 from tbnets.checks import first_twice
 from tbnets.data import splits as split_names
-from tbnets.data.caption_files import ImageRecord
+from tbnets.data.caption_files import ImageRecord, OtherFormat
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.arrays import first_equal_rows, open_array
-from tbnets.errors import InputError, MissingFileError
-from tbnets.files import CheckedFile, require_file
+from tbnets.errors import InputError
+from tbnets.files import CheckedFile
 
 _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 
 
-def why_not_flickr(file):
-    """Returns why a file is not a token file, or ""."""
-    if re.match(r"[^\t\n]+#\d+ *\t", file.start):
-        return ""
-    return "its first line is not <image>#<number><TAB><caption>"
+def read_flickr(file):
+    """Reads a token file.
 
-
-def why_not_precomputed(file):
-    """Returns why a path is not a folder of features and captions, or ""."""
-    if not os.path.isdir(file.path):
-        return "it is not a folder"
-    names = os.listdir(file.path)
-    has_captions = any(name.endswith("_caps.txt") for name in names)
-    return "" if has_captions else "the folder has no <split>_caps.txt"
-
-
-def flickr_splits(path):
-    """Returns the splits that have a list in the folder of a token file."""
-    require_file(path)
-    return split_names.ordered_splits(_split_lists(path)) or (WHOLE_FILE,)
-
-
-def read_flickr(file, split):
-    """Reads one split of a token file.
-
-    The lines are `<image>#<number><TAB><caption>`. The images of a split are
+    The lines are `<image>#<number><TAB><caption>`. The images of each split are
     listed in `*.<split>Images.txt` or `<split>.txt` in the folder of the file,
     with or without file extensions. Without lists, all images are in the split
     "all".
     """
+    if not re.match(r"[^\t\n]+#\d+ *\t", file.start):
+        raise OtherFormat(
+            "its first line is not <image>#<number><TAB><caption>"
+        )
+    file.is_cacheable = False
     captions, lists = _token_captions(file), _split_lists(file.path)
-    part, names = WHOLE_FILE, captions
-    if lists:
-        known = split_names.ordered_splits(lists)
-        part = split_names.choose_split(split, known, file.path)
-        names = _listed(lists[part], captions, file)
+    images = {part: _listed(lists[part], captions, file) for part in lists}
     return [
-        ImageRecord(name, list(captions[name].values()), part, name)
+        ImageRecord(name, list(captions[name].values()), split, name)
+        for split, names in (images or {WHOLE_FILE: captions}).items()
         for name in names
     ]
 
@@ -79,8 +55,6 @@ def _token_captions(file):
                 expected = "a unique number for each caption of an image"
                 file.refuse(expected, f"{match[1]}#{match[2]}", line)
             texts.setdefault(match[2], match[3].strip())
-    if not captions:
-        file.report("expected captions; found none.")
     return captions
 
 
@@ -132,30 +106,19 @@ def _listed(path, captions, token_file):
     return names
 
 
-def precomputed_splits(path):
-    """Returns the splits for which a folder contains `<split>_caps.txt`."""
-    names = split_names.splits_in_path(os.path.join(path, "{split}_caps.txt"))
-    if not names:
-        raise MissingFileError(
-            "`path` must be a folder with <split>_ims.npy and "
-            f"<split>_caps.txt. Received: path={path}. Check the path."
-        )
-    return names
-
-
-def read_precomputed(folder, split):
-    """Reads one split from a folder of features and captions (VSE++).
+def read_precomputed(file):
+    """Reads features and captions (VSE++).
 
     `<split>_ims.npy` has one row per image, and the i-th block of lines in
-    `<split>_caps.txt` contains the captions of image i. If the array has one
-    row per caption, rows with equal ids in `<split>_ids.txt` belong to one
-    image. Without this file, consecutive identical rows do, and the id is the
-    number of the first row.
+    `<split>_caps.txt`, the file to read, contains the captions of image i. If
+    the array has one row per caption, rows with equal ids in `<split>_ids.txt`
+    belong to one image. Without this file, consecutive identical rows do, and
+    the id is the number of the first row.
     """
-    path = folder.path
-    name = split_names.choose_split(split, precomputed_splits(path), path)
-    base = os.path.join(path, name)
-    file = CheckedFile(f"{base}_caps.txt", folder.problems)
+    base = file.path.removesuffix("_caps.txt")
+    if base == file.path:
+        raise OtherFormat("its name does not end with _caps.txt")
+    file.is_cacheable = False
     rows, ends_well = file.lines()
     try:
         features = open_array(f"{base}_ims.npy")
@@ -177,12 +140,12 @@ def read_precomputed(folder, split):
         keys = map(str, first_equal_rows(features))
     if each > 1 and twice is not None:
         expected = f"unique ids, because each row has {each} captions"
-        ids = CheckedFile(f"{base}_ids.txt", folder.problems)
+        ids = CheckedFile(f"{base}_ids.txt", file.problems)
         advice = "Put all captions of an image in one block."
         ids.refuse(expected, twice, None, advice)
         return []
     records = {}
     for key, row in zip(keys, rows):
-        record = ImageRecord(key, [], name, key, features.has_ids)
+        record = ImageRecord(key, [], WHOLE_FILE, key, features.has_ids)
         records.setdefault(key, record).captions.append(row.strip())
     return list(records.values())

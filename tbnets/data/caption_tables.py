@@ -11,6 +11,7 @@ from tbnets.data.caption_files import (
     SAMPLE_ROWS,
     Chosen,
     Columns,
+    OtherFormat,
     Row,
     choose_columns,
     images_of,
@@ -52,16 +53,9 @@ def _reader(lines, delimiter, quoting):
     return csv.reader(lines, **options)
 
 
-def why_not_table(file):
-    """Returns why a file is not a table of captions, or ""."""
-    layout = _layout(file)
-    return layout if isinstance(layout, str) else ""
-
-
-def _layout(file):
-    """Returns the `_Layout` of a file, or why it is not a table."""
+def _find_layout(file):
     if file.start[:1] in ("{", "[") or "\0" in file.start:
-        return "it is not text in columns"
+        raise OtherFormat("it is not text in columns")
     first = "\t" if file.path.lower().endswith(".tsv") else ","
     reasons = []
     for mark in dict.fromkeys((first, "\t", ",", ";", "|")):
@@ -80,7 +74,7 @@ def _layout(file):
         if found[1:]:
             return _Layout(mark, quoting, *found)
         reasons.append((widths[0], found[0]))
-    return max(reasons)[1] if reasons else "it has only one column"
+    raise OtherFormat(max(reasons)[1] if reasons else "it has only one column")
 
 
 def _quoting(file, mark):
@@ -124,18 +118,13 @@ def _joined(row, width, delimiter):
     return [*row[: width - 1], delimiter.join(row[width - 1 :])]
 
 
-def read_table(file, _):
+def read_table(file):
     """Reads a table with an image and its captions in each row.
 
     The separator, the header and the columns are found in the first rows. If no
     column has splits, all images are in the split "all".
     """
-    layout = _layout(file)
-    if isinstance(layout, str):
-        expected = "a table with a column of images and a column of captions"
-        first = file.first_lines[0] if file.first_lines else ""
-        file.refuse(expected, first, 1 if first else None, layout)
-        return []
+    layout = _find_layout(file)
     file.used = layout.used
     return images_of(file, _caption_rows(file, layout))
 

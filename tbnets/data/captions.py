@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,10 @@ from tbnets.checks import (
 )
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import CaptionFile, Columns
-from tbnets.data.caption_formats import AUTO, FORMATS, find_format
+from tbnets.data.caption_formats import AUTO, READERS, read_file
 from tbnets.data.photo_archives import list_archives, stamp
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
-from tbnets.files import CheckedFile, ProblemError
+from tbnets.files import ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
 # captions of Flickr8k in another order, with different spaces, and with `gray`
@@ -242,7 +242,7 @@ def summary(splits):
     return text + f", {len(identities):,} identities" * bool(identities)
 
 
-FORMAT_NAMES = (AUTO, *FORMATS)
+FORMAT_NAMES = (AUTO, *READERS)
 
 
 def read_captions(
@@ -259,7 +259,7 @@ def read_captions(
 
     Args:
         format: "auto" to find the format in the content of the file, or a key
-            of `caption_formats.FORMATS`.
+            of `caption_formats.READERS`.
         path: path of the file, or of the folder for "precomputed". `{split}` is
             replaced with the name of the split.
         split: name of the split. "val", "dev" and "validation" are equivalent.
@@ -287,12 +287,10 @@ def read_captions(
     check_kind("split", split, str, "Pass for example 'train'.")
     check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
     columns = _columns(image_column, caption_column, split_column)
-    records, used = [], []
+    records, read_as = [], ""
     for name in split.split("+"):
-        source = _Source(format, _filled(os.fspath(path), name), columns)
-        found, read_as = _read_split(source, os.fspath(path), name, problems)
-        records += found
-        used.append(read_as)
+        more, read_as = _read_split(format, path, columns, name, problems)
+        records += more
     names = [record.file_name for record in records]
     ids = [record.image_id for record in records]
     identities = [record.identity for record in records]
@@ -311,15 +309,9 @@ def read_captions(
         path=os.fspath(path),
         file_names=() if names == ids else names,
         has_ids=all(record.has_id for record in records),
-        read_as=used[0],
+        read_as=read_as,
         identities=identities if all(identities) else (),
     )
-
-
-def _filled(path, split):
-    # The splits of archives are in their names.
-    is_whole = split_names.SPLIT_FIELD not in path or list_archives(path)[1]
-    return path if is_whole else split_names.fill_split(path, split)
 
 
 def _columns(image, caption, split):
@@ -337,9 +329,8 @@ def list_splits(
     returns ("all",). `read_captions` describes the arguments.
     """
     check_choice("format", format, FORMAT_NAMES)
-    path = os.fspath(path)
-    if split_names.SPLIT_FIELD in path and not list_archives(path)[1]:
-        names = split_names.splits_in_path(path)
+    if pattern := _pattern(format, path):
+        names = split_names.splits_in_path(pattern)
         if not names:
             raise MissingFileError(
                 "`path` must match at least one file. Received: "
@@ -349,70 +340,55 @@ def list_splits(
         return names
     problems = []
     columns = _columns(image_column, caption_column, split_column)
-    source = _Source(format, path, columns)
-    form, records, _ = _open(source, None, problems)
-    if form and form.splits:
-        return form.splits(path)
+    records, _ = _read_whole(format, os.fspath(path), columns, problems)
     if problems and not records:
         raise ProblemError(problems[0])
-    if not records:
-        CheckedFile(path).report("expected captions; found none.")
     return split_names.ordered_splits(record.split for record in records)
 
 
-class _Source(NamedTuple):
-    """A caption file, and how to read it."""
-
-    format: str
-    path: str
-    columns: Columns
-
-
-def _open(source, split, problems):
-    """Returns the `Format`, the records and the description of a source.
-
-    The format is None if its search reported a problem. The records are cached
-    if the file has no problems.
-    """
-    root, names = list_archives(source.path)
-    files = [os.path.join(root, name) for name in names] or [source.path]
-    if all(map(os.path.isfile, files)):
-        whole = _whole(source, tuple(map(stamp, files)))
-        if whole is not None and not whole[0].splits:
-            return whole
-    return _read(source, split, problems)
+def _pattern(format, path):
+    """Returns a path with {split} if each split has its own file, or ""."""
+    path = os.fspath(path)
+    if format in (AUTO, "precomputed") and os.path.isdir(path):
+        pattern = os.path.join(path, f"{split_names.SPLIT_FIELD}_caps.txt")
+        if format != AUTO or split_names.splits_in_path(pattern):
+            return pattern
+    # The splits of archives are in their names.
+    is_pattern = split_names.SPLIT_FIELD in path and not list_archives(path)[1]
+    return path if is_pattern else ""
 
 
-def _read(source, split, problems):
-    file = CaptionFile(source.path, problems, source.columns)
-    name = find_format(source.format, file)
-    if not name:
-        return None, [], ""
-    form = FORMATS[name]
-    if form.splits and split is None:
-        return form, [], name
+def _read_split(format, path, columns, split, problems):
     before = len(problems or ())
-    records = form.read(file, split)
-    if not records and len(problems or ()) == before:
-        file.report("expected captions; found none.")
-    return form, records, f"{name} ({file.used})" if file.used else name
-
-
-@functools.lru_cache(maxsize=1)
-def _whole(source, stamps):
-    # New `stamps` (sizes, times) invalidate the cache.
-    problems = []
-    whole = _read(source, None, problems)
-    return None if problems else whole
-
-
-def _read_split(source, pattern, split, problems):
-    before = len(problems or ())
-    form, records, read_as = _open(source, split, problems)
+    pattern = _pattern(format, path)
+    path = os.fspath(path)
+    file = split_names.fill_split(pattern, split) if pattern else path
+    records, read_as = _read_whole(format, file, columns, problems)
     if not records and len(problems or ()) > before:
         return [], read_as
     names = split_names.ordered_splits(record.split for record in records)
-    if source.path != pattern and names == (split_names.WHOLE_FILE,):
+    if pattern and names == (split_names.WHOLE_FILE,):
         return records, read_as
-    name = split_names.choose_split(split, names, source.path)
+    name = split_names.choose_split(split, names, file)
     return [record for record in records if record.split == name], read_as
+
+
+def _read_whole(format, path, columns, problems):
+    """Reads all splits of a file. Caches the last file without problems."""
+    root, names = list_archives(path)
+    files = [os.path.join(root, name) for name in names] or [path]
+    stamps = [stamp(file) for file in files if os.path.isfile(file)]
+    key = format, path, columns, *stamps
+    if (result := _CACHE.get(key)) is not None:
+        return result
+    file = CaptionFile(path, [], columns)
+    result = read_file(format, file)
+    if file.problems:
+        return read_file(format, CaptionFile(path, problems, columns))
+    _CACHE.clear()
+    if file.is_cacheable:
+        _CACHE[key] = result
+    return result
+
+
+_CACHE: dict[tuple, Any] = {}

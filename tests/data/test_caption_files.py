@@ -11,7 +11,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.data.caption_formats import FORMATS
+from tbnets.data.caption_formats import READERS
 from tbnets.data.captions import list_splits, read_captions, summary
 from tbnets.data.splits import NoSuchSplit
 from tests import photo_files, refusals
@@ -511,4 +511,4 @@ def test_a_file_without_captions_is_refused(tmp_path, name):
         if name == "archive.zip":
             assert "Unpack" in message
         elif name != "cut.json":  # Each format has a reason.
-            assert all(form in message for form in FORMATS)
+            assert all(form in message for form in READERS)
