@@ -37,13 +37,8 @@ from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.captions import CaptionedImages, common_images
-from tbnets.data.duplicates import looks
-from tbnets.data.findings import (
-    Finding,
-    Photos,
-    caption_findings,
-    photo_findings,
-)
+from tbnets.data.duplicates import look_at_all
+from tbnets.data.findings import Photo, caption_findings, photo_findings
 from tbnets.data.photo_archives import has_archives, photo_root
 from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
@@ -156,23 +151,26 @@ def check_images(images: CaptionedImages, folder, problems: list) -> list:
     """
     folder = photo_root(folder)
     paths = [os.path.join(folder, name) for name in images.names]
-    found = list(looks(paths))
-    for key, path, look in zip(images.image_ids, paths, found):
+    looks = list(look_at_all(paths))
+    for key, path, look in zip(images.image_ids, paths, looks):
         if look.fault:
             CheckedFile(path, problems).report(
                 f"expected the image of id {shown(key)} in {images.split!r}, "
                 f"a complete photo ({KINDS}); found that it {look.fault}. Copy "
                 "or convert it."
             )
-    return found
+    return looks
 
 
 def describe_features(
     images: CaptionedImages, patterns: list[str], problems: list
-) -> dict:
-    """Checks the features of a split's images and returns counts.
+) -> tuple[dict, np.ndarray | None]:
+    """Checks the features of a split's images.
 
     `patterns` are paths of features to concatenate. Extends `problems`.
+
+    Returns (counts, features): a dict, and float32 `[num_images, dim]`, 0 where
+    features are missing; or ({}, None) if the features cannot be read.
     """
     path = ", ".join(patterns)
     try:
@@ -183,7 +181,7 @@ def describe_features(
     except (OSError, ValueError) as error:
         message = str(error).removeprefix(f"{path}: ")
         problems.append(Problem(path, None, message))
-        return {}
+        return {}, None
     file = CheckedFile(path, problems)
     missing = features.missing(images.image_ids)
     failed = [key for key in missing if key in features.failed]
@@ -198,44 +196,19 @@ def describe_features(
             f"{images.split!r}; found none for {len(missing)}: "
             f"{listed([*map(repr, missing)])}; {features.looks()}."
         )
-    return {
+    counts = {
         "feature_rows": len(features),
         "features_per_row": features.dim,
         "images_without_features": len(missing),
         "images_failed": len(failed),
         "rows_not_finite": check_finite(features, problems),
     }
-
-
-def feature_rows(images: CaptionedImages, patterns: list[str]):
-    """Returns float32 `[num_images, dim]`, 0 where features are missing.
-
-    Returns None if the features cannot be read.
-    """
-    paths = [fill_split(pattern, images.split) for pattern in patterns]
-    try:
-        features = open_features(*paths)
-    except (OSError, ValueError):
-        return None
-    missing = set(features.missing(images.image_ids))
-    is_there = np.array([key not in missing for key in images.image_ids], bool)
-    ids = [key for key in images.image_ids if key not in missing]
+    unknown = set(missing)
+    known = [i for i, key in enumerate(images.image_ids) if key not in unknown]
+    ids = [images.image_ids[row] for row in known]
     rows = np.zeros((images.num_images, features.dim), np.float32)
-    rows[is_there] = features.take(features.rows(ids))
-    return np.where(np.isfinite(rows), rows, 0)
-
-
-def find_in_photos(photos: dict[str, tuple]) -> list[Finding]:
-    """Returns the findings about photos.
-
-    Args:
-        photos: maps a file name to (split and id, `Look`, features or None).
-    """
-    names, found, rows = zip(*photos.values())
-    sizes = {np.size(row) if row is not None else None for row in rows}
-    has_features = len(sizes) == 1 and None not in sizes
-    features = np.stack(rows) if has_features else None
-    return photo_findings(Photos(names, found, features))
+    rows[known] = features.take(features.rows(ids))
+    return counts, np.where(np.isfinite(rows), rows, 0)
 
 
 def format_counts(splits: dict[str, dict]) -> str:
@@ -342,33 +315,40 @@ def print_report(splits, findings, problems):
         print(f"\n{finding}")
     count = len(problems)
     print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
-    for problem in problems[:MOST_PRINTED]:
-        print(problem)
-    if count > MOST_PRINTED:
-        print(f"... and {count - MOST_PRINTED} more; --json writes them all.")
+    places = {}
+    for problem in problems:
+        place = str(problem).removesuffix(problem.message)
+        places.setdefault(problem.message, []).append(place)
+    for message, [first, *others] in [*places.items()][:MOST_PRINTED]:
+        print(first + message)
+        if others:
+            others = [place.removesuffix(": ") for place in others]
+            print(f"  This is also true of {listed(others, 3)}.")
+    if len(places) > MOST_PRINTED:
+        print("... and more; --json writes all problems.")
 
 
 def describe_one(options, images, known, problems, photos):
     """Returns the counts selected by the flags, for one split.
 
     `known` is the phrases and the training words, each of which may be None.
-    Adds the decoded photos to `photos`, as for `find_in_photos`.
+    Adds a `Photo` for each file name to `photos`.
     """
     phrases, vocabulary = known
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
-    rows, patterns = None, options.image_features
-    if patterns:
-        counts |= describe_features(images, patterns, problems)
+    rows = None
+    if options.image_features:
+        more, rows = describe_features(images, options.image_features, problems)
+        counts |= more
     if options.images:
-        found = check_images(images, options.images, problems)
-        rows = feature_rows(images, patterns) if patterns else None
+        looks = check_images(images, options.images, problems)
         rows = [None] * images.num_images if rows is None else rows
-        for key, name, *photo in zip(
-            images.image_ids, images.names, found, rows
+        for key, name, look, row in zip(
+            images.image_ids, images.names, looks, rows
         ):
-            photos.setdefault(name, ((images.split, key), *photo))
+            photos.setdefault(name, Photo(images.split, key, look, row))
     return counts
 
 
@@ -410,7 +390,7 @@ def main(options):
         counts[name] = describe_one(options, images, known, problems, photos)
     check_splits(splits, problems)
     findings = caption_findings(splits) if options.captions else []
-    findings += find_in_photos(photos) if photos else []
+    findings += photo_findings([*photos.values()])
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
     print_report(counts, findings, problems)
     if options.json:

@@ -26,7 +26,7 @@ _TILE = 2048
 
 
 class Look(NamedTuple):
-    """What `looks` reads from a photo.
+    """What `look_at_all` reads from a photo.
 
     `fault` is why the file is not a photo, or None. `digest` is a hash of the
     content, and `grey`, uint8 `[9, 9]`, the averages of cells of the photo.
@@ -49,11 +49,10 @@ def look_at(path) -> Look:
     return Look(None, digest, np.asarray(grey))
 
 
-def looks(paths) -> Iterator[Look]:
+def look_at_all(paths) -> Iterator[Look]:
     """Yields the `Look` of each photo, computed in parallel."""
     with ThreadPoolExecutor(usable_cores()) as pool:
-        bar = progress_bar(len(paths), "photos", "photo")
-        with bar:
+        with progress_bar(len(paths), "photos", "photo") as bar:
             for look in pool.map(look_at, paths):
                 bar.update()
                 yield look

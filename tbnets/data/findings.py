@@ -9,6 +9,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,68 +44,62 @@ _TWO_SPLITS = (
 )
 _ONE_SPLIT = (
     "The loss pushes the captions of one photo away from the other photo, and "
-    "the metrics count them as wrong.",
-    "List each photo once, with the captions of both.",
+    "the metrics count them as wrong."
 )
-_SCENE = (_ONE_SPLIT[0], "Remove one photo of each pair if there are many.")
+_ONCE = "List each photo once, with the captions of both."
 _KINDS = {
     "same_file_in_two_splits": (
         "pair of equal files in two splits",
-        _TWO_SPLITS,
+        *_TWO_SPLITS,
     ),
-    "same_file": ("pair of equal files in one split", _ONE_SPLIT),
+    "same_file": ("pair of equal files in one split", _ONE_SPLIT, _ONCE),
     "near_copy_in_two_splits": (
         "pair of near-copies in two splits",
-        _TWO_SPLITS,
+        *_TWO_SPLITS,
     ),
-    "near_copy": ("pair of near-copies in one split", _ONE_SPLIT),
+    "near_copy": ("pair of near-copies in one split", _ONE_SPLIT, _ONCE),
     "one_scene_in_two_splits": (
         "pair of photos of one scene in two splits",
-        _TWO_SPLITS,
+        *_TWO_SPLITS,
     ),
-    "one_scene": ("pair of photos of one scene in one split", _SCENE),
+    "one_scene": (
+        "pair of photos of one scene in one split",
+        _ONE_SPLIT,
+        "Remove one photo of each pair if there are many.",
+    ),
     "shared_captions": (
         "caption that several images share",
-        (
-            "The loss pushes the caption away from all images but its own, and "
-            "the metrics count the other images as wrong.",
-            "Train with --equal_texts_match, which matches the caption with "
-            "all its images, or remove captions that fit many images.",
-        ),
+        "The loss pushes the caption away from all images but its own, and "
+        "the metrics count the other images as wrong.",
+        "Train with --equal_texts_match, which matches the caption with all "
+        "its images, or remove captions that fit many images.",
     ),
     "short_captions": (
         "caption of one word or none",
-        (
-            "The caption fits many images, and the loss pushes it away from "
-            "all but its own. Captions without words have equal embeddings.",
-            "Remove these captions, or write sentences.",
-        ),
+        "The caption fits many images, and the loss pushes it away from all "
+        "but its own. Captions without words have equal embeddings.",
+        "Remove these captions, or write sentences.",
     ),
     "long_captions": (
         f"caption of more than {LONG[1]} words and {LONG[0]} times the median",
-        (
-            "Batches are padded to the longest caption, so training needs "
-            "more time and memory.",
-            "Shorten these captions, or divide them into sentences.",
-        ),
+        "Batches are padded to the longest caption, so training needs more "
+        "time and memory.",
+        "Shorten these captions, or divide them into sentences.",
     ),
     "other_languages": (
         "caption in another language than most captions",
-        (
-            "Words of different languages share no vectors, so rare languages "
-            "are learned badly.",
-            "Remove these captions, or train a model for each language.",
-        ),
+        "Words of different languages share no vectors, so rare languages are "
+        "learned badly.",
+        "Remove these captions, or train a model for each language.",
     ),
     "images_without_captions": (
         "image without captions",
-        (
-            "Training leaves the image out. In the metrics it is a candidate "
-            "for captions, but not a query.",
-            "Add captions, or remove the image.",
-        ),
+        "Training leaves the image out. In the metrics it is a candidate for "
+        "captions, but not a query.",
+        "Add captions, or remove the image.",
     ),
 }
+"""Maps each kind of finding to its name, its effect and advice."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,63 +117,47 @@ class Finding:
 
     def __str__(self):
         """Returns the lines of the report."""
-        title, (effect, advice) = _KINDS[self.kind]
+        title, *sentences = _KINDS[self.kind]
         noun, space, rest = title.partition(" ")
         plural = noun + "s" * (self.count != 1)
-        return "\n  ".join(
-            [
-                f"{self.count} {plural}{space}{rest}{self.detail}",
-                *self.examples,
-                effect,
-                advice,
-            ]
-        )
+        title = f"{self.count} {plural}{space}{rest}{self.detail}"
+        return "\n  ".join([title, *self.examples, *sentences])
 
 
-@dataclasses.dataclass(frozen=True)
-class Photos:
-    """The photos of all splits.
+class Photo(NamedTuple):
+    """A photo of a split. `features` is an array `[dim]`, or None."""
 
-    `names` are n pairs (split, id), `looks` n `duplicates.Look`s, and
-    `features` `[n, dim]`, or None.
-    """
-
-    names: Sequence[tuple[str, str]]
-    looks: Sequence[duplicates.Look]
+    split: str
+    image_id: str
+    look: duplicates.Look
     features: np.ndarray | None = None
 
 
-class _Pairs:
-    """Counts pairs of photos by kind and keeps the most similar as examples."""
+def _pair_findings(kind, photos, pairs):
+    """Returns the findings of similar pairs, the most similar as examples.
 
-    def __init__(self, photos, kind):
-        self._names, self._kind = photos.names, kind
-        numbers = {split: i for i, (split, _) in enumerate(photos.names)}
-        self._splits = np.array([numbers[split] for split, _ in photos.names])
-        self._counts = collections.Counter()
-        self._best = collections.defaultdict(list)
-
-    def add(self, first, second, similarities):
-        crosses = self._splits[first] != self._splits[second]
+    `pairs` yields arrays of rows in `photos`, (first, second, similarity).
+    """
+    splits = numbered(photo.split for photo in photos)
+    counts, examples = collections.Counter(), collections.defaultdict(list)
+    for first, second, similarities in pairs:
+        crosses = splits[first] != splits[second]
         for ending in ("_in_two_splits", ""):
             (chosen,) = np.nonzero(crosses == bool(ending))
-            kind = self._kind + ending
-            self._counts[kind] += len(chosen)
+            counts[kind + ending] += len(chosen)
             order = np.argsort(-similarities[chosen], kind="stable")
             chosen = chosen[order[:MOST_EXAMPLES]]
-            some = zip(similarities[chosen], first[chosen], second[chosen])
-            best = sorted([*self._best[kind], *some], key=lambda pair: -pair[0])
-            self._best[kind] = best[:MOST_EXAMPLES]
-
-    def findings(self):
-        for kind, count in self._counts.items():
-            if count:
-                lines = [
-                    f"{_name(self._names[one])} and {_name(self._names[two])}, "
-                    f"similarity {similarity:.2f}"
-                    for similarity, one, two in self._best[kind]
-                ]
-                yield Finding(kind, count, lines)
+            best = examples[kind + ending]
+            best += zip(similarities[chosen], first[chosen], second[chosen])
+            best.sort(key=lambda pair: -pair[0])
+            del best[MOST_EXAMPLES:]
+    for name in filter(counts.get, counts):
+        lines = [
+            f"{_name(photos[one][:2])} and {_name(photos[two][:2])}, "
+            f"similarity {similarity:.2f}"
+            for similarity, one, two in examples[name]
+        ]
+        yield Finding(name, counts[name], lines)
 
 
 def _name(pair):
@@ -186,35 +165,41 @@ def _name(pair):
     return f"{split} {shown(key)}"
 
 
-def photo_findings(photos: Photos) -> list[Finding]:
+def photo_findings(photos: Sequence[Photo]) -> list[Finding]:
     """Returns the pairs of equal files, near-copies and photos of one scene.
 
-    Photos of one scene require `photos.features`.
+    Photos of one scene are found only if all photos have features.
     """
-    files, copies, scenes = (
-        _Pairs(photos, kind) for kind in ("same_file", "near_copy", "one_scene")
-    )
-    good = [row for row, look in enumerate(photos.looks) if not look.fault]
-    if not good:
+    photos = [photo for photo in photos if not photo.look.fault]
+    if not photos:
         return []
-    good = np.array(good)
-    digests = numbered(photos.looks[row].digest for row in good)
-    _, first = np.unique(digests, return_index=True)
-    copy_rows = np.flatnonzero(first[digests] != np.arange(len(good)))
-    originals = good[first[digests[copy_rows]]]
-    files.add(originals, good[copy_rows], np.ones(len(copy_rows)))
-    rows = good[first]
-    lines = duplicates.contours([photos.looks[row].grey for row in rows])
+    digests = numbered(photo.look.digest for photo in photos)
+    _, rows = np.unique(digests, return_index=True)
+    originals = rows[digests]
+    copies = np.flatnonzero(originals != np.arange(len(photos)))
+    equal_files = originals[copies], copies, np.ones(len(copies))
+    lines = duplicates.contours([photos[row].look.grey for row in rows])
     least = duplicates.NEAR_COPY
-    for one, two, values in duplicates.similar_pairs((lines, least)):
-        copies.add(rows[one], rows[two], values)
-    if photos.features is not None:
-        vectors = duplicates.unit_roots(photos.features[rows])
+    near_copies = (
+        (rows[one], rows[two], values)
+        for one, two, values in duplicates.similar_pairs((lines, least))
+    )
+    findings = [
+        *_pair_findings("same_file", photos, [equal_files]),
+        *_pair_findings("near_copy", photos, near_copies),
+    ]
+    features = [photos[row].features for row in rows]
+    if len({np.shape(row) for row in features}) > 1 or features[0] is None:
+        return findings
+    vectors = duplicates.unit_roots(np.stack(features))
+
+    def scenes():
         limits = (lines, duplicates.ALIKE), (vectors, duplicates.ONE_SCENE)
         for one, two, values in duplicates.similar_pairs(*limits):
             new = np.einsum("ij,ij->i", lines[one], lines[two]) < least
-            scenes.add(rows[one[new]], rows[two[new]], values[new])
-    return [x for pairs in (files, copies, scenes) for x in pairs.findings()]
+            yield rows[one[new]], rows[two[new]], values[new]
+
+    return [*findings, *_pair_findings("one_scene", photos, scenes())]
 
 
 def caption_findings(splits: Mapping[str, CaptionedImages]) -> list[Finding]:

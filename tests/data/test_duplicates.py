@@ -27,7 +27,9 @@ def test_changed_photos_are_near_copies(change, tmp_path):
         photo(seed).save(tmp_path / f"{seed}.png")
         CHANGES[change](photo(seed)).save(tmp_path / f"{seed}_.jpg", quality=40)
     paths = sorted(tmp_path.iterdir())  # 0.png, 0_.jpg, 1.png, ...
-    rows = duplicates.contours([look.grey for look in duplicates.looks(paths)])
+    rows = duplicates.contours(
+        [look.grey for look in duplicates.look_at_all(paths)]
+    )
     limit = rows, duplicates.NEAR_COPY
     pairs = [np.stack(p[:2]).T for p in duplicates.similar_pairs(limit)]
     assert np.concatenate(pairs).tolist() == [
@@ -65,7 +67,7 @@ def test_broken_photos_have_a_fault(tmp_path):
     photo_files.write_all(tmp_path)
     names = [*photo_files.REASONS, *photo_files.PHOTOS]
     for name, look in zip(
-        names, duplicates.looks([tmp_path / n for n in names])
+        names, duplicates.look_at_all([tmp_path / n for n in names])
     ):
         assert (look.fault or "").startswith(photo_files.REASONS.get(name, ""))
         assert bool(look.fault) == (name in photo_files.REASONS)

@@ -99,8 +99,11 @@ def test_each_planted_photo_is_found_once():
     ]
     # Photos 0 and 5 are in the training split, 1 and 6 in different splits.
     splits = "train train train test train train test train test".split()
-    names = [(split, f"{i}.jpg") for i, split in enumerate(splits)]
-    found = findings.photo_findings(findings.Photos(names, looks))
+    photos = [
+        findings.Photo(split, f"{i}.jpg", look)
+        for i, (split, look) in enumerate(zip(splits, looks))
+    ]
+    found = findings.photo_findings(photos)
     assert kinds(found) == {"same_file": 1, "near_copy_in_two_splits": 1}
     assert found[0].examples[0].startswith("train '0.jpg' and train '5.jpg'")
     assert found[1].examples[0].startswith("train '1.jpg' and test '6.jpg'")
@@ -116,20 +119,23 @@ def test_photos_of_one_scene_need_features_and_contours():
     rows = duplicates.contours(greys)
     products = rows @ rows.T
     assert 0.4 < products[0, 1] < 0.92 and products[0, 2] < 0.4
-    names = [("train", f"{i}.jpg") for i in range(4)]
-    features = np.array([[1, 1, 0], [1, 1.1, 0], [1, 1, 0], [0, 0, 1]])
-    photos = findings.Photos(names, looks, features)
+
+    def found(features):
+        photos = zip("0123", looks, features)
+        photos = [findings.Photo("train", *photo) for photo in photos]
+        return findings.photo_findings(photos)
+
     # Row 2 has the features of row 0, but other contours.
-    (finding,) = findings.photo_findings(photos)
+    features = np.array([[1, 1, 0], [1, 1.1, 0], [1, 1, 0], [0, 0, 1]])
+    (finding,) = found(features)
     assert (finding.kind, finding.count) == ("one_scene", 1)
-    orthogonal = findings.Photos(names, looks, np.eye(4))
-    assert findings.photo_findings(orthogonal) == []
+    assert found(np.eye(4)) == found([None, *features[1:]]) == []
 
 
 def test_examples_are_few_and_the_most_similar_first():
     looks = [look(0, bytes([i]), noise=12 * i) for i in range(5)]
-    names = [("train", f"{i}.jpg") for i in range(5)]
-    (finding,) = findings.photo_findings(findings.Photos(names, looks))
+    photos = [findings.Photo("train", f"{look.digest}", look) for look in looks]
+    (finding,) = findings.photo_findings(photos)
     assert finding.count > findings.MOST_EXAMPLES == len(finding.examples)
     values = [float(line.split()[-1]) for line in finding.examples]
     assert values == sorted(values, reverse=True)

@@ -91,7 +91,8 @@ def test_findings_do_not_change_the_exit_code(table, tmp_path):
 
 def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     with open(table, "a") as stream:
-        stream.write("c.jpg,A cow\na.jpg,A dog,test\n../d.jpg,A pig,test\n")
+        stream.write("c.jpg,A cow\na.jpg,A dog,test\n")
+        stream.write("../d.jpg,A pig,test\n../d.jpg,A pig,test\n")
     np.save(tmp_path / "ims.npy", np.asarray([[np.inf], [1]], np.float32))
     (tmp_path / "ims_ids.txt").write_text("a.jpg\nx.jpg\n")
     result = describe(
@@ -103,7 +104,7 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["splits"]["test"]["images"] == 2
     problems = report["problems"]
-    assert [problem["line"] for problem in problems[:2]] == [5, 7]
+    assert [problem["line"] for problem in problems[:3]] == [5, 7, 8]
     told = "\n".join(problem["message"] for problem in problems)
     for words in (
         "3 columns",
@@ -114,7 +115,9 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     assert told.count("found that it does not exist") == 3  # a.jpg twice, b.jpg
     assert told.count("found inf") == 1  # Two splits share the file.
     assert f"{len(problems)} problems." in result.stdout
-    assert all(one["message"] in result.stdout for one in problems)
+    for problem in problems:  # Equal messages are printed once.
+        assert result.stdout.count(f": {problem['message']}\n") == 1
+    assert f"  This is also true of {table}:8.\n" in result.stdout
 
 
 def test_one_split_and_no_training_split(table):

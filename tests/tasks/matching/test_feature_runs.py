@@ -179,7 +179,7 @@ def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
 def described(records, *patterns):
     """Returns the counts and the problems of features."""
     problems = []
-    found = describe_data.describe_features(records, list(patterns), problems)
+    found, _ = describe_data.describe_features(records, [*patterns], problems)
     return found, problems
 
 
