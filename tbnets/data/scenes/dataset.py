@@ -71,29 +71,25 @@ def karpathy_entry(described, image_row, first_sentence):
 
 def sentences_text(described):
     """Returns the captions with marked phrases, one per line."""
-    trees = (caption.tree for caption in described.captions)
-    lines = (" ".join(_marked(tree, described.scene_id)) for tree in trees)
-    return "".join(f"{line}\n" for line in lines)
+    lines = []
+    for caption in described.captions:
+        pieces = [_marked(*p, described.scene_id) for p in caption.pieces]
+        lines.append(" ".join(pieces) + "\n")
+    return "".join(lines)
 
 
-def _marked(tree, scene_id):
-    # Linked phrases are in brackets.
-    if tree.chain is None:
-        pieces = [_marked(child, scene_id) for child in tree.children]
-        return sum(pieces, []) or [tree.text]
-    number, kind = CHAINS_PER_SCENE * scene_id + tree.chain, "shapes"
-    if tree.chain == 0:
-        number, kind = 0, "notvisual"
-    elif tree.chain == BACKGROUND_CHAIN:
-        kind = "scene"
-    words = " ".join(leaf.text for leaf in tree.leaves())
-    return [f"[/EN#{number}/{kind} {words}]"]
+def _marked(chain, text, scene_id):
+    if chain is None:
+        return text
+    if chain == 0:
+        return f"[/EN#0/notvisual {text}]"
+    kind = "scene" if chain == BACKGROUND_CHAIN else "shapes"
+    return f"[/EN#{CHAINS_PER_SCENE * scene_id + chain}/{kind} {text}]"
 
 
 def annotation_xml(described):
     """Returns the boxes of the chains that the captions mention."""
-    trees = [caption.tree for caption in described.captions]
-    spoken = {phrase.chain for tree in trees for phrase in tree.phrases()}
+    spoken = {c for x in described.captions for c, _ in x.pieces}
     groups = described.groups.items()
     things = [
         ([row + 1, *(chain for rows, chain in groups if row in rows)], box)
@@ -296,7 +292,7 @@ def _write_scene(folder, described):
     Image.fromarray(described.image).save(
         paths["images"], "JPEG", quality=JPEG_QUALITY, subsampling=0
     )
-    trees = [f"{caption.tree.bracketed()}\n" for caption in described.captions]
+    trees = [f"{caption.tree}\n" for caption in described.captions]
     paths["trees"].write_bytes("".join(trees).encode())
     paths["Sentences"].write_bytes(sentences_text(described).encode())
     paths["Annotations"].write_bytes(annotation_xml(described).encode())

@@ -1,47 +1,56 @@
 """Generates the captions of a scene as constituency trees.
 
-A caption is built top down from phrases (`phrases.Speaker`), with its tree,
-links to objects and claims. Each rule returns a tree in Penn Treebank style, or
-raises `NothingToSay` if no such caption is true.
+Each rule returns a caption, built from the phrases of a `phrases.Speaker`, as a
+tree in Penn Treebank style. It raises `NothingToSay` if no such caption is
+true.
 """
 
 import dataclasses
+import re
 
 from tbnets.data.scenes.layout import pick_weighted
-from tbnets.data.scenes.phrases import (
-    Node,
-    NothingToSay,
-    Speaker,
-    capitalised,
-    node,
-    word,
-)
+from tbnets.data.scenes.phrases import NothingToSay, Speaker
 
 NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
+_PIECE = re.compile(
+    r"\(NP#(?P<chain>\d+) (?P<words>(?:\(\S+ [^() ]+\) ?)+)\)"
+    r"|(?P<word>\(\S+ [^() ]+\))"
+)
+_WORD = re.compile(r" ([^() ]+)\)")
 
 
 @dataclasses.dataclass(frozen=True)
 class SceneCaption:
-    """A caption with its gold tree, its claims (dicts) and its grammar rule."""
+    """A caption with its gold tree, its claims (dicts) and its grammar rule.
 
-    tree: Node
+    `marked` is the tree with coreference chains.
+    """
+
+    marked: str
     claims: tuple
     rule: str
 
     @property
-    def words(self):
-        """The words, with a capital letter and usually a full stop."""
-        return [leaf.text for leaf in self.tree.leaves()]
+    def tree(self):
+        """The tree without coreference chains."""
+        return re.sub(r"#\d+", "", self.marked)
+
+    @property
+    def pieces(self):
+        """The phrases and the words between them, as (chain or None, text)."""
+        for piece in _PIECE.finditer(self.marked):
+            text = " ".join(_WORD.findall(piece[0]))
+            yield piece["chain"] and int(piece["chain"]), text
 
     @property
     def raw(self):
         """The caption with a space before its full stop, as in Flickr30K."""
-        return " ".join(self.words)
+        return " ".join(_WORD.findall(self.marked))
 
     @property
     def tokens(self):
         """The lower-case words without punctuation, as in Karpathy's json."""
-        return [text.lower() for text in self.words if text.isalpha()]
+        return re.findall("[a-z]+", self.raw.lower())
 
     @property
     def remark(self):
@@ -67,11 +76,12 @@ def describe_scene(scene, boxes, rng):
         rule = pick_weighted(rng, TELLING_RULES if telling else ALL_RULES)
         speaker.begin(telling)
         try:
-            tree = capitalised(rule(speaker))
+            tree = rule(speaker)
         except NothingToSay:
             continue
+        tree = _WORD.sub(lambda word: word[0].title(), tree, count=1)
         if rng.random() < 0.9:
-            tree = node(tree.label, *tree.children, word(".", "."))
+            tree = f"{tree[:-1]} (. .))"
         caption = SceneCaption(tree, tuple(speaker.claims), rule.__name__)
         if not _repeats(caption, captions):
             captions.append(caption)
@@ -92,7 +102,7 @@ def _repeats(caption, captions):
 def relation_fragment(speaker):
     """Builds captions like "A red circle above a blue star"."""
     subject, where = speaker.related()
-    return node("NP", subject, where)
+    return f"(NP {subject} {where})"
 
 
 def relation_clause(speaker):
@@ -101,39 +111,36 @@ def relation_clause(speaker):
     verb = speaker.choose({"is": 0.75, "sits": 0.25})
     if speaker.claims[-1]["relation"] == "around":
         verb = "is"
-    return node("S", subject, node("VP", word("VBZ", verb), where))
+    return f"(S {subject} (VP (VBZ {verb}) {where}))"
 
 
 def existential(speaker):
     """Builds captions like "There is a red circle above a blue star"."""
     subject, where = speaker.related()
-    there = node("NP", word("EX", "there"), chain=0)
-    verb = node("VP", word("VBZ", "is"), node("NP", subject, where))
-    return node("S", there, verb)
+    verb = f"(VP (VBZ is) (NP {subject} {where}))"
+    return f"(S (NP#0 (EX there)) {verb})"
 
 
 def relative_clause(speaker):
     """Builds captions like "A red circle that is above a blue star"."""
     subject, where = speaker.related()
-    verb = node("VP", word("VBZ", "is"), where)
-    that = node("WHNP", word("WDT", "that"))
-    return node("NP", subject, node("SBAR", that, node("S", verb)))
+    clause = f"(SBAR (WHNP (WDT that)) (S (VP (VBZ is) {where})))"
+    return f"(NP {subject} {clause})"
 
 
 def scene_first(speaker):
     """Builds captions like "On a grey surface , a ring is above a star"."""
     subject, where = speaker.related()
-    verb = node("VP", word("VBZ", "is"), where)
-    return node("S", speaker.on_background(), word(",", ","), subject, verb)
+    background = speaker.on_background()
+    return f"(S {background} (, ,) {subject} (VP (VBZ is) {where}))"
 
 
 def with_companion(speaker):
     """Builds captions like "A red circle with a blue star below it"."""
     pair = speaker.pick_related(("left", "right", "above", "below", "inside"))
     subject, companion = speaker.noun_phrases(pair[::-1])
-    it = node("NP", word("PRP", "it"), chain=0)
-    companion = node("NP", companion, speaker.relation(pair, it))
-    return node("NP", subject, node("PP", word("IN", "with"), companion))
+    where = speaker.relation(pair, "(NP#0 (PRP it))")
+    return f"(NP {subject} (PP (IN with) (NP {companion} {where})))"
 
 
 def two_relations(speaker):
@@ -142,7 +149,7 @@ def two_relations(speaker):
     subject, *landmarks = speaker.noun_phrases((row, first_row, second_row))
     first = speaker.relation((row, first_row), landmarks[0])
     last = speaker.relation((row, second_row), landmarks[1])
-    return node("NP", subject, node("PP", first, word("CC", "and"), last))
+    return f"(NP {subject} (PP {first} (CC and) {last}))"
 
 
 def listing(speaker):
@@ -150,7 +157,7 @@ def listing(speaker):
     objects = speaker.pick_objects(speaker.choose({2: 0.6, 3: 0.4}))
     several = speaker.joined(speaker.noun_phrases(objects))
     if speaker.chance(0.35):
-        return node("NP", several, speaker.on_background())
+        return f"(NP {several} {speaker.on_background()})"
     return several
 
 
@@ -158,9 +165,8 @@ def side_by_side(speaker):
     """Builds captions like "A red circle and a star are next to each other"."""
     pair = speaker.pick_related(("left", "right"), near=True)
     several = speaker.joined(speaker.noun_phrases(pair))
-    each_other = node("NP", word("DT", "each"), word("JJ", "other"), chain=0)
-    where = speaker.nearness(pair, each_other)
-    return node("S", several, node("VP", word("VBP", "are"), where))
+    where = speaker.nearness(pair, "(NP#0 (DT each) (JJ other))")
+    return f"(S {several} (VP (VBP are) {where}))"
 
 
 def group_members(speaker):
@@ -168,7 +174,7 @@ def group_members(speaker):
     group = speaker.pick_two("shape")
     plural = speaker.plural(group)
     members = speaker.joined([speaker.one_of(row) for row in group.members])
-    return node("NP", plural, word(",", ","), members)
+    return f"(NP {plural} (, ,) {members})"
 
 
 def group_kinds(speaker):
@@ -176,7 +182,7 @@ def group_kinds(speaker):
     group = speaker.pick_two("colour")
     plural = speaker.plural(group)
     phrases = speaker.noun_phrases(group.members, shape=1.0, colour=0.0)
-    return node("NP", plural, word(",", ","), speaker.joined(phrases))
+    return f"(NP {plural} (, ,) {speaker.joined(phrases)})"
 
 
 def group_relation(speaker):
@@ -186,8 +192,8 @@ def group_relation(speaker):
     (phrase,) = speaker.noun_phrases((landmark,))
     where = speaker.relation((*group.members, landmark), phrase)
     if speaker.chance(0.5):
-        return node("NP", plural, where)
-    return node("S", plural, node("VP", word("VBP", "are"), where))
+        return f"(NP {plural} {where})"
+    return f"(S {plural} (VP (VBP are) {where}))"
 
 
 def between(speaker):
@@ -201,7 +207,7 @@ def between(speaker):
         subject, *ends = speaker.noun_phrases(triple)
         ends = speaker.joined(ends)
     speaker.claim("between", triple)
-    return node("NP", subject, node("PP", word("IN", "between"), ends))
+    return f"(NP {subject} (PP (IN between) {ends}))"
 
 
 def single_placed(speaker):
@@ -210,20 +216,20 @@ def single_placed(speaker):
     (subject,) = speaker.noun_phrases((row,))
     where = speaker.position(row)
     if speaker.chance(0.6):
-        return node("NP", subject, where)
-    return node("S", subject, node("VP", word("VBZ", "is"), where))
+        return f"(NP {subject} {where})"
+    return f"(S {subject} (VP (VBZ is) {where}))"
 
 
 def single_on_background(speaker):
     """Builds captions like "A red circle on a grey background"."""
     (subject,) = speaker.noun_phrases(speaker.pick_objects(1))
-    return node("NP", subject, speaker.on_background())
+    return f"(NP {subject} {speaker.on_background()})"
 
 
 def count_of_all(speaker):
     """Builds captions like "Three shapes on a grey background"."""
     plural = speaker.plural(speaker.everything())
-    return node("NP", plural, speaker.on_background())
+    return f"(NP {plural} {speaker.on_background()})"
 
 
 TELLING_RULES = {

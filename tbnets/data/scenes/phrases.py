@@ -1,12 +1,14 @@
 """The phrases that describe a scene.
 
+Phrases are trees in bracket notation. A phrase that names an object has the
+object's coreference chain after its label, such as `(NP#2 (DT a) (NN ring))`.
+
 Chains are numbered within a scene. Chain 0 is for phrases that name no object
-("there", "each other"). Chains from 1 are the objects in order,
-`BACKGROUND_CHAIN` is the background, and chains from `FIRST_GROUP_CHAIN` are
+("there", "each other"). Chains 1 and up are the objects in order,
+`BACKGROUND_CHAIN` is the background, and chains `FIRST_GROUP_CHAIN` and up are
 plural phrases.
 """
 
-import dataclasses
 import itertools
 from typing import NamedTuple
 
@@ -16,12 +18,9 @@ WORDS = {
     "shape": {
         "circle": {"circle": 0.65, "disc": 0.35},
         "square": {"square": 0.65, "box": 0.35},
-        "triangle": {"triangle": 1.0},
-        "star": {"star": 1.0},
         "cross": {"cross": 0.7, "plus sign": 0.3},
         "ring": {"ring": 0.7, "hoop": 0.3},
         "diamond": {"diamond": 0.75, "rhombus": 0.25},
-        "heart": {"heart": 1.0},
         "": {"shape": 0.7, "object": 0.3},
     },
     "colour": {
@@ -29,10 +28,7 @@ WORDS = {
         "green": {"green": 0.75, "emerald": 0.25},
         "blue": {"blue": 0.75, "cobalt": 0.25},
         "yellow": {"yellow": 0.75, "golden": 0.25},
-        "orange": {"orange": 1.0},
         "purple": {"purple": 0.7, "violet": 0.3},
-        "white": {"white": 1.0},
-        "black": {"black": 1.0},
     },
     "size": {
         "small": {"small": 0.6, "little": 0.25, "tiny": 0.15},
@@ -40,7 +36,6 @@ WORDS = {
     },
     "texture": {
         "plain": {"plain": 0.6, "solid": 0.4},
-        "striped": {"striped": 1.0},
         "dotted": {"dotted": 0.55, "spotted": 0.45},
         "checked": {"checked": 0.5, "checkered": 0.5},
     },
@@ -49,7 +44,6 @@ WORDS = {
         "beige": {"beige": 0.65, "tan": 0.35},
         "pink": {"pink": 0.7, "rosy": 0.3},
         "turquoise": {"turquoise": 0.65, "teal": 0.35},
-        "brown": {"brown": 1.0},
     },
     # `Speaker.relation` builds the trees of names with "_".
     "relation": {
@@ -61,63 +55,9 @@ WORDS = {
         "around": {"around": 1.0},
     },
 }
-"""Maps each attribute and value to words with their weights."""
+"""Maps attributes and values to words with weights. Others name themselves."""
 PLURALS = {"cross": "crosses", "box": "boxes", "rhombus": "rhombuses"}
 NUMBERS = {2: "two", 3: "three", 4: "four"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """A constituent with children, or a word with its text.
-
-    `label` is a constituent label or a part of speech. `chain` is the
-    coreference chain of a phrase.
-    """
-
-    label: str
-    children: tuple = ()
-    text: str = ""
-    chain: int | None = None
-
-    def leaves(self):
-        """Returns the words as nodes, from left to right."""
-        if not self.children:
-            return [self]
-        return [leaf for child in self.children for leaf in child.leaves()]
-
-    def bracketed(self):
-        """Returns the tree on one line, such as "(NP (DT a) (NN ring))"."""
-        inside = self.text or " ".join(map(Node.bracketed, self.children))
-        return f"({self.label} {inside})"
-
-    def phrases(self):
-        """Returns the nodes that have a chain, from left to right."""
-        if self.chain is not None:
-            return [self]
-        return [phrase for child in self.children for phrase in child.phrases()]
-
-
-def word(label, text):
-    """Returns a word with its part of speech."""
-    return Node(label, (), text)
-
-
-def node(label, *children, chain=None):
-    """Returns a constituent with the given children."""
-    return Node(label, children, "", chain)
-
-
-def capitalised(tree):
-    """Returns the tree with its first word capitalised."""
-    if not tree.children:
-        return dataclasses.replace(tree, text=tree.text.capitalize())
-    first = capitalised(tree.children[0])
-    return dataclasses.replace(tree, children=(first, *tree.children[1:]))
-
-
-def plural_of(noun):
-    """Returns the plural of a noun in `WORDS`."""
-    return PLURALS.get(noun, noun + "s")
 
 
 BACKGROUND_CHAIN = 10
@@ -264,17 +204,17 @@ class Speaker:
         for row, values in zip(rows, attributes):
             self.claim("object", (row,), **values)
             words = [*self._adjectives(values), *self._noun(values)]
-            vowel = words[0].text[0] in "aeiou"
-            article = word("DT", "an" if vowel else "a")
-            phrases.append(node("NP", article, *words, chain=row + 1))
+            article = "an" if words[0].split()[1][0] in "aeiou" else "a"
+            words = " ".join([f"(DT {article})", *words])
+            phrases.append(f"(NP#{row + 1} {words})")
         return phrases
 
     def one_of(self, row):
         """Returns "one red" for a member of a group that was mentioned."""
         attributes = {"colour": self.scene.objects[row].colour}
         self.claim("object", (row,), **attributes)
-        words = word("CD", "one"), *self._adjectives(attributes)
-        return node("NP", *words, chain=row + 1)
+        words = " ".join(["(CD one)", *self._adjectives(attributes)])
+        return f"(NP#{row + 1} {words})"
 
     def plural(self, group):
         """Returns a phrase such as "two red shapes" with the group's chain."""
@@ -282,11 +222,12 @@ class Speaker:
         self.claim("count", members, **attributes)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
         chain = self.groups.setdefault(tuple(sorted(members)), chain)
-        number = word("CD", NUMBERS[len(members)])
         *modifiers, noun = self._noun(attributes)
-        noun = word("NNS", plural_of(noun.text))
-        words = *self._adjectives(attributes), *modifiers, noun
-        return node("NP", number, *words, chain=chain)
+        singular = noun[4:-1]
+        noun = f"(NNS {PLURALS.get(singular, singular + 's')})"
+        words = [*self._adjectives(attributes), *modifiers, noun]
+        words = " ".join([f"(CD {NUMBERS[len(members)]})", *words])
+        return f"(NP#{chain} {words})"
 
     def related(self):
         """Returns a noun phrase, and its relation to another object."""
@@ -310,21 +251,20 @@ class Speaker:
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation=name)
         if not way.endswith("_of"):
-            return node("PP", word("IN", way), landmark)
-        of_landmark = node("PP", word("IN", "of"), landmark)
+            return f"(PP (IN {way}) {landmark})"
+        of_landmark = f"(PP (IN of) {landmark})"
         if way.startswith("to_"):
-            side = node("NP", word("DT", "the"), word("NN", name), chain=0)
-            return node("PP", word("TO", "to"), node("NP", side, of_landmark))
-        return node("ADVP", word("RB", name), of_landmark)
+            side = f"(NP#0 (DT the) (NN {name}))"
+            return f"(PP (TO to) (NP {side} {of_landmark}))"
+        return f"(ADVP (RB {name}) {of_landmark})"
 
     def nearness(self, rows, landmark):
         """Returns "next to" or "beside", followed by the landmark."""
         for row in rows[:-1]:
             self.claim("relation", (row, rows[-1]), relation="beside")
-        if self.chance(0.5) or landmark.chain == 0:
-            to_landmark = node("PP", word("TO", "to"), landmark)
-            return node("ADJP", word("JJ", "next"), to_landmark)
-        return node("PP", word("IN", "beside"), landmark)
+        if self.chance(0.5) or landmark.startswith("(NP#0 "):
+            return f"(ADJP (JJ next) (PP (TO to) {landmark}))"
+        return f"(PP (IN beside) {landmark})"
 
     def position(self, row):
         """Returns a phrase such as "in the top left corner" for an object."""
@@ -339,27 +279,23 @@ class Speaker:
                 adjectives, noun = [name], "side"
         elif name == "centre":
             where, noun = "in", self.choose({"middle": 0.7, "centre": 0.3})
-        words = [word("JJ", adjective) for adjective in adjectives]
-        place = node("NP", word("DT", "the"), *words, word("NN", noun), chain=0)
-        return node("PP", word("IN", where), place)
+        words = [f"(JJ {adjective})" for adjective in adjectives]
+        words = " ".join(["(DT the)", *words, f"(NN {noun})"])
+        return f"(PP (IN {where}) (NP#0 {words}))"
 
     def on_background(self):
         """Returns a phrase such as "on a grey background"."""
         name = self.scene.background
         self.claim("background", (), colour=name)
-        adjective = word("JJ", self.choose(WORDS["background"][name]))
-        noun = word("NN", self.choose({"background": 0.8, "surface": 0.2}))
-        words = word("DT", "a"), adjective, noun
-        preposition = word("IN", self.choose({"on": 0.75, "against": 0.25}))
-        phrase = node("NP", *words, chain=BACKGROUND_CHAIN)
-        return node("PP", preposition, phrase)
+        adjective = self._word("background", name)
+        noun = self.choose({"background": 0.8, "surface": 0.2})
+        preposition = self.choose({"on": 0.75, "against": 0.25})
+        words = f"(DT a) (JJ {adjective}) (NN {noun})"
+        return f"(PP (IN {preposition}) (NP#{BACKGROUND_CHAIN} {words}))"
 
     def joined(self, phrases):
         """Joins noun phrases, as in "a ring , a star and a box"."""
-        *earlier, last = phrases
-        parts = [part for item in earlier for part in (word(",", ","), item)]
-        ending = [word("CC", "and"), last] if earlier else [last]
-        return node("NP", *parts[1:], *ending)
+        return f"(NP {' (, ,) '.join(phrases[:-1])} (CC and) {phrases[-1]})"
 
     def _pick(self, choices):
         choices = list(choices)
@@ -399,10 +335,15 @@ class Speaker:
         names = ["size", "texture", "colour"]
         if attributes.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]
-        names = [name for name in names if name in attributes]
-        ways = (WORDS[name][attributes[name]] for name in names)
-        return [word("JJ", self.choose(words)) for words in ways]
+        return [
+            f"(JJ {self._word(name, attributes[name])})"
+            for name in names
+            if name in attributes
+        ]
 
     def _noun(self, attributes):
-        noun = self.choose(WORDS["shape"][attributes.get("shape", "")])
-        return [word("NN", part) for part in noun.split()]
+        noun = self._word("shape", attributes.get("shape", ""))
+        return [f"(NN {part})" for part in noun.split()]
+
+    def _word(self, attribute, value):
+        return self.choose(WORDS[attribute].get(value, {value: 1.0}))

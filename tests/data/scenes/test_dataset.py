@@ -144,7 +144,7 @@ def assert_describes(words, one):
     """Every word of a phrase fits the object."""
     fitting = {"shape", "object"}
     for name in ("shape", "colour", "size", "texture"):
-        for synonym in WORDS[name][one[name]]:
+        for synonym in WORDS[name].get(one[name], [one[name]]):
             fitting.update(synonym.split())
     assert set(words) <= fitting, (words, one)
 
