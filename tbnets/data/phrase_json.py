@@ -12,20 +12,15 @@ from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 
 NEEDED = ("image", "phrase", "box")
-MOST_PIXELS = 10**9
-"""Upper bound for the sides of photos and the edges of boxes."""
 PICKLES = (".p", ".pkl", ".pickle")
 INSTANCES, IMAGE_DATA = "instances.json", "image_data.json"
-
-
-class LeftOut(str):
-    """The reason why a phrase has no box."""
 
 
 def rows_of(file):
     """Yields (place, row) for each phrase; a row has the keys of a table.
 
-    If a phrase has no box, its `box` is a `LeftOut`.
+    A row of Visual Genome or RefCOCO has no `box`, but a `bbox`: x, y, width
+    and height of a box that may extend beyond its image.
     """
     _refuse_pickle(file)
     content = file.json()
@@ -82,9 +77,8 @@ def _regions(file, images):
         for where, region in _entries(
             file, image.get("regions"), f"{place}.regions"
         ):
-            edges = [region.get(k) for k in ("x", "y", "width", "height")]
-            box = _box(file, where, edges, row)
-            yield where, {**row, "phrase": region.get("phrase"), "box": box}
+            box = [region.get(k) for k in ("x", "y", "width", "height")]
+            yield where, {**row, "phrase": region.get("phrase"), "bbox": box}
 
 
 def _photo_name(key, url):
@@ -118,10 +112,10 @@ def _references(file, references):
         row |= {"image": image.get("file_name"), "chain": reference["ann_id"]}
         if "split" in reference:
             row["split"] = reference["split"]
-        box = _box(file, place, annotation.get("bbox"), row)
+        row["bbox"] = annotation.get("bbox")
         sentences = reference.get("sentences")
         for where, sentence in _entries(file, sentences, f"{place}.sentences"):
-            yield where, {**row, "phrase": sentence.get("sent"), "box": box}
+            yield where, {**row, "phrase": sentence.get("sent")}
 
 
 STRUCTURES = {"regions": _regions, "references": _references}
@@ -149,24 +143,3 @@ def _key(file, entry, name, place):
     if isinstance(key, int | str) and not isinstance(key, bool):
         return str(key)
     return file.refuse(f"an integer or a string as {name!r}", key, place)
-
-
-def _box(file, place, edges, size):
-    """Clips a box [x, y, width, height] to its image; returns its corners."""
-    is_row = isinstance(edges, list) and len(edges) == 4
-    if not is_row or not all(
-        type(edge) in (int, float) and abs(edge) < MOST_PIXELS for edge in edges
-    ):
-        advice = "Write them in pixels."
-        return file.refuse("x, y, width and height", edges, place, advice)
-    x, y, width, height = edges
-    limits = (size.get(name, MOST_PIXELS) for name in ("width", "height"))
-    corners = [
-        min(max(edge, 0), limit if type(limit) is int else MOST_PIXELS)
-        for edges, limit in zip(((x, x + width), (y, y + height)), limits)
-        for edge in edges
-    ]
-    x_min, x_max, y_min, y_max = corners
-    if x_min < x_max and y_min < y_max:
-        return [x_min, y_min, x_max, y_max]
-    return LeftOut("no_area")

@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from tbnets.checks import letters
-from tbnets.data.phrase_json import MOST_PIXELS, NEEDED, LeftOut, rows_of
+from tbnets.data.phrase_json import NEEDED, rows_of
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
@@ -24,8 +24,9 @@ from tbnets.files import CheckedFile, shown
 # Chain 0 is not visible and has no annotation.
 
 NO_CHAIN = "0"
-_BRACKET = re.compile(r"[\[\]]|\Z")
-_TAG = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]([^\[\]]*)\]")
+_TAG = re.compile(
+    r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]\s*([^\s\[\]][^\[\]]*)\]"
+)
 
 
 class MarkedPhrase(NamedTuple):
@@ -45,14 +46,14 @@ class MarkedPhrase(NamedTuple):
 
 
 class MarkedCaption(NamedTuple):
-    """A caption without its tags, and its phrases from left to right.
+    """A caption without its tags, and its phrases.
 
     `number` is the caption's index in its file.
     """
 
     number: int
     text: str
-    phrases: tuple[MarkedPhrase, ...]
+    phrases: list[MarkedPhrase]
 
 
 class ImagePhrases(NamedTuple):
@@ -85,28 +86,27 @@ def parse_caption(line, number=0) -> MarkedCaption:
         >>> parse_caption("[/EN#7/people A man] runs").phrases[0].text
         'A man'
     """
-    words, phrases, place = [], [], 0
-    while True:
-        start = _BRACKET.search(line, place).start()
-        words += line[place:start].split()
-        if start == len(line):
-            return MarkedCaption(number, " ".join(words), tuple(phrases))
-        tag = _TAG.match(line, start)
-        tag_words = tag[3].split() if tag else []
-        if not tag_words:
-            bad_text = line[start : _BRACKET.search(line, start + 1).end()]
-            if line[start] == "]":  # The text before it was not a tag.
-                bad_text = line[: start + 1][-60:]
-            raise InputError(
-                "expected [/EN#<chain>/<type> <words>]; found "
-                f"{shown(bad_text)}. Correct the tag, or copy the file again."
-            )
-        span = len(words), len(words) + len(tag_words)
-        types = tuple(tag[2][1:].split("/"))
+    words, phrases, end = [], [], 0
+    for tag in _TAG.finditer(line):
+        words += _untagged(line[end : tag.start()])
+        first, end = len(words), tag.end()
+        words += tag[3].split()
+        text, types = " ".join(words[first:]), tuple(tag[2][1:].split("/"))
         chain = tag[1] if tag[1].strip("0") else NO_CHAIN
-        phrases.append(MarkedPhrase(" ".join(tag_words), *span, chain, types))
-        words += tag_words
-        place = tag.end()
+        phrases.append(MarkedPhrase(text, first, len(words), chain, types))
+    words += _untagged(line[end:])
+    return MarkedCaption(number, " ".join(words), phrases)
+
+
+def _untagged(text):
+    if bracket := re.search(r"[\[\]]", text):
+        place = bracket.start()
+        raise InputError(
+            "expected [/EN#<chain>/<type> <words>]; found "
+            f"{shown(text[max(0, place - 30) : place + 30])}. Correct the tag, "
+            "or copy the file again."
+        )
+    return text.split()
 
 
 def read_sentences(path, problems=None) -> list[MarkedCaption]:
@@ -131,17 +131,20 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
     return captions
 
 
+MOST_PIXELS = 10**9
+"""Upper bound for the sides of photos and the edges of boxes."""
 _TYPE = re.compile(r"[^\s/\[\]]+")
 
 
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     """Reads a file whose rows have the keys `image`, `phrase` and `box`.
 
-    The file is a `.jsonl` table or a JSON file of `phrase_json`. Optional keys
-    are `caption` (the sentence; by default the phrase), `type` (a name or a
-    list of names), `chain` (an id of the object that the phrase names), `width`
-    and `height`. The box of a chain encloses the boxes of all its rows. Phrases
-    without `chain` name one object if they have the same box.
+    The file is a `.jsonl` table or a JSON file that `phrase_json` reads.
+    Optional keys are `caption` (the sentence; by default the phrase), `type` (a
+    name or a list of names), `chain` (an id of the object that the phrase
+    names), `width` and `height`. The box of a chain encloses the boxes of all
+    its rows. Phrases without `chain` are assumed to name the same object if
+    they have the same box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}
@@ -156,18 +159,12 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     for key, name in images.items():
         paths = map(posixpath.normpath, (name, key))
         image = next(filter(None, map(images_by_path.get, paths)), nothing)
-        captions = [
-            MarkedCaption(number, text, tuple(phrases))
-            for number, (text, phrases) in enumerate(image.captions.items())
-        ]
-        new = {"image_id": key, "file_name": name, "captions": captions}
-        records.append(image._replace(**new))
+        records.append(image._replace(image_id=key, file_name=name))
     return records
 
 
 def _nothing(size):
-    # The captions are a dict while rows are read.
-    return ImagePhrases("", "", size, {}, {}, collections.Counter())
+    return ImagePhrases("", "", size, [], {}, collections.Counter())
 
 
 def _read_row(file, line, row, images):
@@ -181,10 +178,7 @@ def _read_row(file, line, row, images):
     types = _types(file, line, row.get("type", []))
     size = _size(file, line, row)
     chain = _chain(file, line, row.get("chain", ""))
-    box = row["box"]
-    left_out = isinstance(box, LeftOut) and size is not None
-    if not left_out:
-        box = size and _box(file, line, box, *size)
+    box = size and _box(file, line, row, size)
     if None in (name, text, caption, types, chain, box):
         return
     entry = images.setdefault(posixpath.normpath(name), _nothing(size))
@@ -192,18 +186,21 @@ def _read_row(file, line, row, images):
         expected = f"{entry.size}, the size in earlier rows of the image"
         file.refuse(expected, size, line)
         return
-    if left_out:
-        entry.left_out[str(box)] += 1
+    if box[0] >= box[2] or box[1] >= box[3]:
+        entry.left_out["no_area"] += 1
         return
-    known = entry.captions.get(caption, [])
+    new = MarkedCaption(len(entry.captions), caption, [])
+    same = (known for known in entry.captions if known.text == caption)
+    phrases = next(same, new).phrases
     chain = chain or "@" + ",".join(f"{edge:g}" for edge in box)
-    if not any((p.text, p.chain) == (text, chain) for p in known):
-        span = _span(text, caption, {(p.first, p.end) for p in known})
+    if not any((p.text, p.chain) == (text, chain) for p in phrases):
+        span = _span(text, caption, {(p.first, p.end) for p in phrases})
         if span is None:
             file.refuse(f"words of the caption {shown(caption)}", text, line)
             return
-        known.append(MarkedPhrase(text, *span, chain, types))
-    entry.captions[caption] = known
+        phrases.append(MarkedPhrase(text, *span, chain, types))
+    if phrases is new.phrases:
+        entry.captions.append(new)
     entry.boxes.setdefault(chain, []).append(box)
 
 
@@ -241,17 +238,34 @@ def _size(file, line, row):
     return file.refuse(expected, size, line)
 
 
-def _box(file, line, value, width, height):
-    is_row = isinstance(value, list) and len(value) == 4
-    if is_row and all(type(edge) in (int, float) for edge in value):
-        x_min, y_min, x_max, y_max = value
-        is_inside = 0 <= x_min < x_max <= (width or MOST_PIXELS)
-        if is_inside and 0 <= y_min < y_max <= (height or MOST_PIXELS):
-            return value
-    place = f" inside {width} x {height}" if width else ""
-    expected = "a box [x_min, y_min, x_max, y_max] in pixels >= 0"
-    advice = "x_min < x_max and y_min < y_max must hold."
-    return file.refuse(f"{expected}{place}", value, line, advice)
+def _box(file, line, row, size):
+    # A `bbox` is clipped to its image, and a `box` must be inside.
+    is_clipped = "bbox" in row
+    edges = row["bbox" if is_clipped else "box"]
+    limits = [side or MOST_PIXELS for side in size] * 2
+    if (
+        isinstance(edges, list)
+        and len(edges) == 4
+        and all(
+            type(edge) in (int, float) and abs(edge) <= MOST_PIXELS
+            for edge in edges
+        )
+    ):
+        if is_clipped:
+            x, y, width, height = edges
+            pairs = zip((x, y, x + width, y + height), limits)
+            return [min(max(edge, 0), limit) for edge, limit in pairs]
+        x_min, y_min, x_max, y_max = edges
+        is_inside = 0 <= x_min < x_max <= limits[0]
+        if is_inside and 0 <= y_min < y_max <= limits[1]:
+            return edges
+    if is_clipped:
+        expected, advice = "x, y, width and height", "Write them in pixels."
+    else:
+        place = f" inside {size[0]} x {size[1]}" if size[0] else ""
+        expected = f"a box [x_min, y_min, x_max, y_max] in pixels >= 0{place}"
+        advice = "x_min < x_max and y_min < y_max must hold."
+    return file.refuse(expected, edges, line, advice)
 
 
 def _span(text, caption, used_spans):

@@ -150,11 +150,11 @@ def test_caption_is_taken_apart_word_by_word():
     assert found.number == 3
     # Words: 0 Two 1 men 2 lift 3 a 4 big 5 cart 6 over 7 it 8 .
     assert found.text == "Two men lift a big cart over it ."
-    assert found.phrases == (
+    assert found.phrases == [
         MarkedPhrase("Two men", 0, 2, "41", ("people",)),
         MarkedPhrase("a big cart", 3, 6, "7", ("other", "vehicles")),
         MarkedPhrase("it", 7, 8, "0", ("notvisual",)),
-    )
+    ]
     for phrase in found.phrases:
         words = found.text.split()[phrase.first : phrase.end]
         assert " ".join(words) == phrase.text
