@@ -5,7 +5,7 @@ import pytest
 
 from tbnets.cli import zero_shot
 from tbnets.evaluation import ranking, retrieval, score_tiles
-from tests import fresh, tiny, verbs
+from tests import tiny, verbs
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def run(*arguments):
 
 def test_prints_a_table_and_writes_json(saved):
     path = saved / "metrics.json"
-    result = fresh.run("tools/evaluate.py", *line(saved, f"--json={path}"))
+    result = run(*line(saved, f"--json={path}"))
     assert (result.returncode, result.stderr) == (0, "")
     assert "recall sum 600.0" in result.stdout
     metrics = json.loads(path.read_text())

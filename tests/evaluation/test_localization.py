@@ -5,8 +5,6 @@ import collections
 import numpy as np
 import pytest
 
-from tbnets.data.captions import read_captions
-from tbnets.data.phrases import read_phrases
 from tbnets.evaluation import boxes, localization, tables
 from tbnets.evaluation.localization import average_precision
 from tests.evaluation import oracle
@@ -149,25 +147,3 @@ def test_no_phrases_and_scores_beyond_the_proposals():
     scores = np.array([[0.5, np.nan, np.inf]])
     found = localization.localize(scores, [BOXES[:1]], [BOXES[0]], [0])
     assert found.ranks.tolist() == [1]
-
-
-@pytest.mark.real_data
-def test_the_whole_photo_matches_a_quarter_of_real_phrases(data_root):
-    root = data_root / "flickr8k" / "entities"
-    if not root.is_dir():
-        pytest.skip(f"Flickr30K Entities not found: {root}")
-    dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
-    phrases = read_phrases(root, read_captions("karpathy", dataset, "test"))
-    # Which is those whose box covers half of it.
-    whole = [[[0, 0, width, height]] for width, height in phrases.image_sizes]
-    metrics = localization.evaluate_localization(
-        np.zeros((phrases.num_phrases, 1)),
-        whole,
-        phrases.boxes,
-        phrases.phrase_to_image,
-    )
-    sides = phrases.fractions()[:, 2:] - phrases.fractions()[:, :2]
-    share = float(np.mean(sides.prod(axis=1) >= 0.5))
-    assert metrics["phrase_to_region/upper_bound"] == pytest.approx(share)
-    assert metrics["phrase_to_region/recall_at_1"] == pytest.approx(share)
-    assert round(share, 3) == 0.255
