@@ -165,71 +165,21 @@ def _read_and_cast(node, in_body):
     return [reader, cast]
 
 
-TF_TEXT_SERVING_OPS = frozenset(
-    """
-    CaseFoldUTF8 ConstrainedSequence FastBertNormalize
-    FastWordpieceTokenizeWithOffsets FindSourceOffsets MaxSpanningTree
-    NormalizeUTF8 NormalizeUTF8WithOffsetsMap PhraseTokenize
-    RegexSplitWithOffsets RougeL SentenceFragments SentenceFragmentsV2
-    SentencepieceDetokenizeOp SentencepieceIdToStringOp SentencepieceOp
-    SentencepieceStringToIdOp SentencepieceTokenizeOp
-    SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp
-    SplitMergeTokenizeWithOffsets TFText>BoiseTagsToOffsets
-    TFText>ByteSplitByOffsets TFText>ByteSplitWithOffsets
-    TFText>FastSentencepieceDetokenize TFText>FastSentencepieceTokenize
-    TFText>FastWordpieceDetokenize TFText>NgramsStringJoin
-    TFText>OffsetsToBoiseTags TFText>PhraseDetokenize
-    TFText>WhitespaceTokenizeWithOffsetsV2 TokenizerFromLogits
-    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets
-    WordpieceTokenizeWithOffsets
-    """.split()
-)
-"""Ops of TF Text 2.12.1, which TensorFlow Serving up to 2.19.1 includes.
-
-TensorFlow Serving 2.20.0 includes TF Text 2.20.0, which has all these ops.
-"""
-KEEPING_OPS = frozenset(
-    """
-    Assert AssignAddVariableOp AssignSubVariableOp AssignVariableOp Case
-    CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 CudnnRNNV2
-    CudnnRNNV3
-    DestroyResourceOp DisableCopyOnRead HashTableV2 If LookupTableFindV2
-    LookupTableImportV2 LookupTableSizeV2 MutableHashTableV2 RandomShuffle
-    RandomStandardNormal RandomUniform RandomUniformInt ReadVariableOp
-    ResourceGather ResourceGatherNd StatefulPartitionedCall TensorArrayCloseV3
-    TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayReadV3
-    TensorArrayScatterV3 TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3
-    TensorArrayWriteV3 TruncatedNormal VarHandleOp VarIsInitializedOp While
-    BatchDatasetV2 ConcatenateDataset DatasetToSingleElement
-    IgnoreErrorsDataset OptionsDataset ParallelMapDatasetV2 TakeDataset
-    TensorDataset TensorSliceDataset
-    """.split()
-)
-"""TensorFlow's own ops whose state is only internal: weights, tables and random
-states. The last ops are from the `tf.data` pipeline that decodes photos."""
+_FILE = pathlib.Path(__file__).with_name("allowed_ops.txt")
+ALLOWED_OPS = frozenset(_FILE.read_text().splitlines())
+"""Ops that a graph may contain. The file's comments equal no op."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )
 """Ops that save and restore a SavedModel's own variables, in functions that no
 signature calls."""
-COMPUTING_OPS = frozenset(
-    pathlib.Path(__file__).with_name("computing_ops.txt").read_text().split()
-)
-"""Ops of TensorFlow 2.21 that have no state and access no files, other machines
-or Python code. Ops of later versions are rejected until they are added."""
 MOST_GRAPH_BYTES = 1 << 29
-
-
-def is_allowed(op):
-    """Returns whether a graph may contain an op."""
-    return op in TF_TEXT_SERVING_OPS | KEEPING_OPS | COMPUTING_OPS
 
 
 def check_ops(name, graph_def):
     """Raises a ValueError if TensorFlow Serving cannot load a `GraphDef`."""
     ops = _ops_of(graph_def.node, graph_def.library.function)
-    unknown = sorted(op for op in ops if not is_allowed(op))
-    if unknown:
+    if unknown := sorted(ops - ALLOWED_OPS):
         raise InputError(
             name,
             "be a graph with only computing ops of TensorFlow and TF Text "
@@ -241,8 +191,7 @@ def check_ops(name, graph_def):
 
 def foreign_ops(graphs):
     """Returns the sorted names of the forbidden ops in `MetaGraphDef`s."""
-    ops = set().union(*map(_ops_called, graphs))
-    return sorted(op for op in ops if not is_allowed(op))
+    return sorted(set().union(*map(_ops_called, graphs)) - ALLOWED_OPS)
 
 
 def _ops_called(graph):
