@@ -5,6 +5,7 @@ vocabulary and the image decoder, so a program needs only TensorFlow and TF Text
 to load the SavedModel.
 """
 
+import contextlib
 import importlib.metadata
 import pathlib
 from collections.abc import Callable, Mapping
@@ -293,33 +294,40 @@ def save(root, signatures, path, description, vocabulary=None, extra=None):
     concrete functions, whose ops are checked. The checksums are added to the
     metadata, `description`. `extra` is as in `write_saved_model`.
     """
-    for name, function in {
-        id(f): (n, f) for n, f in signatures.items()
-    }.values():
-        check_ops(name, function.graph.as_graph_def())
+    for name, function in signatures.items():
+        if name != DEFAULT:  # A copy of another signature.
+            check_ops(name, function.graph.as_graph_def())
+    # A served model needs no gradients, and some custom gradients cannot be
+    # saved.
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    with new_model(path) as folder:
+        tf.saved_model.save(root, str(folder), signatures, options)
+        (folder / METADATA_FILE).parent.mkdir()
+        if vocabulary is not None:
+            vocabulary.save(folder / VOCABULARY_FILE)
+        if extra is not None:
+            extra(folder)
+        description[SHA256] = hash_files(folder)
+        write_json(folder / METADATA_FILE, description)
+    return path
+
+
+@contextlib.contextmanager
+def new_model(path):
+    """Yields a temporary folder, which becomes `path` after the block.
+
+    Creates the parent folders. If the block raises an error, no files remain.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with new_folder(path) as folder:
-            # A served model needs no gradients, and some custom gradients
-            # cannot be saved.
-            options = tf.saved_model.SaveOptions(
-                experimental_custom_gradients=False
-            )
-            tf.saved_model.save(root, str(folder), signatures, options)
-            (folder / METADATA_FILE).parent.mkdir()
-            if vocabulary is not None:
-                vocabulary.save(folder / VOCABULARY_FILE)
-            if extra is not None:
-                extra(folder)
-            description[SHA256] = hash_files(folder)
-            write_json(folder / METADATA_FILE, description)
+            yield folder
     except (OSError, tf.errors.OpError) as error:
         raise FileError(
             f"`path` must be writable. Received: path='{path}', which failed: "
             f"{error}. No files remain there; free some space or choose "
             "another folder."
         ) from error
-    return path
 
 
 def _traced(endpoints, half_precision):

@@ -4,10 +4,7 @@
 """
 
 import contextlib
-import io
 import json
-import pathlib
-import re
 import tempfile
 import warnings
 
@@ -16,16 +13,16 @@ import tensorflow as tf
 
 from tbnets.checks import check_finite
 from tbnets.data.pictures import BrokenImageError, read_square
-from tbnets.data.store.manifest import file_sha256
-from tbnets.errors import (
-    ExistingFileError,
-    FileError,
-    InputError,
-    check_choice,
+from tbnets.errors import InputError, check_choice
+from tbnets.files import write_json, write_text
+from tbnets.serving.checksums import hash_files
+from tbnets.serving.export import (
+    check_new,
+    describe_signature,
+    inputs_of,
+    new_model,
+    versions,
 )
-from tbnets.files import new_folder, write_json, write_text
-from tbnets.serving.checksums import model_files
-from tbnets.serving.export import describe_signature, inputs_of, versions
 from tbnets.serving.litert_files import (
     CHARACTERS,
     FORMAT,
@@ -64,13 +61,8 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
         `path` as a `pathlib.Path`, and a dict of the smallest cosines between
         the outputs of the network and of the LiteRT models.
     """
-    path = pathlib.Path(path)
+    path = check_new(path)
     check_choice("litert", kind, KINDS)
-    if path.exists() or path.is_symlink():
-        raise ExistingFileError(
-            f"`output` must not exist yet. Received: output={path}. Remove it, "
-            "or choose another folder."
-        )
     check_convertible(endpoints)
     side, forward = pixels_of(network, endpoints.photos)
     squares = [_square(photo, side) for photo in photos]
@@ -82,28 +74,21 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
             "Pass the folder of the training photos.",
         )
     functions = _functions(network, side, forward)
-    path.parent.mkdir(parents=True, exist_ok=True)
     tokenizer = endpoints.tokenizer
-    try:
-        with new_folder(path) as folder:
-            for name, function in functions.items():
-                samples = squares if name == IMAGE else ()
-                content = _converted(function, kind, samples)
-                (folder / name).write_bytes(content)
-            cosines = _compare(folder, functions, kind, squares, tokenizer)
-            tokenizer.vocabulary.save(folder / VOCABULARY)
-            tables = json.dumps(
-                character_tables(), ensure_ascii=False, separators=(",", ":")
-            )
-            write_text(folder / CHARACTERS, tables)
-            record = _described(folder, functions, kind, side, tokenizer)
-            record |= {"cosines": cosines, "metadata": metadata or {}}
-            write_json(folder / MODEL, record)
-    except OSError as error:
-        raise FileError(
-            f"`output` must be writable. Received: output={path}, which "
-            f"failed: {error}. Free some space or choose another folder."
-        ) from error
+    with new_model(path) as folder:
+        for name, function in functions.items():
+            samples = squares if name == IMAGE else ()
+            content = _converted(function, kind, samples)
+            (folder / name).write_bytes(content)
+        cosines = _compare(folder, functions, kind, squares, tokenizer)
+        tokenizer.vocabulary.save(folder / VOCABULARY)
+        tables = json.dumps(
+            character_tables(), ensure_ascii=False, separators=(",", ":")
+        )
+        write_text(folder / CHARACTERS, tables)
+        record = _described(folder, functions, kind, side, tokenizer)
+        record |= {"cosines": cosines, "metadata": metadata or {}}
+        write_json(folder / MODEL, record)
     return path, cosines
 
 
@@ -206,35 +191,13 @@ def _converted(function, kind, squares):
                 {"pixels": square[None]} for square in squares
             )
         try:
-            content = converter.convert()
+            return converter.convert()
         # Unsupported ops raise a private exception class.
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
             advice = "Choose another encoder in training."
-            raise _unconvertible(f"LiteRT lacks an op: {reason}", advice) from (
-                error
-            )
-    _check_ops(content)
-    return content
-
-
-def ops_of(content):
-    """Returns the names of a LiteRT model's ops, and its tensors' types."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        tf.lite.experimental.Analyzer.analyze(model_content=content)
-    ops = re.findall(r"Op#\d+ (\w+)\(", text.getvalue())
-    return set(ops), set(re.findall(r"type:(\w+)", text.getvalue()))
-
-
-def _check_ops(content):
-    ops, types = ops_of(content)
-    foreign = [op for op in ops if op.startswith(("Flex", "CUSTOM"))]
-    if foreign or "STRING" in types:
-        raise _unconvertible(
-            f"it needs ops or strings that phones lack: {foreign}",
-            "Choose another encoder in training.",
-        )
+            reason = f"LiteRT lacks an op: {reason}"
+            raise _unconvertible(reason, advice) from error
 
 
 @contextlib.contextmanager
@@ -248,11 +211,11 @@ def _compare(folder, functions, kind, squares, tokenizer):
     """Returns the smallest cosine between outputs of each file and function."""
     rng = np.random.default_rng(0)
     [pixels] = inputs_of(functions[IMAGE]).values()
-    pictures = squares[:_COMPARED]
-    if not pictures:
-        # Coarse noise, as photos are smooth too.
-        coarse = rng.integers(0, 256, (_COMPARED, 8, 8, 3)).astype(np.uint8)
-        pictures = [_square(picture, pixels.shape[1]) for picture in coarse]
+    # Coarse noise, as photos are smooth too.
+    noise = rng.integers(0, 256, (_COMPARED, 8, 8, 3)).astype(np.uint8)
+    pictures = squares[:_COMPARED] or [
+        _square(picture, pixels.shape[1]) for picture in noise
+    ]
     most, lengths = tokenizer.vocabulary.size, (1, 3, 12, 30)
     ids = [rng.integers(1, most, (1, words), np.int32) for words in lengths]
     cosines = {}
@@ -311,8 +274,5 @@ def _described(folder, functions, kind, side, tokenizer):
         "signature_key": _KEY,
         "signatures": signatures,
         **versions(),
-        "sha256": {
-            name: file_sha256(file)
-            for name, file in model_files(folder).items()
-        },
+        "sha256": hash_files(folder),
     }

@@ -89,15 +89,23 @@ def test_outputs_are_those_of_the_network(networks, tmp_path, text, kind):
         assert (found * expected.numpy()).sum() >= least
 
 
-def test_ops_are_built_in_and_tensors_are_no_strings(networks, tmp_path):
-    network = networks["lstm"]
-    path, _ = litert.write_litert(
-        network, endpoints_of(network), tmp_path / "a", "float32"
+def test_ops_that_litert_lacks_are_errors(networks, tmp_path):
+    network = networks["mean"]
+    endpoints = endpoints_of(network)
+
+    def embed_text(token_ids, training):
+        rows = tf.cast(token_ids[:, :1], tf.float32)[..., None] + tf.eye(8)
+        return tf.linalg.svd(rows, compute_uv=False)
+
+    other = types.SimpleNamespace(
+        input_shapes=network.input_shapes,
+        embed_images=network.embed_images,
+        embed_text=embed_text,
     )
-    for name in litert.IMAGE, litert.TEXT:
-        ops, types = litert.ops_of((path / name).read_bytes())
-        assert ops and "STRING" not in types and types
-        assert not [op for op in ops if op.startswith(("Flex", "CUSTOM"))]
+    with pytest.raises(InputError) as caught:
+        litert.write_litert(other, endpoints, tmp_path / "a", "float32")
+    assert caught.value.argument == "litert"
+    assert list(tmp_path.iterdir()) == []
 
 
 def unconvertible(kind):
