@@ -69,7 +69,7 @@ def calibrate(images, texts, caption_to_image, bank, seed=0):
         for is_removed in (False, True):
             table = np.where(own, -np.inf, table) if is_removed else table
             count = len(rows) - is_removed
-            best, order = first_results(table, count)
+            order, best = search.best(table, min(NEIGHBOURS, count))
             order = order[:, :RESULTS]
             parts = features(best, levels[rows][order], count, temperature)
             right = np.take_along_axis(own, order, axis=1) & (not is_removed)
@@ -99,16 +99,6 @@ def collections(num_images, rng):
         rows = rng.permutation(num_images)
         for at in range(0, num_images - size + 1, size):
             yield rows[at : at + size]
-
-
-def first_results(table, count):
-    """Returns the similarities and rows of the best results.
-
-    Returns at most `NEIGHBOURS` results, and at most `count`.
-    """
-    order = np.argsort(-table, axis=1, kind="stable")
-    order = order[:, : min(NEIGHBOURS, count)]
-    return np.take_along_axis(table, order, axis=1), order
 
 
 def fit_logistic(inputs, labels):

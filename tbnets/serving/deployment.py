@@ -57,9 +57,10 @@ def write_requests(folder, signatures):
             log = protocol.api("prediction_log_pb2").PredictionLog()
             request = log.predict_log.request
             request.model_spec.signature_name = name
-            for key, array in _inputs(signature, size).items():
+            inputs = _inputs(signature, size)
+            for key, array in inputs.items():
                 request.inputs[key].CopyFrom(protocol.to_proto(array))
-            _answer(request, signature)
+            _check_runs(name, signature, inputs)
             records.append(log.SerializeToString())
     with tf.io.TFRecordWriter(str(pathlib.Path(folder, WARMUP_FILE))) as file:
         for record in records:
@@ -85,16 +86,12 @@ def read_requests(folder):
     return [entry.predict_log.request for entry in entries]
 
 
-def _answer(request, signature):
-    tensors = {
-        name: tf.constant(protocol.to_array(name, proto), proto.dtype)
-        for name, proto in request.inputs.items()
-    }
+def _check_runs(name, signature, inputs):
     try:
-        signature(**tensors)
+        signature(**{key: tf.constant(x) for key, x in inputs.items()})
     except tf.errors.OpError as error:
         raise InputError(
-            request.model_spec.signature_name,
+            name,
             "run on its warm-up requests",
             str(protocol.refusal(error)),
             "Leave this signature out with --signatures.",

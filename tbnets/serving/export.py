@@ -14,7 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 import tbnets
-from tbnets.checks import Path
+from tbnets.checks import Path, checked_number
+from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import (
     ExistingFileError,
@@ -27,7 +28,7 @@ from tbnets.files import new_folder, write_json
 from tbnets.serving import saved_files
 from tbnets.serving.checksums import hash_files
 from tbnets.serving.endpoints import two_branch_endpoints
-from tbnets.serving.inputs import guarded, limit_pixels
+from tbnets.serving.inputs import guarded
 from tbnets.serving.ops import check_ops, copy_halved, with_halves
 from tbnets.serving.saved_files import (
     METADATA_FILE,
@@ -259,10 +260,10 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
             weight exceeds the range of float16.
     """
     path = check_new(path)
-    if max_pixels is not None:
-        limit_pixels(endpoints, max_pixels)
-    module, signatures = _traced(endpoints, half_precision)
     tokenizer, photos = endpoints.tokenizer, endpoints.photos
+    if max_pixels is not None:
+        _limit_pixels(photos, max_pixels)
+    module, signatures = _traced(endpoints, half_precision)
     vocabulary = getattr(tokenizer, "vocabulary", None)
     description = {
         **versions(),
@@ -274,6 +275,19 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     }
     signatures = {DEFAULT: signatures[endpoints.default], **signatures}
     return save(module, signatures, path, description, vocabulary, extra)
+
+
+def _limit_pixels(photos, max_pixels):
+    if photos is None:
+        raise InputError(
+            "max_pixels",
+            "be used only with a network that takes photos",
+            f"max_pixels={max_pixels}",
+            "Leave it out.",
+        )
+    photos.max_pixels = checked_number(
+        "max_pixels", max_pixels, 1, whole=True, most=MAX_PIXELS
+    )
 
 
 def check_new(path):

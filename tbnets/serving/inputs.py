@@ -107,16 +107,13 @@ class PhotoReader:
     Attributes:
         read: the argument.
         max_pixels: maximum number of pixels in a photo.
-        is_traced: whether the reader is already part of a graph.
     """
 
     def __init__(self, read):
         self.max_pixels = pictures.MAX_PIXELS
-        self.is_traced = False
         self.read = read
 
     def _decode(self, image_bytes):
-        self.is_traced = True
         content, _ = photo_kinds.small_enough(image_bytes, self.max_pixels)
         if hasattr(self.read, "decode"):
             return self.read.decode(content)
@@ -181,22 +178,6 @@ def status_of(image_bytes, decoded, max_pixels):
     none = tf.fill(tf.shape(image_bytes), "")
     status = tf.cond(tf.reduce_all(decoded), lambda: none, reasons)
     return tf.where(decoded, "", status)
-
-
-def limit_pixels(endpoints, max_pixels):
-    """Sets the maximum number of pixels in a photo for untraced `Endpoints`."""
-    most = pictures.MAX_PIXELS
-    checked_number("max_pixels", max_pixels, 1, whole=True, most=most)
-    photos = endpoints.photos
-    if photos is None or photos.is_traced:
-        fault = "take no photos" if photos is None else "were exported before"
-        raise InputError(
-            "max_pixels",
-            "be used only with new endpoints that take photos",
-            f"max_pixels={max_pixels} for endpoints that {fault}",
-            "Leave it out, or build the endpoints again.",
-        )
-    photos.max_pixels = max_pixels
 
 
 def require_photos(value, status):

@@ -15,7 +15,8 @@ from tbnets import files
 from tbnets.data.captions import read_captions
 from tbnets.errors import InputError
 from tbnets.serving import search, zoo
-from tbnets.serving.calibration import KEPT, first_results
+from tbnets.serving.calibration import KEPT
+from tbnets.serving.confidence import NEIGHBOURS
 
 SIZES = 10, 100, 1000
 BINS = 10
@@ -124,7 +125,7 @@ def _searched(model, images, texts, owners, rows):
     for is_present in (True, False):
         count = len(rows) - (not is_present)
         table = table if is_present else np.where(own, -np.inf, table)
-        best, order = first_results(table, count)
+        order, best = search.best(table, min(NEIGHBOURS, count))
         first = order[:, :1]
         levels = model.confidence.levels(images[rows])[first]
         chances = model.confidence.probabilities(best, levels, count)[:, 0]
