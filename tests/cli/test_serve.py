@@ -125,4 +125,4 @@ def test_it_says_how_to_ask_it_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
     assert serve.main(options) is None
     said = capsys.readouterr()
     assert f"127.0.0.1:{port}" in said.out and "gRPC" not in said.out
-    assert said.err.count("tiny version 2") == 2
+    assert said.err.count("tiny version 2") == 1

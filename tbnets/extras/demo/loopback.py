@@ -5,14 +5,11 @@ responses. So requests must name this server and come from its page, and the
 response headers forbid framing and scripts from other sites.
 """
 
-import array
 import contextlib
 import ipaddress
 import json
 import os
 import socket
-import struct
-import sys
 import threading
 import time
 import traceback
@@ -39,16 +36,6 @@ _POLL = 0.05
 _MOST_UNREAD = 1000
 """Number of reads of up to 64 KB after which a sending client is
 disconnected."""
-_ATTACH_FILTER = 26
-"""Linux's SO_ATTACH_FILTER, which the `socket` module lacks."""
-_DROP_SYN = struct.pack(
-    4 * "HBBI",
-    *(0x30, 0, 0, 13),  # Load the TCP flags.
-    *(0x45, 0, 1, 0x02),  # Without SYN, skip an instruction.
-    *(0x06, 0, 0, 0),  # Drop the packet.
-    *(0x06, 0, 0, 2**32 - 1),  # Keep the packet.
-)
-"""A BPF program that drops packets which open connections."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -252,25 +239,10 @@ class Server(ThreadedWSGIServer):
         """Closes the port after accepting all pending connections."""
         # Otherwise the kernel would reset the connections.
         with contextlib.suppress(OSError):  # No client, or already closed.
-            self.socket.settimeout(_POLL if _ignore_new(self.socket) else 0)
+            self.socket.settimeout(0)
             while True:
                 self.process_request(*self.get_request())
         super().server_close()
-
-
-def _ignore_new(listening):
-    """Makes Linux ignore new connections. Returns whether this succeeded."""
-    # An ignored client tries again after the port is closed, so its connection
-    # is refused instead of reset.
-    if sys.platform != "linux":
-        return False
-    code = array.array("B", _DROP_SYN)
-    program = struct.pack("HP", len(code) // 8, code.buffer_info()[0])
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
-    except OSError:
-        return False
-    return True
 
 
 def server_of(app, host=HOST, port=0, flag="port"):

@@ -5,8 +5,6 @@ GetModelStatus of ModelService.
 """
 
 import os
-import threading
-import time
 import traceback
 from concurrent import futures
 
@@ -18,9 +16,6 @@ from tbnets.serving.protocol import HTTP_STATUS, RequestError, invalid
 
 _SPARE_THREADS = 4
 """Number of threads that reject requests while all other threads are busy."""
-_PAUSE, _MOST_PAUSES = 0.1, 10
-"""A closing server waits for a pause of this many seconds without new requests,
-but for at most this number of pauses."""
 _SIGNATURES = "signature_def"
 _MOST_LETTERS = 1000
 """Maximum length of an error message. More than about 8 KB would not reach the
@@ -53,7 +48,7 @@ class GrpcServer:
             # Requests beyond this number wait unread.
             maximum_concurrent_rpcs=4 * threads,
         )
-        service = self._service = _Service(served, tell, grpc.StatusCode)
+        service = _Service(served, tell, grpc.StatusCode)
         predictions.add_PredictionServiceServicer_to_server(service, server)
         states.add_ModelServiceServicer_to_server(service, server)
         try:
@@ -69,35 +64,18 @@ class GrpcServer:
         server.start()
 
     def close(self, grace=GRACE):
-        """Finishes the requests that have arrived, then stops.
+        """Rejects new requests, and cancels the others after `grace` seconds.
 
-        gRPC cancels requests that arrive while its server stops, so new
-        requests are held back until gRPC has disconnected the clients. After
-        `grace` seconds, the remaining requests are cancelled.
+        Returns an event that is set when all requests have ended.
         """
-        service = self._service
-        service.may_answer.clear()
-        for _ in range(_MOST_PAUSES):
-            arrived = service.num_arrived
-            time.sleep(_PAUSE)
-            if service.num_arrived == arrived:
-                break
-        stopped = self._server.stop(grace)
-        service.may_answer.set()
-        stopped.wait()
+        return self._server.stop(grace)
 
 
 class _Service:
-    """Implements the methods of the two services.
-
-    Requests wait until `may_answer` is set.
-    """
+    """Implements the methods of the two services."""
 
     def __init__(self, served, tell, codes):
         self._models, self._tell, self._codes = served, tell, codes
-        self.may_answer = threading.Event()
-        self.may_answer.set()
-        self.num_arrived = 0
         for name, method in {
             "Predict": self._predict,
             "GetModelMetadata": self._metadata,
@@ -113,8 +91,6 @@ class _Service:
         """Wraps a method so that its errors become gRPC errors."""
 
         def call(request, context):
-            self.num_arrived += 1
-            self.may_answer.wait()
             try:
                 return method(request, context)
             except RequestError as error:

@@ -15,7 +15,6 @@ import itertools
 import math
 import re
 import threading
-import time
 
 import tensorflow as tf
 
@@ -97,59 +96,41 @@ def read_parameters(path):
     return batching
 
 
-class Batched:
-    """A signature whose calls are batched.
+_QUEUES = itertools.count()
 
-    `export.is_batchable` must be true for its concrete function.
+
+def batched(function, options):
+    """Returns a function that calls a signature in a batch with other calls.
+
+    `export.is_batchable` must be true for the concrete function `function`.
     """
+    [(name, spec)] = function.structured_input_signature[1].items()
+    outputs = sorted(function.structured_outputs)
+    settings = dataclasses.asdict(options)
+    # The name makes all queues share threads. Each queue has the calls of one
+    # function.
+    settings["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
+    settings["batching_queue"] = str(next(_QUEUES))
 
-    _queues = itertools.count()
+    @tf.function(input_signature=[spec], autograph=False)
+    def rows(values):
+        answers = function(**{name: values})
+        return [answers[output] for output in outputs]
 
-    def __init__(self, function, options):
-        [(name, spec)] = function.structured_input_signature[1].items()
-        self._name, self._most = name, options.max_batch_size
-        outputs = sorted(function.structured_outputs)
-        settings = dataclasses.asdict(options)
-        # The name makes all queues share threads. Each queue has the calls of
-        # one function.
-        settings["shared_name"] = f"tbnets {dataclasses.astuple(options)}"
-        settings["batching_queue"] = str(next(self._queues))
+    batch = rows.get_concrete_function()
 
-        @tf.function(input_signature=[spec], autograph=False)
-        def rows(values):
-            answers = function(**{name: values})
-            return [answers[output] for output in outputs]
+    @tf.function(input_signature=[spec], autograph=False)
+    def call(values):
+        answers = tf.raw_ops.BatchFunction(
+            in_tensors=[values],
+            captured_tensors=batch.captured_inputs,
+            f=batch,
+            Tout=[tensor.dtype for tensor in batch.outputs],
+            **settings,
+        )
+        return dict(zip(outputs, answers))
 
-        batch = rows.get_concrete_function()
-
-        @tf.function(input_signature=[spec], autograph=False)
-        def call(values):
-            answers = tf.raw_ops.BatchFunction(
-                in_tensors=[values],
-                captured_tensors=batch.captured_inputs,
-                f=batch,
-                Tout=[tensor.dtype for tensor in batch.outputs],
-                **settings,
-            )
-            return dict(zip(outputs, answers))
-
-        self._call = call.get_concrete_function()
-
-    def __call__(self, inputs):
-        """Calls the signature in a batch with other calls.
-
-        Returns a dict of output tensors, or None if the call must run
-        separately, because it has too many rows or the batch failed.
-        """
-        values = inputs[self._name]
-        if not 0 < values.shape[0] <= self._most:
-            return None
-        try:
-            return self._call(values)
-        except tf.errors.UnavailableError:
-            raise
-        except tf.errors.OpError:
-            return None
+    return call.get_concrete_function()
 
 
 # Inputs from clients may have the wrong dtype or shape. `Version` checks them,
@@ -184,8 +165,9 @@ class Version:
         self.served = load_saved_model(path, trust)
         path, signatures = self.served.path, self.served.signatures
         self.signature_defs = dict(read_graphs(path)[0].signature_def)
+        self._batching = batching
         self._batched = {
-            name: Batched(f, batching)
+            name: batched(f, batching)
             for name, f in signatures.items()
             if batching and export.is_batchable(export.describe_signature(f))
         }
@@ -229,10 +211,15 @@ class Version:
             raise refusal(error) from error
 
     def _call(self, signature, tensors, timeout):
-        batched = self._batched.get(signature)
-        answers = batched and batched(tensors)
-        if answers:
-            return answers
+        if signature in self._batched:
+            [rows] = tensors.values()
+            if 0 < rows.shape[0] <= self._batching.max_batch_size:
+                try:
+                    return self._batched[signature](rows)
+                except tf.errors.UnavailableError:  # The queue is full.
+                    raise
+                except tf.errors.OpError:
+                    pass  # The request runs again, separately.
         # Limits the memory of concurrent calls.
         if not self._slots.acquire(timeout=timeout):
             raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
@@ -316,8 +303,6 @@ def _braced(names):
 
 MOST_REQUESTS = 64
 """Maximum number of requests at once. More requests are rejected."""
-MOST_FAILURES = 20
-"""Maximum number of failed requests printed per minute."""
 
 
 class Models:
@@ -355,7 +340,7 @@ class Models:
         }
         self._poll_seconds = poll_seconds
         self._requests = threading.BoundedSemaphore(MOST_REQUESTS)
-        self._failures = _Failures(tell)
+        self._tell = tell
         self._ending = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
@@ -370,45 +355,38 @@ class Models:
         self._watcher.start()
 
     def close(self):
-        """Stops watching the folders and retires all versions."""
+        """Stops watching the folders."""
         self._ending.set()
         if self._watcher.is_alive():
             self._watcher.join()
-        for versions in self._versions.values():
-            versions.close()
 
     @contextlib.contextmanager
     def using(self, model, version=None, label=""):
         """Yields the `Version` for a request, by default the newest."""
+        is_admitted = self._requests.acquire(blocking=False)
         try:
-            versions = self._of(model)
-            if label:
-                version = self._labelled(model, label)
-            with self._admitted(), versions.using(version) as served:
-                yield served
+            if not is_admitted:
+                raise RequestError(
+                    "UNAVAILABLE",
+                    f"The server already has {MOST_REQUESTS} requests. Try "
+                    "again later.",
+                )
+            yield self._version(model, version, label)
         except RequestError as error:
-            self._failures.tell(f"{model}: {error.code}: {error}")
+            line = f"failed: {model}: {error.code}: {error}"
+            self._tell(files.readable(line[:300]))
             raise
-
-    def _labelled(self, model, label):
-        version = self._labels.get(model, {}).get(label)
-        if version is None:
-            raise invalid(f"Unrecognized servable version label: {label}")
-        return version
-
-    @contextlib.contextmanager
-    def _admitted(self):
-        requests = self._requests
-        if not requests.acquire(blocking=False):
-            raise RequestError(
-                "UNAVAILABLE",
-                f"The server already has {MOST_REQUESTS} requests. Try again "
-                "later.",
-            )
-        try:
-            yield
         finally:
-            requests.release()
+            if is_admitted:
+                self._requests.release()
+
+    def _version(self, model, version, label):
+        versions = self._of(model)
+        if label:
+            version = self._labels.get(model, {}).get(label)
+            if version is None:
+                raise invalid(f"Unrecognized servable version label: {label}")
+        return versions.get(version)
 
     def metadata(self, model, version=None, label=""):
         """Returns a version's number and its `SignatureDef`s by name."""
@@ -439,25 +417,4 @@ class Models:
                 try:
                     versions.look()
                 except OSError as error:  # Files may disappear meanwhile.
-                    self._failures.tell(f"{name} cannot be read: {error}")
-
-
-class _Failures:
-    """Prints a limited number of failed requests per minute."""
-
-    def __init__(self, tell):
-        self._tell = tell
-        self._lock = threading.Lock()
-        self._since, self._count = 0, 0
-
-    def tell(self, line):
-        now = time.monotonic()
-        with self._lock:
-            if now - self._since > 60:
-                unprinted = self._count - MOST_FAILURES
-                if unprinted > 0:
-                    self._tell(f"{unprinted} more requests failed")
-                self._since, self._count = now, 0
-            self._count += 1
-            if self._count <= MOST_FAILURES:
-                self._tell(files.readable(f"failed: {line[:300]}"))
+                    self._tell(f"{name} cannot be read: {error}")

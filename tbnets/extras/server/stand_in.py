@@ -10,18 +10,14 @@
 
 import json
 import re
-import threading
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wrappers import Request, Response
-from werkzeug.wsgi import ClosingIterator
 
 from tbnets.extras.demo.loopback import GRACE, HOST, server_of
 from tbnets.extras.server import json_tensors
 from tbnets.extras.server.grpc_service import GrpcServer
-from tbnets.extras.server.models import MOST_REQUESTS
 from tbnets.serving.protocol import (
     HTTP_STATUS,
     MOST_BYTES,
@@ -80,20 +76,20 @@ class RestService:
     def _answer(self, request):
         method, path = request.method, request.path
         if method == "POST" and (match := _POST.fullmatch(path)):
-            return self._called(*match.groups(), request.get_data(cache=False))
+            return self._called(*match.groups(), request)
         if method == "GET" and (match := _GET.fullmatch(path)):
             *which, metadata = match.groups()
             return (self._metadata if metadata else self._status)(*which)
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
-    def _called(self, model, version, label, method, body):
+    def _called(self, model, version, label, method, request):
         if method.lower() != "predict":
             raise invalid(
                 f"The method must be predict. Received: {method}. Signatures "
                 "here take tensors, not examples."
             )
         with self._models.using(model, _number(version), label or "") as served:
-            document = json_tensors.parse(body)
+            document = json_tensors.parse(request.get_data(cache=False))
             signature = json_tensors.signature_of(document)
             specs = served.inputs(signature)
             inputs, by_rows = json_tensors.read_inputs(document, specs)
@@ -157,7 +153,9 @@ class StandIn:
         models.start()
         try:
             if rest_port is not None:
-                self._rest = _Rest(RestService(models, tell), host, rest_port)
+                app = RestService(models, tell)
+                self._rest = server_of(app, host, rest_port, "rest_api_port")
+                self._rest.start()
                 self.rest_port = self._rest.port
             if port is not None:
                 self._grpc = GrpcServer(models, host, port, tell)
@@ -168,9 +166,11 @@ class StandIn:
 
     def close(self, grace=GRACE):
         """Stops when all requests are finished, or after `grace` seconds."""
-        closing = [server for server in (self._rest, self._grpc) if server]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda server: server.close(grace), closing))
+        stopped = self._grpc and self._grpc.close(grace)
+        if self._rest:
+            self._rest.end(grace)
+        if stopped:
+            stopped.wait()
         self.models.close()
 
     def __enter__(self):
@@ -178,37 +178,3 @@ class StandIn:
 
     def __exit__(self, *_):
         self.close()
-
-
-class _Rest:
-    """A WSGI server with a limit on concurrent requests."""
-
-    def __init__(self, app, host, port):
-        self._app = app
-        self._lock = threading.Lock()
-        self._in_work = 0
-        self._server = server_of(self._answer, host, port, "rest_api_port")
-        self.port = self._server.port
-        self.close = self._server.end
-        self._server.start()
-
-    def _answer(self, environ, start_response):
-        """Handles a request. If too many are running, rejects it unread."""
-        with self._lock:
-            is_busy = self._in_work >= MOST_REQUESTS
-            self._in_work += not is_busy
-        if is_busy:
-            body = '{"error": "Too many requests at once. Try again later."}'
-            headers = {"Connection": "close"}
-            busy = Response(body, 503, headers, mimetype="application/json")
-            return busy(environ, start_response)
-        try:
-            answer = self._app(environ, start_response)
-        except BaseException:
-            self._leave()
-            raise
-        return ClosingIterator(answer, self._leave)
-
-    def _leave(self):
-        with self._lock:
-            self._in_work -= 1

@@ -1,13 +1,10 @@
 """Loads, replaces and unloads the versions in a model's folder.
 
-The old version serves requests while a new version is loaded, and finishes its
-running requests before it is unloaded. If a version fails to load, it is loaded
-again when its files change.
+The old version serves requests while a new version is loaded. A replaced
+version finishes its running requests, whose references keep it in memory. If a
+version fails to load, it is loaded again when its files change.
 """
 
-import contextlib
-import dataclasses
-import threading
 from typing import NamedTuple
 
 from tbnets.errors import InputError, UserError
@@ -27,18 +24,6 @@ class State(NamedTuple):
     state: str
     code: str = "OK"
     message: str = ""
-
-
-@dataclasses.dataclass
-class _RunningVersion:
-    """A version and the number of its users.
-
-    `users` counts running requests, plus 1 while the version accepts requests.
-    """
-
-    number: int
-    served: object
-    users: int = 1
 
 
 def newest(numbers, count=1):
@@ -62,15 +47,15 @@ class Versions:
         self.name = name
         self._folder = folder
         self._load, self._wanted, self._tell = load, wanted, tell
-        self._lock = threading.Lock()
+        # Requests read these two dicts in other threads, so that each change
+        # makes a new dict.
         self._states = {}
-        self._serving = {}  # number -> `_RunningVersion`
+        self._serving = {}  # number -> `Version`
         self._failed = {}  # number -> files that failed to load
 
     def states(self, version=None):
         """Returns the `State`s of one version or all versions, newest first."""
-        with self._lock:
-            states = sorted(self._states.values(), reverse=True)
+        states = sorted(self._states.values(), reverse=True)
         if version is not None:
             states = [state for state in states if state.version == version]
         if not states:
@@ -80,24 +65,17 @@ class Versions:
             )
         return states
 
-    @contextlib.contextmanager
-    def using(self, version=None):
-        """Yields a version and keeps it loaded until the `with` block ends."""
-        with self._lock:
-            number, request = version, f"Specific({self.name}, {version})"
-            if version is None:
-                number = max(self._serving, default=None)
-                request = f"Latest({self.name})"
-            chosen = self._serving.get(number)
-            if chosen is None:
-                raise RequestError(
-                    "NOT_FOUND", f"Servable not found for request: {request}"
-                )
-            chosen.users += 1
-        try:
-            yield chosen.served
-        finally:
-            self._leave(chosen)
+    def get(self, version=None):
+        """Returns a loaded version, by default the newest."""
+        serving, request = self._serving, f"Specific({self.name}, {version})"
+        if version is None:
+            version = max(serving, default=None)
+            request = f"Latest({self.name})"
+        if version not in serving:
+            raise RequestError(
+                "NOT_FOUND", f"Servable not found for request: {request}"
+            )
+        return serving[version]
 
     def start(self):
         """Loads the existing versions."""
@@ -126,14 +104,12 @@ class Versions:
         for number in self._failed.keys() - set(numbers):
             del self._failed[number]
         # Keeps the old versions until a new version is served.
-        if not self._serving.keys().isdisjoint(numbers):
-            for number in self._serving.keys() - set(numbers):
-                self._retire(number)
-
-    def close(self):
-        """Retires all versions."""
-        for number in list(self._serving):
-            self._retire(number)
+        kept = {n: v for n, v in self._serving.items() if n in numbers}
+        if kept:
+            replaced, self._serving = self._serving.keys() - kept.keys(), kept
+            for number in replaced:
+                self._put(State(number, "END"))
+                self._tell(f"{self.name} version {number} has ended")
 
     def _try(self, number, path):
         """Loads a version, unless the same files failed to load before."""
@@ -158,28 +134,9 @@ class Versions:
             )
             return
         self._failed.pop(number, None)
-        with self._lock:
-            self._serving[number] = _RunningVersion(number, served)
-            self._states[number] = State(number, "AVAILABLE")
+        self._serving = {**self._serving, number: served}
+        self._put(State(number, "AVAILABLE"))
         self._tell(f"{self.name} version {number} serves")
 
-    def _retire(self, number):
-        """Stops accepting requests for a version, and unloads it when idle."""
-        with self._lock:
-            version = self._serving.pop(number)
-            self._states[number] = State(number, "UNLOADING")
-        self._leave(version)
-
-    def _leave(self, version):
-        with self._lock:
-            version.users -= 1
-            if version.users:
-                return
-            # The version may have been loaded again.
-            if self._states[version.number].state == "UNLOADING":
-                self._states[version.number] = State(version.number, "END")
-        self._tell(f"{self.name} version {version.number} has ended")
-
     def _put(self, state):
-        with self._lock:
-            self._states[state.version] = state
+        self._states = {**self._states, state.version: state}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tbnets.errors import InputError
-from tbnets.extras.server import models as server_models
 from tbnets.serving import protocol
 
 grpc = pytest.importorskip("grpc")
@@ -139,19 +138,6 @@ def test_who_comes_when_all_are_busy_is_sent_away(
         code = refused(predictions.Predict, request())
     assert code == "UNAVAILABLE"
     assert predictions.Predict(request()).outputs
-
-
-def test_failures_are_told_a_few_times_a_minute(
-    predictions, models, monkeypatch
-):
-    lines = []
-    failures = server_models._Failures(lines.append)
-    for _ in range(50):
-        failures.tell("\x1b[2Jno")
-    assert lines == ["failed: \ufffd[2Jno"] * server_models.MOST_FAILURES
-    failures._since -= 61
-    failures.tell("again")
-    assert lines[-2:] == ["30 more requests failed", "failed: again"]
 
 
 def test_no_client_sees_a_traceback(predictions, models, told, monkeypatch):

@@ -106,20 +106,21 @@ def watched(tmp_path, lines):
     return versions
 
 
-def test_a_new_version_takes_over_and_the_old_one_is_drained(
-    watched, tmp_path, lines
-):
-    with watched.using() as first:
-        put(tmp_path, 2, "two")
-        watched.look()
-        assert states(watched) == {2: "AVAILABLE", 1: "UNLOADING"}
-        with watched.using() as second, watched.using(2) as same:
-            assert (first, second, same) == ("one", "two", "two")
-        with pytest.raises(RequestError):
-            watched.using(1).__enter__()
+def test_a_new_version_takes_over(watched, tmp_path, lines):
+    put(tmp_path, 2, "two")
+    watched.look()
     assert states(watched) == {2: "AVAILABLE", 1: "END"}
-    watched.close()
-    assert states(watched) == {2: "END", 1: "END"}
+    assert watched.get() == watched.get(2) == "two"
+    with pytest.raises(RequestError):
+        watched.get(1)
+    both = Versions("tiny", tmp_path, load, wanted=sorted, tell=lines.append)
+    both.start()
+    assert (both.get(), both.get(1)) == ("two", "one")
+    # The first version comes back.
+    shutil.rmtree(tmp_path / "2")
+    watched.look()
+    assert watched.get() == "one"
+    assert states(watched) == {2: "END", 1: "AVAILABLE"}
 
 
 def test_a_broken_version_is_told_once_and_the_old_one_serves(
@@ -131,8 +132,7 @@ def test_a_broken_version_is_told_once_and_the_old_one_serves(
     assert len(lines[1:]) == 1 and "it is broken" in lines[1]
     assert states(watched) == {2: "END", 1: "AVAILABLE"}
     assert watched.states(2)[0].message == "it is broken"
-    with watched.using() as served:
-        assert served == "one"
+    assert watched.get() == "one"
     put(tmp_path, 2, "mended, as its other files have come")
     watched.look()
     assert states(watched) == {2: "AVAILABLE", 1: "END"}
@@ -141,22 +141,7 @@ def test_a_broken_version_is_told_once_and_the_old_one_serves(
 def test_a_folder_that_is_emptied_goes_on_serving(watched, tmp_path):
     shutil.rmtree(tmp_path / "1")
     watched.look()
-    with watched.using() as served:
-        assert served == "one"
-
-
-def test_a_version_that_comes_back_while_it_is_drained(
-    watched, tmp_path, lines
-):
-    put(tmp_path, 2, "two")
-    with watched.using():
-        watched.look()
-        shutil.rmtree(tmp_path / "2")
-        watched.look()
-        assert states(watched) == {2: "END", 1: "AVAILABLE"}
-    # What ended is the first loading of it.
-    assert lines[-1] == "tiny version 1 has ended"
-    assert states(watched) == {2: "END", 1: "AVAILABLE"}
+    assert watched.get() == "one"
 
 
 def test_without_a_version_that_loads_nothing_starts(tmp_path):

@@ -7,12 +7,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from tbnets.extras.server import stand_in
 from tbnets.extras.server.models import Batching, Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import protocol
@@ -131,37 +130,11 @@ def test_what_is_in_work_is_answered_before_the_end(folder):
         by_rest(server)
 
 
-def test_clients_are_answered_or_refused_when_it_ends_under_load(folder):
-    def by_rest_until_refused():
-        try:
-            while True:
-                answers.append(by_rest(server))
-        except urllib.error.URLError as error:
-            assert isinstance(error.reason, ConnectionRefusedError)
-
-    def by_grpc_until_refused():
-        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            try:
-                while True:
-                    answers.append(by_grpc(server, channel))
-            except grpc.RpcError as error:
-                assert error.code() == grpc.StatusCode.UNAVAILABLE
-
-    answers = []
-    with ThreadPoolExecutor(8) as pool:
-        with open_stand_in(folder, []) as server:
-            clients = [pool.submit(by_rest_until_refused) for _ in range(4)]
-            clients += [pool.submit(by_grpc_until_refused) for _ in range(4)]
-            while len(answers) < 30 and not any(map(Future.done, clients)):
-                time.sleep(0.01)
-        for client in clients:
-            client.result()
-    assert set(answers) == {1}
-
-
 def test_rest_sends_away_who_comes_when_all_are_busy(folder, monkeypatch):
-    monkeypatch.setattr(stand_in, "MOST_REQUESTS", 0)
     with open_stand_in(folder, []) as server:
+        none = threading.BoundedSemaphore(1)
+        none.acquire()
+        monkeypatch.setattr(server.models, "_requests", none)
         with pytest.raises(urllib.error.HTTPError) as caught:
             by_rest(server)
         with caught.value as answer:
