@@ -4,6 +4,7 @@ Plain Python over NumPy arrays in float64. The library's tensor code is
 compared with these; they are not part of the package.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -33,120 +34,77 @@ def distance_slope(x, y, name="euclidean"):
 
 
 def views(term, images, texts, masks):
-    """Anchors, candidates, positive mask and whether they are one view."""
+    """Anchors, candidates, and masks of an anchor's positives and negatives."""
     i2t, t2t, i2i = (np.asarray(mask) for mask in masks)
-    return {
-        "image_to_text": (images, texts, i2t, False),
-        "text_to_image": (texts, images, i2t.T, False),
-        "text_to_text": (texts, texts, t2t, True),
-        "image_to_image": (images, images, i2i, True),
+    anchors, candidates, mask = {
+        "image_to_text": (images, texts, i2t),
+        "text_to_image": (texts, images, i2t.T),
+        "text_to_text": (texts, texts, t2t),
+        "image_to_image": (images, images, i2i),
     }[term]
-
-
-def triplets(anchors, candidates, mask, within, num_negatives, name):
-    """Lists `(anchor, positive, negative)`; None keeps all negatives."""
-    found = []
-    for i in range(len(anchors)):
-        others = [j for j in range(len(candidates)) if not (within and i == j)]
-        negatives = [j for j in others if not mask[i, j]]
-        negatives.sort(key=lambda j: distance(anchors[i], candidates[j], name))
-        for positive in others:
-            if not mask[i, positive]:
-                continue
-            for negative in negatives[:num_negatives]:
-                found.append((i, positive, negative))
-    return found
-
-
-def term_loss(
-    term, images, texts, masks, margin, num_negatives, name, reduction
-):
-    """One term: loss, active fraction, gradients of images and texts."""
-    anchors, candidates, mask, within = views(term, images, texts, masks)
-    kept = triplets(anchors, candidates, mask, within, num_negatives, name)
-    anchor_gradient = np.zeros(anchors.shape)
-    candidate_gradient = np.zeros(candidates.shape)
-    total, active = 0.0, 0
-    for a, p, n in kept:
-        anchor, positive, negative = anchors[a], candidates[p], candidates[n]
-        hinge = (
-            margin
-            + distance(anchor, positive, name)
-            - distance(anchor, negative, name)
-        )
-        if hinge <= 0.0:
-            continue
-        total += hinge
-        active += 1
-        towards = distance_slope(anchor, positive, name)
-        away = distance_slope(anchor, negative, name)
-        anchor_gradient[a] += towards * positive - away * negative
-        candidate_gradient[p] += towards * anchor
-        candidate_gradient[n] -= away * anchor
-    divisor = {"sum": 1, "mean": len(kept), "mean_active": active}[reduction]
-    scale = 1.0 / divisor if divisor else 0.0
-    image_gradient = np.zeros(images.shape)
-    text_gradient = np.zeros(texts.shape)
-    by_view = {"image": image_gradient, "text": text_gradient}
     source, _, target = term.partition("_to_")
-    by_view[source] += scale * anchor_gradient
-    by_view[target] += scale * candidate_gradient
-    fraction = active / len(kept) if kept else 0.0
-    return total * scale, fraction, image_gradient, text_gradient
+    other = ~(np.eye(*mask.shape, dtype=bool) & (source == target))
+    return anchors, candidates, mask & other, ~mask & other
 
 
-def triplet_loss(
-    images,
-    texts,
-    masks,
-    weights,
-    margin,
-    num_negatives,
-    name="euclidean",
-    reduction="mean_active",
-):
-    """Weighted sum of terms: total, terms, fractions, both gradients."""
-    images = np.asarray(images, np.float64)
-    texts = np.asarray(texts, np.float64)
+def ranking_loss(images, texts, masks, weights, term_loss):
+    """Weighted sum of terms: total, terms, fractions, both gradients.
+
+    `term_loss` maps the result of `views` to the loss, the active fraction and
+    the gradients of anchors and candidates.
+    """
+    images, texts = (np.asarray(rows, np.float64) for rows in (images, texts))
+    gradients = {"image": np.zeros(images.shape), "text": np.zeros(texts.shape)}
     total, terms, fractions = 0.0, {}, {}
-    image_gradient = np.zeros(images.shape)
-    text_gradient = np.zeros(texts.shape)
     for term in TERMS:
         if not weights.get(term):
             continue
-        loss, fraction, by_images, by_texts = term_loss(
-            term, images, texts, masks, margin, num_negatives, name, reduction
+        terms[term], fractions[term], by_anchors, by_candidates = term_loss(
+            *views(term, images, texts, masks)
         )
-        terms[term], fractions[term] = loss, fraction
-        total += weights[term] * loss
-        image_gradient += weights[term] * by_images
-        text_gradient += weights[term] * by_texts
-    return total, terms, fractions, image_gradient, text_gradient
+        total += weights[term] * terms[term]
+        source, _, target = term.partition("_to_")
+        gradients[source] += weights[term] * by_anchors
+        gradients[target] += weights[term] * by_candidates
+    return total, terms, fractions, gradients["image"], gradients["text"]
 
 
-def labelled_triplet_loss(rows, labels, margin, num_negatives, name, reduction):
-    """Of one view: the loss, the share of active triplets, the gradient."""
-    total, kept, active, gradient = 0.0, 0, 0, np.zeros(rows.shape)
-    for a, label in enumerate(labels):
-        wrong = [i for i in range(len(rows)) if labels[i] != label]
-        wrong.sort(key=lambda i: distance(rows[a], rows[i], name))
-        for p, other in enumerate(labels):
-            if p == a or other != label:
-                continue
-            for n in wrong[:num_negatives]:
-                kept += 1
-                hinge = margin + distance(rows[a], rows[p], name)
-                hinge -= distance(rows[a], rows[n], name)
-                if hinge <= 0:
+def triplet_term(
+    *views, margin, num_negatives, name="euclidean", reduction="mean_active"
+):
+    """Hinges of anchors: loss, active fraction, gradients of both sides.
+
+    Of an anchor's negatives the closest count; all if `num_negatives` is None.
+    """
+    anchors, candidates, positive, negative = views
+    by_anchors, by_candidates = np.zeros(anchors.shape), 0.0 * candidates
+    total, count, active = 0.0, 0, 0
+    for a, anchor in enumerate(anchors):
+        far = [distance(anchor, other, name) for other in candidates]
+        slope = [distance_slope(anchor, other, name) for other in candidates]
+        negatives = sorted(np.flatnonzero(negative[a]), key=lambda n: far[n])
+        for p in np.flatnonzero(positive[a]):
+            for n in negatives[:num_negatives]:
+                count += 1
+                hinge = margin + far[p] - far[n]
+                if hinge <= 0.0:
                     continue
                 total, active = total + hinge, active + 1
-                towards = distance_slope(rows[a], rows[p], name)
-                away = distance_slope(rows[a], rows[n], name)
-                gradient[a] += towards * rows[p] - away * rows[n]
-                gradient[p] += towards * rows[a]
-                gradient[n] -= away * rows[a]
-    divisor = {"sum": 1, "mean": kept, "mean_active": active}[reduction] or 1
-    return total / divisor, active / max(kept, 1), gradient / divisor
+                by_anchors[a] += slope[p] * candidates[p]
+                by_anchors[a] -= slope[n] * candidates[n]
+                by_candidates[p] += slope[p] * anchor
+                by_candidates[n] -= slope[n] * anchor
+    divisor = {"sum": 1, "mean": count, "mean_active": active}[reduction] or 1
+    by_both = by_anchors / divisor, by_candidates / divisor
+    return total / divisor, active / max(count, 1), *by_both
+
+
+def triplet_loss(images, texts, masks, weights, margin, num_negatives, *how):
+    """The `ranking_loss` of triplets; `how`: the distance and the reduction."""
+    options = dict(zip(("name", "reduction"), how))
+    options |= {"margin": margin, "num_negatives": num_negatives}
+    term_loss = functools.partial(triplet_term, **options)
+    return ranking_loss(images, texts, masks, weights, term_loss)
 
 
 def contrastive_loss(regions, phrases, region_of, is_contrast, weights, margin):
@@ -206,24 +164,13 @@ def softmax_term(anchors, candidates, positive, negative, weights, temperature):
 
 
 def infonce_loss(images, texts, masks, weights, temperature):
-    """Weighted sum of terms: total, terms, shares, both gradients."""
-    images, texts = (np.asarray(rows, np.float64) for rows in (images, texts))
-    gradients = {"image": 0.0 * images, "text": 0.0 * texts}
-    total, terms, shares = 0.0, {}, {}
-    for term in TERMS:
-        if not weights.get(term):
-            continue
-        anchors, candidates, mask, within = views(term, images, texts, masks)
-        itself = np.eye(*mask.shape, dtype=bool) & within
-        terms[term], shares[term], by_anchors, by_candidates = softmax_term(
-            *(anchors, candidates, mask & ~itself, ~mask & ~itself),
-            *(np.ones(len(anchors)), temperature),
-        )
-        total += weights[term] * terms[term]
-        source, _, target = term.partition("_to_")
-        gradients[source] += weights[term] * by_anchors
-        gradients[target] += weights[term] * by_candidates
-    return total, terms, shares, gradients["image"], gradients["text"]
+    """The `ranking_loss` of `softmax_term`."""
+
+    def term_loss(anchors, *others):
+        ones = np.ones(len(anchors))
+        return softmax_term(anchors, *others, ones, temperature)
+
+    return ranking_loss(images, texts, masks, weights, term_loss)
 
 
 def positive_masks(image_ids, caption_image_ids, text_ids=None):
@@ -601,16 +548,6 @@ def softmax_weights(similarities, temperature):
     return [term / math.fsum(terms) for term in terms]
 
 
-def box_overlap(box, other):
-    """IoU of two boxes; 0 where neither has an area."""
-    low = [max(box[side], other[side]) for side in (0, 1)]
-    high = [min(box[side], other[side]) for side in (2, 3)]
-    common = max(high[0] - low[0], 0) * max(high[1] - low[1], 0)
-    areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (box, other)]
-    union = sum(areas) - common
-    return common / union if union > 0 else 0.0
-
-
 def box_weights(similarities, boxes, temperature, area_exponent):
     """Softmax of similarities, each times the box's area to a power."""
     weights = softmax_weights(similarities, temperature)
@@ -624,7 +561,7 @@ def expected_overlap(similarities, boxes, candidate, temperature, exponent=0):
     """What a candidate overlaps on average of what softmax draws."""
     weights = box_weights(similarities, boxes, temperature, exponent)
     return math.fsum(
-        weight * (other == candidate or box_overlap(boxes[candidate], box))
+        weight * (other == candidate or overlap(boxes[candidate], box))
         for other, (weight, box) in enumerate(zip(weights, boxes))
     )
 
@@ -634,8 +571,7 @@ def mean_box(similarities, boxes, candidate, temperature, exponent=0):
     near = [
         other
         for other in range(len(boxes))
-        if other == candidate
-        or box_overlap(boxes[candidate], boxes[other]) >= 0.5
+        if other == candidate or overlap(boxes[candidate], boxes[other]) >= 0.5
     ]
     own = [similarities[j] for j in near], [boxes[j] for j in near]
     weights = box_weights(*own, temperature, exponent)
