@@ -15,11 +15,12 @@ import shutil
 
 from tbnets import files
 from tbnets.data.store import manifest
+from tbnets.data.store.arrays import MOST_LISTED
 from tbnets.data.store.manifest import file_sha256
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile, listed
+from tbnets.files import CheckedFile
 
 SHARE = "share"
 MOST = 10**6
@@ -97,78 +98,65 @@ def join(shares, output):
             f"output={output}, which exists",
             "Remove it, or choose another path.",
         )
-    if not shares:
-        raise InputError(
-            "shares",
-            "be all shares of an extraction",
-            "no shares",
-            "Pass the paths of all shares.",
-        )
-    for path in shares:
-        if not os.path.exists(path):
-            _refuse(path, "does not exist", "Check the path.")
-    is_stores = any(map(os.path.isdir, shares))
-    tell = _made_store if is_stores else _made_file
-    made_by = [tell(path) for path in shares]
-    _check_alike(shares, made_by)
-    shares, items = _in_order(shares, made_by), made_by[0][SHARE]["items"]
+    made_by = {path: _made_by(path) for path in map(os.fspath, shares)}
+    shares = _in_order(made_by)
     output.parent.mkdir(parents=True, exist_ok=True)
-    if is_stores:
-        _join_stores(shares, output, made_by[0][BESIDE])
+    first = made_by[shares[0]]
+    if BESIDE in first:
+        _join_stores(shares, output, first[BESIDE])
     else:
         _write(output, shares)
-    return items
+    return first[SHARE]["items"]
 
 
-def _refuse(path, why, advice):
-    raise InputError(
-        "shares",
-        "be stores, or files of trees, made with --shard=I/N",
-        f"{path}, which {why}",
-        advice,
-    )
+def _made_by(path):
+    """Returns the extraction of a share, after checking a single file.
 
-
-def _made_store(path):
-    # Adds the hashes of other files in the folder, which must be identical in
-    # all shares.
-    if not os.path.isdir(path):
-        _refuse(path, "is a file, unlike other shares", "Merge it separately.")
+    The extraction of a store includes the hashes of other files in its folder.
+    """
+    if os.path.isfile(path):
+        description = CheckedFile(f"{path}{SUFFIX}")
+        made_by = description.json()
+        _check_share(path, made_by)
+        digest = manifest.file_sha256(path)
+        if made_by.pop("sha256", None) != digest:
+            CheckedFile(path).report(
+                f"expected the sha256 in {description.path}; found {digest}. "
+                "Copy both files again, or write the share again."
+            )
+        return made_by
     store = open_store(path)
-    store_names = {os.path.basename(file) for file in store.files}
-    extra_names = (name for name in os.listdir(path) if name not in store_names)
+    _check_share(path, store.made_by)
+    known = set(map(os.path.basename, store.files))
+    others = [file for file in os.scandir(path) if file.name not in known]
     beside = {
-        name: manifest.file_sha256(os.path.join(path, name))
-        for name in extra_names
-        if name[0] != "." and os.path.isfile(os.path.join(path, name))
+        file.name: manifest.file_sha256(file.path)
+        for file in others
+        if file.name[0] != "." and file.is_file()
     }
-    return _with_share(path, {**store.made_by, BESIDE: beside})
+    return {**store.made_by, BESIDE: beside}
 
 
-def _made_file(path):
-    place = f"{path}{SUFFIX}"
-    if not os.path.exists(place):
-        _refuse(path, f"lacks its description {place}", "Copy this file too.")
-    made_by = _with_share(place, CheckedFile(place).json())
-    digest = manifest.file_sha256(path)
-    if made_by.pop("sha256", None) != digest:
-        CheckedFile(path).report(
-            f"expected the sha256 in {place}; found {digest}. Copy both files "
-            "again, or write the share again."
-        )
-    return made_by
-
-
-def _with_share(path, made_by):
+def _check_share(path, made_by):
     if share_of(made_by) is None:
-        _refuse(path, "describes no share", "Leave it out.")
-    return made_by
+        raise InputError(
+            "shares",
+            "be stores, or files of trees, made with --shard=I/N",
+            f"{path}, which describes no share",
+            "Leave it out.",
+        )
 
 
-def _check_alike(shares, made_by):
-    works = [{**each, SHARE: {**each[SHARE], "number": 0}} for each in made_by]
-    for path, work in zip(shares, works):
-        lines = manifest.extraction_differences(works[0], work, shares[0], path)
+def _in_order(made_by):
+    """Returns the paths of all shares of one extraction in order.
+
+    `made_by` maps the paths to the extractions.
+    """
+    paths, works = list(made_by), list(made_by.values())
+    numbers = [work[SHARE]["number"] for work in works]
+    for path, work, number in zip(paths, works, numbers):
+        like = {**works[0], SHARE: {**works[0][SHARE], "number": number}}
+        lines = manifest.extraction_differences(like, work, paths[0], path)
         if lines:
             raise InputError(
                 "shares",
@@ -177,30 +165,16 @@ def _check_alike(shares, made_by):
                 "Write the different share again at a new path, with identical "
                 "flags and inputs. Remove files that do not belong to a share.",
             )
-
-
-def _in_order(shares, made_by):
-    of, place = made_by[0][SHARE]["of"], {}
-    for path, extraction in zip(shares, made_by):
-        number = extraction[SHARE]["number"]
-        if number in place:
-            raise InputError(
-                "shares",
-                f"be {of} different shares",
-                f"{place[number]} and {path}, both {number}/{of}",
-                "Leave one path out.",
-            )
-        place[number] = path
-    absent = [f"{n}/{of}" for n in range(1, of + 1) if n not in place]
-    if absent:
+    of = works[0][SHARE]["of"] if works else 1
+    missing = sorted(set(range(1, of + 1)) - set(numbers))
+    if missing or len(numbers) > of:
         raise InputError(
             "shares",
-            f"be all {of} shares of the extraction of {shares[0]}",
-            f"{len(place)} shares, without {listed(absent)}",
-            f"Write the missing share with --shard={absent[0]}, and pass all "
-            "shares.",
+            f"be all {of} shares of an extraction, each once",
+            f"{len(numbers)} shares, without numbers {missing[:MOST_LISTED]}",
+            f"Write missing shares with --shard=I/{of}, and pass all shares.",
         )
-    return [place[number] for number in sorted(place)]
+    return [path for _, path in sorted(zip(numbers, paths))]
 
 
 def _write(target, sources):

@@ -67,8 +67,8 @@ def spoil(path, how):
     [
         (None, "damaged"),
         ("shares", "lacking"),
-        ("shares", "absent"),
-        ("shares", "a file"),
+        ("s2of2", "absent"),
+        ("s2of2.share.json", "a file"),
         ("shares", "no share"),
         ("shares", "made otherwise"),
         ("path", "incomplete"),
@@ -116,12 +116,13 @@ def test_files_are_joined_and_checked(tmp_path):
     paths[1].write_text("b\nd\n")
     with refusals.at(paths[1]):
         join(paths, tmp_path / "again")
-    for content in (None, "[]"):
-        (tmp_path / "2.jsonl.share.json").unlink(missing_ok=True)
-        if content:
-            (tmp_path / "2.jsonl.share.json").write_text(content)
-        with refusals.refused("shares"):
-            join(paths, tmp_path / "again")
+    told = tmp_path / "2.jsonl.share.json"
+    told.write_text("[]")
+    with refusals.refused("shares"):
+        join(paths, tmp_path / "again")
+    told.unlink()
+    with refusals.refused(told.name):
+        join(paths, tmp_path / "again")
 
 
 # How a work is cut.
