@@ -25,7 +25,7 @@ from tbnets import files
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, is_kind
 
-FORMAT = "tbnets-features-1"
+FORMAT = "tbnets-features-2"
 MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
 DTYPES = ("float32", "float16")

@@ -29,7 +29,7 @@ from tbnets.tasks.settings.flag import flags_of, name_flags
 # the recipe and a digest of everything that determines the result. A different
 # recipe or different photos give a different folder.
 
-FORM = 1
+FORM = 2
 """Increase this number if a code change alters results."""
 DIGITS = 8
 SUMS = "sums.json"
@@ -40,7 +40,11 @@ PRESETS = {"cnn": "image", "features": "text"}
 class RecipeResult:
     """The result of a `Recipe` for the `data.open.Data` of a run.
 
-    `parts` are the `RecipeResult`s from which it is made.
+    `parts` are the `RecipeResult`s from which it is made. Subclasses define
+    `check()`, which raises an error if the result cannot be made; `inputs()`,
+    the inputs as a JSON value; `make(folder)`, which makes or completes the
+    result; and `estimate(scratch)`, which estimates the size in bytes and the
+    time in seconds from a sample, made in the folder `scratch`.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.
@@ -58,24 +62,6 @@ class RecipeResult:
         self.recipe = recipe
         self.roots = data.original_sources.made_roots
         self.parts = tuple(parts)
-
-    def inputs(self):
-        """Returns the inputs of the result as a JSON value."""
-        raise NotImplementedError
-
-    def make(self, folder):
-        """Makes or completes the result in a folder, with a progress bar."""
-        raise NotImplementedError
-
-    def estimate(self, scratch):
-        """Estimates (bytes, seconds) for all inputs from a few inputs.
-
-        The folder `scratch` is for the results of these few inputs.
-        """
-        raise NotImplementedError
-
-    def check(self):
-        """Raises an error if the result cannot be made. May build a network."""
 
     def files(self):
         """Returns the files of the flags and of a preset, as {name: path}."""
