@@ -44,9 +44,6 @@ class _Layout(NamedTuple):
         end = "" if self.header else ", no header"
         return f"columns {', '.join(names)}{end}"
 
-    def reader(self, lines):
-        return _reader(lines, self.delimiter, self.quoting)
-
 
 def _reader(lines, delimiter, quoting):
     options = {"delimiter": delimiter, "quoting": quoting, "strict": True}
@@ -156,7 +153,10 @@ def _python_strings(text):
 def _rows(file, layout):
     """Yields (line, row) for each row below the header."""
     lines, ends_well = file.lines()
-    rows = _numbered(file, layout.reader([line + "\n" for line in lines]))
+    reader = _reader(
+        [line + "\n" for line in lines], layout.delimiter, layout.quoting
+    )
+    rows = _numbered(file, reader)
     rows = ((line, row) for line, row in rows if row)
     mark, width = layout.delimiter, layout.width
     repaired = []

@@ -23,6 +23,7 @@ from tbnets.checks import (
     first_twice,
     letters,
     numbered,
+    refuse_single,
     rows_by,
     short_repr,
     spelling,
@@ -130,14 +131,8 @@ class CaptionedImages:
     def __post_init__(self):
         counts = self.num_images, len(self.captions)
         rows = checked_rows("caption_to_image", self.caption_to_image, *counts)
-        for name in ("image_ids", "captions"):
-            if isinstance(getattr(self, name), str | bytes):
-                raise InputError(
-                    name,
-                    "be a list of strings",
-                    f"{name}={getattr(self, name)!r}",
-                    "Wrap a single string in a list.",
-                )
+        refuse_single("image_ids", self.image_ids)
+        refuse_single("captions", self.captions)
         if (twice := first_twice(self.image_ids)) is not None:
             raise InputError(
                 "image_ids",

@@ -7,15 +7,13 @@ in the graph, so that exported models decode photos as in training.
 
 import concurrent.futures
 import functools
-import os
 import re
 from collections.abc import Sequence
 
 import numpy as np
-import PIL.Image
 import tensorflow as tf
 
-from tbnets.checks import Array, Photo, checked_number
+from tbnets.checks import Array, Photo, checked_number, refuse_single
 from tbnets.data import photo_archives, photo_kinds, pictures
 from tbnets.data.pictures import (
     ROOM,
@@ -23,7 +21,6 @@ from tbnets.data.pictures import (
     BrokenImageError,
     read_content,
 )
-from tbnets.errors import InputError
 from tbnets.startup import usable_cores
 
 
@@ -106,17 +103,8 @@ def decode_images(
     """
     side = getattr(image_size, "side", image_size)
     checked_number("image_size", side, 1, whole=True)
-    single = str | bytes | os.PathLike | PIL.Image.Image
-    is_array = isinstance(image_bytes, np.ndarray)
-    is_one = is_array and image_bytes.ndim not in (1, 4)
-    if is_one or isinstance(image_bytes, single):
-        raise InputError(
-            "image_bytes",
-            "be a list of photos",
-            f"one {type(image_bytes).__name__}",
-            "Wrap it in a list.",
-        )
-    if is_array or isinstance(image_bytes, list | tuple):
+    refuse_single("image_bytes", image_bytes)
+    if isinstance(image_bytes, np.ndarray | list | tuple):
         image_bytes = [
             photo if tf.is_tensor(photo) else read_content(photo)
             for photo in image_bytes

@@ -10,15 +10,14 @@ import contextlib
 import functools
 import os
 
-from tbnets.data import photo_archives
 from tbnets.data import splits as split_names
 from tbnets.data.batches import FeatureRows, FileNames
 from tbnets.data.captions import caption_key, common_images, read_captions
+from tbnets.data.photo_archives import is_file, is_folder, stamp
 from tbnets.data.photos import (
     find_photo,
     find_photos,
     match_names,
-    photos_there,
     read_listed,
     with_matches,
 )
@@ -50,10 +49,10 @@ class SplitData:
         sources = self._data.sources
         sources.value("images")
         folder = sources.photo_folder
-        if not photo_archives.is_folder(folder):
+        if not is_folder(folder):
             raise sources.nowhere("images", folder)
         paths = [folder / name for name in self.records.names]
-        missing = [path for path in paths if not photo_archives.is_file(path)]
+        missing = [path for path in paths if not is_file(path)]
         if missing:
             raise MissingFileError(
                 f"`--images` must contain every image of split {self.name}. "
@@ -359,9 +358,11 @@ class Data:
         split_records = [self.split(split).records for split in self._photos_of]
         ids = {key for records in split_records for key in records.image_ids}
         folder = sources.photo_folder
-        photos = find_photos(folder, sources.where)
-        photos = (photo for photo in photos if not ids or photo[0] in ids)
-        return photos_there(photos, folder)
+        return [
+            (key, path, path.relative_to(folder).as_posix(), stamp(path)[0])
+            for key, path in find_photos(folder, sources.where)
+            if (not ids or key in ids) and is_file(path)
+        ]
 
     def overlaps(self, names):
         """Describes which splits share images. Returns "" if no splits do."""
@@ -443,7 +444,6 @@ class Data:
 
     def _matched_names(self, records):
         folder = self.sources.images and self.sources.photo_folder
-        is_file = photo_archives.is_file
         if not folder or all(is_file(folder / x) for x in records.names):
             return {}
         if self._matches is None:

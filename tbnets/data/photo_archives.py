@@ -31,11 +31,6 @@ INSIDE = rf"(?s).*{_END}.*"
 _NOT_A_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 
 
-def is_archive(path):
-    """Returns whether a path names an archive."""
-    return os.fspath(path).endswith(SUFFIXES) and os.path.isfile(path)
-
-
 def list_archives(path, suffixes=SUFFIXES):
     """Finds the archives that a path names, in the order of their names.
 
@@ -108,7 +103,8 @@ def _numbered(pattern):
 
 def is_folder(path):
     """Returns whether a path names a folder or an archive."""
-    return os.path.isdir(path) or is_archive(path)
+    is_archive = os.fspath(path).endswith(SUFFIXES) and os.path.isfile(path)
+    return is_archive or os.path.isdir(path)
 
 
 def is_photo_name(name):

@@ -159,13 +159,8 @@ def match_names(folder, captions):
     for name in missing:
         path = name.replace("\\", "/")  # Tables of Windows have backslashes.
         last = os.path.basename(path)
-        photos = [
-            photo
-            for photo in by_stem.get(
-                stem_of(last) if is_photo_name(last) else last, ()
-            )
-            if _has_folder_of(photo, path)
-        ]
+        stem = stem_of(last) if is_photo_name(last) else last
+        photos = [x for x in by_stem.get(stem, ()) if _has_folder_of(x, path)]
         same = [photo for photo in photos if os.path.basename(photo) == last]
         if len(best := same or photos) == 1:
             fits.setdefault(best[0], []).append(name)
@@ -181,19 +176,6 @@ def with_matches(records, matches):
 def _has_folder_of(photo, name):
     folders = (path.split("/")[-2::-1] for path in (photo, name))
     return all(one == other for one, other in zip(*folders))
-
-
-def photos_there(photos, folder):
-    """Keeps only the (id, `pathlib.Path`) pairs whose path is a regular file.
-
-    Returns a list of (id, path, path relative to `folder`, size in bytes).
-    """
-    there = []
-    for key, path in photos:
-        if photo_archives.is_file(path):
-            name = path.relative_to(folder).as_posix()
-            there.append((key, path, name, photo_archives.stamp(path)[0]))
-    return there
 
 
 def find_photo(folder, image_id):

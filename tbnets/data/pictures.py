@@ -74,19 +74,15 @@ def _content(photo):
         return photo
     advice = "Pass a path, the bytes of a file, a picture or its pixels."
     check_kind("photo", photo, (str, os.PathLike), advice)
-    return _read_bytes(photo)
-
-
-def _read_bytes(path):
     try:
-        if not photo_archives.is_file(path):
-            there = os.path.exists(path)
+        if not photo_archives.is_file(photo):
+            there = os.path.exists(photo)
             reason = "is not a file" if there else "does not exist"
-            raise BrokenImageError(path, reason)
-        return photo_archives.read_bytes(path)
+            raise BrokenImageError(photo, reason)
+        return photo_archives.read_bytes(photo)
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
-        raise BrokenImageError(path, reason) from error
+        raise BrokenImageError(photo, reason) from error
 
 
 _DECODED = {"JPEG": rb"\xff\xd8\xff", "PNG": rb"\x89PNG\r\n\x1a\n"}

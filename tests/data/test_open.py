@@ -1,5 +1,6 @@
 """Tests of where data are looked for, and of splits and their features."""
 
+import dataclasses
 import pathlib
 import shutil
 
@@ -110,6 +111,19 @@ def test_photos_are_shown_where_there_are_any(
     )
     folder = Data(sources).split("all").photo_folder
     assert folder == (tmp_path / "here" / "photos" if found else None)
+
+
+def test_only_photos_of_other_splits_may_be_missing(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.jpg").write_bytes(b"abc")
+    (tmp_path / "folder.jpg").mkdir()
+    rows = "deep/a.jpg,p,train\nfolder.jpg,q,other\nnone.jpg,r,other\n"
+    (tmp_path / "own.csv").write_text(f"image,caption,split\n{rows}")
+    sources = Sources(str(tmp_path), captions="own.csv", images=".")
+    path = tmp_path / "deep" / "a.jpg"
+    assert Data(sources).photos == [("deep/a.jpg", path, "deep/a.jpg", 3)]
+    with refusals.refused("--images"):
+        Data(dataclasses.replace(sources, dev_split="other")).photos  # noqa: B018
 
 
 @pytest.fixture(scope="module")

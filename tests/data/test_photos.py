@@ -11,7 +11,6 @@ from tbnets.data.photos import (
     list_photos,
     listed_rows,
     match_names,
-    photos_there,
     read_listed,
     sort_files,
 )
@@ -230,13 +229,3 @@ def test_photos_of_flickr8k_in_the_splits_of_flickr30k(data_root):
     for split, count in {"train": 7471, "validation": 245, "test": 284}.items():
         path = data_root / "flickr30k" / f"{split}.txt"
         assert len(listed_rows(images.image_ids, path)) == count
-
-
-def test_photos_there_are_regular_files(tmp_path):
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.jpg").write_bytes(b"abc")
-    (tmp_path / "folder.jpg").mkdir()
-    names = ("deep/a.jpg", "folder.jpg", "missing.jpg")
-    photos = [(name[:3], tmp_path / name) for name in names]
-    found = photos_there(photos, tmp_path)
-    assert found == [("dee", tmp_path / "deep/a.jpg", "deep/a.jpg", 3)]
