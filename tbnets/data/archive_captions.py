@@ -116,17 +116,18 @@ def _rank(name):
 def _captions(shard, name, classes):
     """Reads the captions of a photo from a file in a shard."""
     content = photo_archives.read_bytes(f"{shard.path}/{name}")
+    is_json = name.lower().endswith("json")
     try:
         text = content.decode("utf-8-sig").strip()
-        value = parse_json(text) if name.lower().endswith("json") else text
+        value = parse_json(text) if is_json else text
     except ValueError as error:  # Also a UnicodeDecodeError.
-        expected = "JSON" if name.lower().endswith("json") else "UTF-8 text"
+        expected = "JSON" if is_json else "UTF-8 text"
         shard.refuse(expected, content, name, f"{error}.")
         return []
-    if name.lower().endswith("txt"):
-        texts = filter(None, map(str.strip, text.split("\n")))
-    elif name.lower().endswith("json"):
+    if is_json:
         texts = _texts_of(value)
+    elif name.lower().endswith("txt"):
+        texts = filter(None, map(str.strip, text.split("\n")))
     else:
         texts = [_class_name(shard, name, text, classes)]
     captions = [shard.caption(text, name) for text in texts]
@@ -215,14 +216,13 @@ def _parquet_rows(part, archive, split):
         table = [[name, *row] for name, row in zip(archive.names, table)]
         chosen_by_user = part.columns._replace(image="image")
     sample = [list(values) for values in zip(*table[:SAMPLE_ROWS])]
-    chosen = choose_columns(columns, sample, chosen_by_user)
-    if isinstance(chosen, str):
+    try:
+        chosen = choose_columns(columns, sample, chosen_by_user)
+    except OtherFormat as error:
         expected = "a column of captions, and one of images or their names"
-        part.refuse(expected, columns, None, chosen)
+        part.refuse(expected, columns, None, str(error))
         return
-    used = [chosen.image, *chosen.captions]
-    used += [] if chosen.split is None else [chosen.split]
-    part.used = f"columns {', '.join(columns[column] for column in used)}"
+    part.used = f"columns {chosen.listed(columns)}"
     for number, row in enumerate(table):
         place, texts = f"row {number}", []
         for column in chosen.captions:

@@ -119,12 +119,17 @@ class Chosen(NamedTuple):
     captions: list[int]
     split: int | None
 
+    def listed(self, names):
+        """Returns the names of the columns to read, as text."""
+        split = [] if self.split is None else [self.split]
+        return ", ".join(names[i] for i in (self.image, *self.captions, *split))
+
 
 def choose_columns(names, values, columns):
     """Finds the columns of images, captions and splits.
 
-    Returns `Chosen`, or a string that explains why the columns are not
-    captions. `names` are "" without a header. `values` has a list per column.
+    If the file has no header, all `names` are "". `values` has a list per
+    column. Raises `OtherFormat` if there are no captions.
     """
     names_there = [bare(name) for name in names]
     there = f"The columns are {listed([*map(str, names)], 12)}."
@@ -132,7 +137,7 @@ def choose_columns(names, values, columns):
     wanted = (columns.image, *columns.caption, columns.split)
     for name in filter(None, wanted):
         if name.lower() not in lowered:
-            return f"no column is named {name}. {there}"
+            raise OtherFormat(f"no column is named {name}. {there}")
 
     def positions(kind):
         chosen = getattr(columns, kind)
@@ -159,9 +164,9 @@ def choose_columns(names, values, columns):
     ]
     for kind, found in (("image", images), ("caption", captions)):
         if not found:
-            return f"no column is known to hold {kind}s. {there}"
+            raise OtherFormat(f"no column is known to hold {kind}s. {there}")
         if len(found) > 1 and found != named:
-            return f"{len(found)} columns may hold {kind}s. {there}"
+            raise OtherFormat(f"{len(found)} columns may hold {kind}s. {there}")
     return Chosen(images[0], captions, splits[0] if splits else None)
 
 

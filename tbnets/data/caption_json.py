@@ -1,7 +1,7 @@
 """Reads captions from JSON and JSON Lines, by the structure of the content.
 
 A structure is a function that maps the content of a file to a list of (place,
-split, record), or to the reason why the content is different.
+split, record), or raises `OtherFormat`.
 """
 
 import contextlib
@@ -27,7 +27,6 @@ from tbnets.data.splits import WHOLE_FILE
 from tbnets.files import parse_json, shown
 
 _NO_JSON = "it is not JSON"
-_NO_RECORDS = "it has no list of objects"
 _ANSWERS = ("gpt", "assistant", "model", "bot")
 
 
@@ -35,7 +34,7 @@ def of_images(content):
     """Returns the list `images` of Karpathy's files and their relatives."""
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not images:
-        return "it is not an object with a list 'images'"
+        raise OtherFormat("it is not an object with a list 'images'")
     return [(f"images[{i}]", None, image) for i, image in enumerate(images)]
 
 
@@ -73,18 +72,16 @@ def _record_lists(content, place="", split=None):
 def of_mapping(content, split=None):
     """Returns records of a mapping from an image to its captions."""
     if not isinstance(content, dict) or not content:
-        return "it is not an object of images"
+        raise OtherFormat("it is not an object of images")
     if split is None and all(map(split_names.is_usual, content)):
-        parts = [of_mapping(part, key) for key, part in content.items()]
-        texts = [part for part in parts if isinstance(part, str)]
-        return texts[0] if texts else [row for part in parts for row in part]
+        return [row for k in content for row in of_mapping(content[k], k)]
     first, texts = next(iter(content.items()))
     has_paths = isinstance(texts, list) and _ends_with(texts, first)
     sample = list(content.items())[:SAMPLE_ROWS]
     if not has_paths and not all(is_image(k) or is_id(k) for k, _ in sample):
-        return "its keys do not look like names of images"
+        raise OtherFormat("its keys do not look like names of images")
     if not has_paths and not any(is_sentence(value) for _, value in sample):
-        return "its values do not look like captions"
+        raise OtherFormat("its values do not look like captions")
     rows = []
     for name, texts in content.items():
         record = {"image": name, "captions": texts}
@@ -100,17 +97,13 @@ def _ends_with(texts, name):
 
 
 def _choose(rows, columns):
-    """Returns the keys of image, captions and split, or why there are none."""
+    """Returns the keys of the records, and `Chosen` keys."""
     sample = [row for _, _, row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
     keys = list(dict.fromkeys(key for row in sample for key in row))
     if not keys:
-        return _NO_RECORDS
+        raise OtherFormat("it has no list of objects")
     values = [[row[key] for row in sample if key in row] for key in keys]
-    chosen = choose_columns(keys, values, columns)
-    if isinstance(chosen, str):
-        return chosen.replace("column", "key")
-    split = None if chosen.split is None else keys[chosen.split]
-    return keys[chosen.image], [keys[i] for i in chosen.captions], split
+    return keys, choose_columns(keys, values, columns)
 
 
 def is_lines(file):
@@ -124,9 +117,9 @@ def is_lines(file):
 
 
 def _find(structure, file):
-    """Returns (rows, keys) of the records in a file.
+    """Returns the records in a file, the keys, and `Chosen` keys.
 
-    The rows of JSON Lines are only the first rows.
+    The records of JSON Lines are only the first records.
     """
     if is_lines(file):
         if structure is not None:
@@ -141,12 +134,12 @@ def _find(structure, file):
     else:
         lists = [structure(_content(file))]
     columns = Columns() if structure is of_mapping else file.columns
-    reason = _NO_RECORDS
+    reason = "it has no list of objects"
     for rows in lists:
-        keys = rows if isinstance(rows, str) else _choose(rows, columns)
-        if not isinstance(keys, str):
-            return rows, keys
-        reason = keys
+        try:
+            return rows, *_choose(rows, columns)
+        except OtherFormat as error:
+            reason = str(error).replace("column", "key")
     raise OtherFormat(reason)
 
 
@@ -161,18 +154,17 @@ def read_json(structure, file):
 
     `structure` is `of_images`, `of_mapping`, or None for any list of records.
     """
-    rows, keys = _find(structure, file)
+    rows, keys, chosen = _find(structure, file)
     if is_lines(file):
         rows = ((line, None, row) for line, row in file.json_rows(()))
-    image, captions, split = keys
-    names = [image, *captions, *([split] if split else [])]
     if structure is not of_mapping:
-        file.used = f"keys {', '.join(names)}"
-    return images_of(file, _json_rows(file, rows, keys))
+        file.used = f"keys {chosen.listed(keys)}"
+    return images_of(file, _json_rows(file, rows, keys, chosen))
 
 
-def _json_rows(file, rows, keys):
-    image_key, caption_keys, split_key = keys
+def _json_rows(file, rows, keys, chosen):
+    image_key, caption_keys = keys[chosen.image], [keys[i] for i in chosen[1]]
+    split_key = None if chosen.split is None else keys[chosen.split]
     is_talk = bare(caption_keys[0]) in ("conversation", "message")
     without_image = []
     for place, split, record in rows:

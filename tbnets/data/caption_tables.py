@@ -33,17 +33,6 @@ class _Layout(NamedTuple):
     width: int
     chosen: Chosen
 
-    @property
-    def used(self):
-        """The names or numbers of the columns that are read."""
-        image, captions, split = self.chosen
-        places = [image, *captions, *([] if split is None else [split])]
-        names = [str(place + 1) for place in places]
-        if self.header:
-            names = [self.header[place] for place in places]
-        end = "" if self.header else ", no header"
-        return f"columns {', '.join(names)}{end}"
-
 
 def _reader(lines, delimiter, quoting):
     options = {"delimiter": delimiter, "quoting": quoting, "strict": True}
@@ -65,12 +54,10 @@ def _find_layout(file):
         widths = [len(row) for row in rows]
         if max(widths, default=0) < 2:
             continue
-        found = _with_header(rows, file.columns)
-        if not found[1:] and not any(file.columns):
-            found = _without_header(rows) or found
-        if found[1:]:
-            return _Layout(mark, quoting, *found)
-        reasons.append((widths[0], found[0]))
+        try:
+            return _Layout(mark, quoting, *_find_columns(rows, file.columns))
+        except OtherFormat as error:
+            reasons.append((widths[0], str(error)))
     raise OtherFormat(max(reasons)[1] if reasons else "it has only one column")
 
 
@@ -83,32 +70,32 @@ def _quoting(file, mark):
     return csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
 
 
-def _with_header(rows, columns):
-    """Returns (header, width, chosen), or (reason,) without a header."""
-    header, *body = rows
-    body = [row for row in body if len(row) == len(header)]
-    values = list(zip(*body)) or [()] * len(header)
-    chosen = choose_columns(header, values, columns)
-    if isinstance(chosen, str):
-        return (chosen,)
-    names = choose_columns(header, [()] * len(header), columns)
-    cell = header[chosen.image]
-    if isinstance(names, str) and (is_image(cell) or is_id(cell)):
-        return ("its first row is not a header",)
-    return [name.strip() for name in header], len(header), chosen
-
-
-def _without_header(rows):
-    # A caption in the last column may contain delimiters.
-    for width in range(min(max(map(len, rows)), _MOST_COLUMNS), 1, -1):
-        wide = [row for row in rows if len(row) >= width]
-        if len(wide) < 0.8 * len(rows):
-            continue
-        values = list(zip(*(_joined(row, width, ",") for row in wide)))
-        chosen = choose_columns([""] * width, values, Columns())
-        if not isinstance(chosen, str):
-            return [], width, chosen
-    return ()
+def _find_columns(rows, columns):
+    """Returns (header, width, chosen). The header is [] if there is none."""
+    try:
+        header, *body = rows
+        body = [row for row in body if len(row) == len(header)]
+        values = list(zip(*body)) or [()] * len(header)
+        chosen = choose_columns(header, values, columns)
+        cell = header[chosen.image]
+        if is_image(cell) or is_id(cell):  # The names must suffice.
+            choose_columns(header, [()] * len(header), columns)
+        return [name.strip() for name in header], len(header), chosen
+    except OtherFormat:
+        widths = range(min(max(map(len, rows)), _MOST_COLUMNS), 1, -1)
+        for width in () if any(columns) else widths:
+            wide = [row for row in rows if len(row) >= width]
+            if len(wide) < 0.8 * len(rows):
+                continue
+            # A caption in the last column may contain delimiters.
+            values = list(zip(*(_joined(row, width, ",") for row in wide)))
+            with contextlib.suppress(OtherFormat):
+                return (
+                    [],
+                    width,
+                    choose_columns([""] * width, values, Columns()),
+                )
+        raise
 
 
 def _joined(row, width, delimiter):
@@ -122,7 +109,9 @@ def read_table(file):
     column has splits, all images are in the split "all".
     """
     layout = _find_layout(file)
-    file.used = layout.used
+    names = layout.header or [*map(str, range(1, layout.width + 1))]
+    file.used = f"columns {layout.chosen.listed(names)}"
+    file.used += "" if layout.header else ", no header"
     return images_of(file, _caption_rows(file, layout))
 
 
