@@ -144,6 +144,10 @@ def test_no_phrases_and_scores_beyond_the_proposals():
         none, [np.array(BOXES)], none, [], texts=[]
     )
     assert metrics == {"phrase_to_region/num_queries": 0}
+    # An overlap of exactly 0.5 does not suppress a proposal.
+    two = [BOXES[0], BOXES[3]]
+    found = localization.localize([[0.5, 0.4]], [two], [BOXES[3]], [0])
+    assert len(found.scores) == 2
     scores = np.array([[0.5, np.nan, np.inf]])
     found = localization.localize(scores, [BOXES[:1]], [BOXES[0]], [0])
     assert found.ranks.tolist() == [1]

@@ -58,19 +58,16 @@ def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(drawn):
     }
 
 
-@pytest.mark.parametrize("epochs", [1, 4, 15])
+@pytest.mark.parametrize("epochs", [1, 15])
 def test_epochs_are_whole_numbers(drawn, epochs):
     axes = drawn([ROW] * epochs).axes
     ticks = [tick for axis in axes for tick in axis.get_xticks()]
     assert ticks and all(tick == round(tick) for tick in ticks)
 
 
-NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize("value", [NAN, -INF, 3.4e38])
-def test_any_numbers_become_a_picture(tmp_path, value):
-    history = [ROW, {**ROW, "train/total_loss": value}]
+def test_any_numbers_become_a_picture(tmp_path):
+    values = float("nan"), -float("inf"), 3.4e38
+    history = [ROW, *({**ROW, "train/total_loss": value} for value in values)]
     plots.draw_history(history, tmp_path / "curves.png")
     with PIL.Image.open(tmp_path / "curves.png") as image:
         assert image.format == "PNG"
