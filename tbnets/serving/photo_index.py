@@ -2,7 +2,7 @@
 
 ::
 
-    photos.tbnets/embeddings/MODEL/*.photos1
+    photos.tbnets/embeddings/MODEL/*.photos
 
 `MODEL` is a prefix of the SHA-256 that `about` returns. Files have unique names
 and are never modified, so two searches may run at once. When all photos are
@@ -13,7 +13,6 @@ import concurrent.futures
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import pathlib
 import uuid
@@ -25,9 +24,9 @@ from tbnets import files
 from tbnets.checks import check_finite
 from tbnets.data import pictures
 from tbnets.data.photos import left_out_lines, sort_files
+from tbnets.data.store import npy
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
-from tbnets.files import parse_json
 from tbnets.progress import progress_bar, say
 from tbnets.serving import search
 from tbnets.serving.checksums import (
@@ -37,10 +36,8 @@ from tbnets.serving.checksums import (
 )
 from tbnets.serving.litert_files import NETWORKS
 
-# A file consists of a line of JSON (names, sizes, times, and the faults of
-# broken photos), the embeddings as little-endian float32, and the SHA-256 of
-# all bytes before it. Files are untrusted. Reading a file executes no code and
-# needs memory in proportion to its size.
+# A file is an `npz` of a JSON value (names, sizes, times, and the faults of
+# broken photos) and the embeddings. Files are untrusted.
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
@@ -49,7 +46,6 @@ IDENTITY = "identity.txt"
 TensorFlow numbers the functions differently in each assembly, so two assemblies
 of one model differ in their bytes.
 """
-_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Entry(NamedTuple):
@@ -102,38 +98,18 @@ def about(model):
     }
 
 
-def format_entries(entries, about):
-    """Returns the content of a cache file, which `parse_index` reads."""
-    photos = {n: e for n, e in entries.items() if not e.reason}
-    broken = {n: e for n, e in entries.items() if e.reason}
-    header = {
-        **about,
-        "photos": [[n, *e.stamp] for n, e in photos.items()],
-        "broken": [[n, *e.stamp, e.reason] for n, e in broken.items()],
-    }
-    rows = [np.asarray(e.embedding, "<f4") for e in photos.values()]
-    body = json.dumps(header).encode("ascii") + b"\n" + b"".join(rows)
-    return body + hashlib.sha256(body).digest()
-
-
-def parse_index(content, about):
-    """Parses the content of a cache file, which may be damaged or forged.
+def read_entries(path, about):
+    """Reads a cache file, which may be damaged or forged.
 
     Returns a dict of `Entry`s, by the name of the photo. Raises ValueError if
-    the content is damaged or its header is not `about`.
+    the file is damaged or its header is not `about`.
     """
-    body = memoryview(content)[:-_DIGEST_BYTES]
-    start = content.find(b"\n") + 1
+    header, arrays = npy.read_npz(path)
     try:
-        header = parse_json(content[:start])
         is_own = about.items() <= header.items()
-        digest = hashlib.sha256(body).digest()
-        photos, dim = header["photos"], about["embedding_dim"]
-        rows = np.frombuffer(body[start:], "<f4").reshape(len(photos), dim)
-        rows = rows.astype(np.float32, copy=False)
-        is_whole = (
-            digest == content[-_DIGEST_BYTES:] and np.isfinite(rows).all()
-        )
+        photos, rows = header["photos"], arrays["rows"]
+        is_whole = rows.shape == (len(photos), about["embedding_dim"])
+        is_sound = rows.dtype == np.float32 and np.isfinite(rows).all()
         entries = {
             str(name): Entry((size, time), row)
             for (name, size, time), row in zip(photos, rows)
@@ -141,14 +117,14 @@ def parse_index(content, about):
         for name, size, time, reason in header["broken"]:
             reason = str(reason) or "is broken"
             entries[str(name)] = Entry((size, time), None, reason)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except npy.ERRORS as error:
         raise InputError("damaged, or not a cache file") from error
-    if not (is_own and is_whole):
+    if not (is_own and is_whole and is_sound):
         raise InputError("damaged, or written for another model")
     return entries
 
 
-SUFFIX = ".photos1"
+SUFFIX = ".photos"
 PHOTOS_PER_FILE = 256
 """Number of photos embedded between two writes. A killed process loses at most
 this many."""
@@ -336,7 +312,7 @@ class Index:
             return
         for path in self._files:
             try:
-                self.entries.update(parse_index(path.read_bytes(), self._about))
+                self.entries.update(read_entries(path, self._about))
             except (OSError, ValueError) as error:
                 _note(
                     f"note: {path} cannot be used ({error}); its photos are "
@@ -351,11 +327,21 @@ class Index:
         if not (entries and self._can_write):
             return self._can_write
         path = self.place / f"{uuid.uuid4().hex}{SUFFIX}"
-        content = format_entries(entries, self._about)
+        photos = {n: e for n, e in entries.items() if not e.reason}
+        broken = {n: e for n, e in entries.items() if e.reason}
+        header = {
+            **self._about,
+            "photos": [[n, *e.stamp] for n, e in photos.items()],
+            "broken": [[n, *e.stamp, e.reason] for n, e in broken.items()],
+        }
+        dim = self._about["embedding_dim"]
+        rows = [np.empty([0, dim], np.float32)]
+        rows += [e.embedding[None] for e in photos.values()]
+        rows = np.concatenate(rows)
         try:
             files.make_folder_of(self._folder, self._beside)
             self.place.mkdir(parents=True, exist_ok=True)
-            files.write_atomically(path, lambda file: file.write(content))
+            npy.write_npz(path, header, {"rows": rows})
         except OSError as error:
             self._can_write = False
             _note(

@@ -1,7 +1,5 @@
 """Tests of what is kept of a folder of photos between two searches."""
 
-import hashlib
-import json
 import os
 import sys
 import threading
@@ -11,8 +9,8 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import files
 from tbnets.data.images import decode_images, fault_of
+from tbnets.data.store import npy
 from tbnets.errors import InputError
 from tbnets.serving import photo_index
 from tests import fresh, photo_files
@@ -72,7 +70,7 @@ def draw(path, colour):
 
 def kept_in(folder):
     """Returns the files of the cache."""
-    return sorted((folder / "embeddings").rglob("*.photos1"))
+    return sorted((folder / "embeddings").rglob(f"*{photo_index.SUFFIX}"))
 
 
 def assert_found(found, colours):
@@ -130,9 +128,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert count == 2
     # One file is left, and what was removed is not in it.
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = photo_index.parse_index(
-        path.read_bytes(), photo_index.about(model)
-    )
+    entries = photo_index.read_entries(path, photo_index.about(model))
     assert entries.keys() == colours.keys()
     # Touched alone, a photo counts as changed.
     os.utime(photos / "c.png", ns=(0, 12345))
@@ -298,37 +294,39 @@ def test_each_model_has_its_own(model, photos, tmp_path):
     assert embed(copy, photos)[1] == 0
 
 
-def forged(kept_model, **changes):
-    """Returns a file's content with a header that says something else."""
+def forge(path, model, /, **changes):
+    """Writes a cache file whose header has some changes."""
     header = {
-        **photo_index.about(kept_model),
+        **photo_index.about(model),
         "photos": [["a.png", 1, 2]],
         "broken": [],
         **changes,
     }
-    rows = np.zeros((1, 3), "<f4").tobytes()
-    body = json.dumps(header).encode() + b"\n" + rows
-    return body + hashlib.sha256(body).digest()
+    npy.write_npz(path, header, {"rows": np.zeros((1, 3), np.float32)})
+
+
+def flip_a_bit(path, model):
+    row = np.float32([0, 1, 0]).tobytes()
+    path.write_bytes(path.read_bytes().replace(row, row[::-1]))
 
 
 DAMAGES = {
-    "cut": lambda content, model: content[:-5],
-    "a bit": lambda content, model: content[:-40] + b"!" + content[-39:],
-    "empty": lambda content, model: b"",
-    "text": lambda content, model: b"no cache at all\n" * 9,
-    "no header": lambda content, model: (
-        b"[" * 9999 + hashlib.sha256(b"[" * 9999).digest()
+    "cut": lambda path, model: path.write_bytes(path.read_bytes()[:-5]),
+    "a bit": flip_a_bit,
+    "empty": lambda path, model: path.write_bytes(b""),
+    "no list": lambda path, model: npy.write_npz(path, [], {}),
+    "dtype": lambda path, model: npy.write_npz(
+        path,
+        {**photo_index.about(model), "photos": [], "broken": []},
+        {"rows": np.zeros((0, 3))},
     ),
-    "format": lambda content, model: forged(model, format="other"),
-    "model": lambda content, model: forged(model, model="other"),
-    "dim": lambda content, model: forged(model, embedding_dim=2**60),
-    "more": lambda content, model: forged(model, photos=[["a", 1, 2]] * 9),
-    "list": lambda content, model: forged(model, photos=[1]),
-    "stamp": lambda content, model: forged(model, photos=[["a.png", 1]]),
-    "broken": lambda content, model: forged(model, broken={"a": 1}),
-    "no dict": lambda content, model: (
-        b"[]\n" + hashlib.sha256(b"[]\n").digest()
-    ),
+    "format": lambda path, model: forge(path, model, format="other"),
+    "model": lambda path, model: forge(path, model, model="other"),
+    "dim": lambda path, model: forge(path, model, embedding_dim=2**60),
+    "more": lambda path, model: forge(path, model, photos=[["a", 1, 2]] * 9),
+    "list": lambda path, model: forge(path, model, photos=[1]),
+    "stamp": lambda path, model: forge(path, model, photos=[["a.png", 1]]),
+    "broken": lambda path, model: forge(path, model, broken={"a": 1}),
 }
 
 
@@ -338,7 +336,7 @@ def test_a_damaged_file_is_told_and_made_again(
 ):
     embed(model, photos)
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    path.write_bytes(DAMAGES[damage](path.read_bytes(), model))
+    DAMAGES[damage](path, model)
     found, count = embed(model, photos)
     assert_found(found, COLOURS)
     assert count == 3
@@ -378,14 +376,14 @@ def test_a_full_disk_in_the_middle(
     model, photos, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", 1)
-    write = files.write_atomically
+    write = npy.write_npz
 
-    def full(path, writer):
+    def full(*arguments):
         if kept_in(tmp_path / "photos.tbnets"):
             raise OSError(28, "No space left on device")
-        write(path, writer)
+        write(*arguments)
 
-    monkeypatch.setattr(files, "write_atomically", full)
+    monkeypatch.setattr(npy, "write_npz", full)
     assert_found(embed(model, photos, batch_size=1)[0], COLOURS)
     assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.undo()
@@ -413,7 +411,7 @@ def test_what_a_kill_left_while_writing_is_removed_later(
 ):
     embed(model, photos)
     folder = kept_in(tmp_path / "photos.tbnets")[0].parent
-    (folder / f".x.photos1.{12 * '0'}.partial").write_bytes(b"half")
+    (folder / f".x.photos.{12 * '0'}.partial").write_bytes(b"half")
     (photos / "a.png").unlink()
     embed(model, photos)
     assert [path.name for path in folder.iterdir()] == [
