@@ -1,16 +1,13 @@
 """Presets of Keras Hub: opened, rebuilt, refused."""
 
-import errno
 import json
 import shutil
 import sys
-import time
 
 import h5py
 import pytest
 
 from tbnets.errors import (
-    FileError,
     InputError,
     MissingFileError,
     MissingPackageError,
@@ -133,27 +130,6 @@ def test_a_preset_or_a_side_that_is_not_there_is_refused(hub_presets):
     ):
         with pytest.raises(kind, match=named):
             presets.open_preset(name, "text")
-
-
-def full_disk(handle, file):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.mark.parametrize(
-    "fetch, kind, named",
-    [
-        (lambda *_: time.sleep(9), UnreachableError, "0.05"),
-        (full_disk, FileError, "HF_HOME"),
-    ],
-)
-def test_a_hub_that_does_not_answer_or_a_full_disk(
-    monkeypatch, fetch, kind, named
-):
-    pytest.importorskip("keras_hub")
-    monkeypatch.setattr(preset_files, "PATIENCE", 0.05)
-    monkeypatch.setitem(preset_files._FETCH, "hf", fetch)
-    with pytest.raises(kind, match=named):
-        presets.open_preset("hf://someone/something")
 
 
 def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):

@@ -4,17 +4,13 @@ The JSON files are untrusted. They may refer only to Keras Hub classes, which is
 checked before any class is instantiated.
 """
 
-import concurrent.futures
 import difflib
-import errno
 import pathlib
-import threading
 
 import keras
 
 from tbnets import files
 from tbnets.errors import (
-    FileError,
     InputError,
     MissingFileError,
     UnreachableError,
@@ -22,8 +18,6 @@ from tbnets.errors import (
     import_extra,
 )
 
-PATIENCE = 15
-"""Maximum time in seconds to download a JSON file."""
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
 _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
@@ -50,10 +44,6 @@ def _from_hugging_face(handle, file):
 _FETCH = {"kaggle": _from_kaggle, "hf": _from_hugging_face}
 """Maps the scheme of a handle to a function that takes a handle and a file
 name, and returns the path of the cached file."""
-_CACHES = {"kaggle": "KAGGLEHUB_CACHE", "hf": "HF_HOME"}
-"""Maps the scheme of a handle to the environment variable for the cache
-folder."""
-_UNWRITABLE = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES
 
 
 def find_preset(name, known):
@@ -91,8 +81,8 @@ def fetch(source, file, name):
     """Returns the path of a preset's file, downloading the file if needed.
 
     `source` is a folder or a handle, and `name` the preset in error messages.
-    Raises FileNotFoundError if the folder has no such file, ConnectionError if
-    the download fails, and OSError if the cache cannot be written.
+    Raises FileNotFoundError if the folder has no such file, and ConnectionError
+    if the download fails.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:
@@ -104,41 +94,15 @@ def fetch(source, file, name):
             f"preset={name} without {file}. Save the model and its "
             "preprocessor with save_to_preset, or name another folder."
         )
-    seconds = PATIENCE if file.endswith(".json") else None
     try:
-        return pathlib.Path(_within(seconds, _FETCH[scheme], handle, file))
+        return pathlib.Path(_FETCH[scheme](handle, file))
     except Exception as error:  # Hubs raise different errors.
-        if getattr(error, "errno", None) in _UNWRITABLE:
-            raise FileError(
-                error.errno,
-                f"`preset` must fit into the cache of {scheme}. Received: "
-                f"preset={name}, whose {file} could not be written there: "
-                f"{error.strerror}. Free some space, or set {_CACHES[scheme]} "
-                "to a folder on another disk",
-            ) from error
         raise UnreachableError(
             "`preset` must be available for download. Received: "
             f"preset={name}, whose {file} {scheme} does not provide "
-            f"({' '.join(str(error).split())[:300]}). Check the name and the "
-            "connection, or name a local folder."
+            f"({' '.join(str(error).split())[:300]}). Check the name, the "
+            "connection and the disk space, or name a local folder."
         ) from error
-
-
-def _within(seconds, function, *args):
-    if seconds is None:
-        return function(*args)
-    future = concurrent.futures.Future()
-
-    def answer():
-        try:
-            future.set_result(function(*args))
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=answer, daemon=True).start()
-    if not concurrent.futures.wait([future], seconds).done:
-        raise TimeoutError(f"no response in {seconds} seconds")
-    return future.result()
 
 
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
@@ -155,11 +119,14 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
             path = fetch(source, shards, name)
         except (MissingFileError, UnreachableError):
             raise missing from None
-    parts = sorted(set(_files(parsed(path).get("weight_map"))))
-    for part in parts:
+    weight_map = parsed(path).get("weight_map")
+    parts = set()
+    for each in weight_map.values() if isinstance(weight_map, dict) else ():
+        parts.update([each] if isinstance(each, str) else map(str, each))
+    for part in sorted(parts):
         if pathlib.Path(part).name != part:
             raise damaged(name, f"{path} names {files.shown(part)}")
-    return [path, *(fetch(source, part, name) for part in parts)]
+    return [path, *(fetch(source, part, name) for part in sorted(parts))]
 
 
 def files_of_others(source, name):
@@ -177,11 +144,6 @@ def files_of_others(source, name):
     whole = "model.safetensors"
     weights = weights_files(source, name, whole, f"{whole}.index.json")
     return {path.name: path for path in [fetch(source, CONFIG, name), *weights]}
-
-
-def _files(parts):
-    for each in parts.values() if isinstance(parts, dict) else ():
-        yield from [each] if isinstance(each, str) else map(str, each)
 
 
 def parsed(path):

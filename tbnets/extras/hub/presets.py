@@ -108,32 +108,27 @@ class Preset:
         if isinstance(backbone, cls):
             return backbone
         hub = keras_hub()
-        converter, tokenizer = (
-            hub.layers.ImageConverter,
-            hub.tokenizers.Tokenizer,
-        )
-        kinds = hub.models.Preprocessor, tokenizer, converter
+        kinds = {
+            "tokenizer": hub.tokenizers.Tokenizer,
+            "image_converter": hub.layers.ImageConverter,
+        }
         advice = (
             "Pass for example keras_hub.models.ViTBackbone.from_preset(...)."
         )
         check_kind("backbone", backbone, hub.models.Backbone, advice)
+        known = *kinds.values(), hub.models.Preprocessor, type(None)
         advice = "Pass the preprocessor of the backbone."
-        check_kind("preprocessor", preprocessor, (*kinds, type(None)), advice)
+        check_kind("preprocessor", preprocessor, known, advice)
         preset = cls(f"the {type(backbone).__name__}", None, backbone)
-        preset.preprocessor, parts = preprocessor, vars(preset)
-        for name, kind in (
-            ("tokenizer", tokenizer),
-            ("image_converter", converter),
-        ):
+        preset.preprocessor = preprocessor
+        for name, kind in kinds.items():
             is_part = isinstance(preprocessor, kind)
-            part = (
-                preprocessor if is_part else getattr(preprocessor, name, None)
-            )
-            parts[name] = part
-        if parts["image_converter"] is None:
+            part = getattr(preprocessor, name, None)
+            vars(preset)[name] = preprocessor if is_part else part
+        if preset.image_converter is None:
             with in_float32():
-                parts["image_converter"] = converter()
-        if parts["tokenizer"] is None and preset.sides == ("text",):
+                preset.image_converter = kinds["image_converter"]()
+        if preset.tokenizer is None and preset.sides == ("text",):
             raise InputError(
                 "preprocessor",
                 "have a tokenizer, because the backbone reads texts",
@@ -214,14 +209,15 @@ def open_preset(name, side=None, image_size=None, weights=True):
     config = preset_files.check_config(preset_files.parsed(path), path)
     label = f"{name} with image_size={image_size}" if image_size else name
     is_own, kind = preset_files.is_own(config), hub.models.Backbone
-    size = {"image_shape": (image_size, image_size, 3)} if image_size else {}
     with _reporting_damage(label):
-        if not is_own:
-            backbone = kind.from_preset(source, load_weights=weights, **size)
-        elif image_size:
+        if is_own and image_size:
             config = preset_files.resized(config, image_size)
-    if is_own:
-        backbone = _made_of(config, kind, label)
+        if is_own:
+            backbone = _made_of(config, kind, label)
+        else:
+            shape = (image_size, image_size, 3)
+            size = {"image_shape": shape} if image_size else {}
+            backbone = kind.from_preset(source, load_weights=weights, **size)
     preset = Preset(name, source, backbone)
     if side:
         preset.require(side)
@@ -361,12 +357,9 @@ class HubCnn(Cnn):
 
     def known_outputs(self):
         """Returns the outputs of layers and pyramid levels, by name."""
-        outputs = getattr(self.preset.backbone, "pyramid_outputs", {})
-        for name, output in (super().known_outputs() | outputs).items():
-            while isinstance(output, list | tuple):
-                output = output[0]
-            outputs = {**outputs, name: output}
-        return outputs
+        levels = getattr(self.preset.backbone, "pyramid_outputs", {})
+        outputs = super().known_outputs() | levels
+        return {n: tf.nest.flatten(x)[0] for n, x in outputs.items()}
 
 
 def build_hub_cnn(name, random=False, image_size=None):
