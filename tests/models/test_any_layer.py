@@ -157,19 +157,6 @@ def test_steps_in_chunks_equal_steps_of_whole_batches(
     np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-5)
 
 
-def test_frozen_encoders_keep_their_weights(small_branch, eagerly):
-    keras.utils.set_random_seed(0)
-    network = EmbeddingNetwork(
-        image_encoder=functional(), text_encoder=of_strings()
-    )
-    network.image_encoder.trainable = False
-    before = network.image_encoder.get_weights()
-    network.compile("adam")
-    network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
-    for one, other in zip(before, network.image_encoder.get_weights()):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_branches_of_any_layer_are_normalised_and_said_once(capsys):
     units = keras.Sequential([layers.Dense(3), layers.UnitNormalization()])
     network = EmbeddingNetwork(

@@ -9,7 +9,7 @@ from tbnets.data.batches import EpochBatches, Examples
 from tbnets.errors import InputError
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
+from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models import fit_arguments, two_branch
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -235,17 +235,6 @@ def test_a_term_that_is_off_is_not_computed(mode):
         assert {float(output.terms[term]) for term in within} == {0.0}
         for found, expected in zip(gradients, wanted_gradients, strict=True):
             np.testing.assert_allclose(found, expected, tolerance, tolerance)
-
-
-def test_text_encoder_of_the_embedding_size_needs_no_layers():
-    network = EmbeddingNetwork(
-        Branch((6,), "none"),
-        Branch((), "none"),
-        text_encoder=RecurrentEncoder(9, "gru", embedding_dim=5, units=6),
-    )
-    network.build({"images": (None, 3), "captions": (None, None)})
-    assert network.embedding_dim == 6
-    assert network.embed_text(tf.ones((2, 3), tf.int32)).shape == (2, 6)
 
 
 def arrays_of(batch):

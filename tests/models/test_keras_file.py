@@ -5,7 +5,6 @@ import h5py
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tbnets
 from tbnets.errors import InputError
@@ -52,26 +51,6 @@ def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path):
     bare = tbnets.load_model(path, compile=False)
     assert bare.ranking_loss is None
     assert bare(BATCHES[0])["image_embeddings"].shape == (5, 4)
-
-
-def test_network_that_fit_built_is_saved_too(tmp_path):
-    network = tbnets.EmbeddingNetwork(
-        tbnets.Branch((4,), "none"),
-        tbnets.Branch((4,), "none"),
-        text_encoder=tbnets.MeanOfWords(9, 5),
-    )
-    loss = tbnets.InfoNCELoss(0.2, {"text_to_image": 1.0})
-    network.compile("sgd", loss)
-    network.fit(
-        tf.data.Dataset.from_tensors(BATCHES[0]), verbose=0, shuffle=False
-    )
-    network.save(tmp_path / "network.keras")
-    loaded = tbnets.load_model(tmp_path / "network.keras")
-    for one, other in zip(
-        network(BATCHES[0]).values(), loaded(BATCHES[0]).values()
-    ):
-        np.testing.assert_array_equal(one, other)
-    assert np.isfinite(float(loaded.train_step(BATCHES[1])["loss"]))
 
 
 FRESH = """
