@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tbnets
 import tbnets.layers
 import tbnets.losses
 import tbnets.models
@@ -47,6 +48,7 @@ from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tests.features import tiny_cnn
+from tests.losses import batches
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "red", "blue", "dog", "cat"))
 IMAGE_SIZE = 8
@@ -343,7 +345,7 @@ def test_no_public_class_is_missing():
     homes = tbnets.layers, tbnets.models, fisher_vectors, image_encoders
     public = set().union(*map(public_classes, homes))
     # What gives no `batch_loss`, or no `call`, of its own.
-    bases = {"CheckedModel", "TwoBranchModel", "TextEncoder"}
+    bases = {"TwoBranchModel", "TextEncoder"}
     bases |= {"ConfiguredLayer", "FittedLayer", "PooledEncoder"}
     parts = {"TreeLSTM"}  # Two inputs: under test inside TreeEncoder.
     # No layers: they take strings, sum, watch.
@@ -351,9 +353,10 @@ def test_no_public_class_is_missing():
     others |= {"StreamingStatistics"}
     assert public - bases - parts - others == tested
     public_classes(tbnets.losses)  # Imports them all.
-    assert {*ranking.RankingLoss.__subclasses__()} == {
-        kind for kind, _ in LOSSES.values()
-    }
+    losses = {*ranking.RankingLoss.__subclasses__()}
+    assert losses == {kind for kind, _ in LOSSES.values()}
+    named = {"TwoBranchModel", "TextEncoder", *(k.__name__ for k in losses)}
+    assert tested | parts | named <= {*tbnets.__all__}
 
 
 def assert_same_outputs(name, part):
@@ -469,36 +472,6 @@ def test_mixed_precision_is_finite_and_close(name):
             assert output.dtype == tf.float32
 
 
-def unit_rows(count, seed):
-    rows = np.random.default_rng(seed).normal(size=(count, 4))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("f4")
-
-
-def loss_batch(rows=3, captions=5):
-    owners = [0, 0, 1, 2, 2][:captions]
-    return {
-        "images": unit_rows(rows, 1),
-        "captions": unit_rows(captions, 2),
-        "image_ids": np.arange(rows, dtype=np.int32),
-        "caption_image_ids": np.array(owners, np.int32),
-    }
-
-
-def ranked(loss):
-    def run(batch):
-        views = batch["images"], batch["captions"]
-        ids = batch["image_ids"], batch["caption_image_ids"]
-        with tf.GradientTape() as tape:
-            tape.watch(views)
-            output = loss(*views, *ids)
-        gradients = tape.gradient(
-            output.total, views, unconnected_gradients="zero"
-        )
-        return tuple(output), gradients
-
-    return run
-
-
 @every_loss
 def test_loss_config_gives_the_same_loss(kind, arguments):
     loss = kind(**arguments)
@@ -517,18 +490,15 @@ def test_loss_config_gives_the_same_loss(kind, arguments):
 )
 def test_loss_of_half_precision_is_float32(name):
     kind, arguments = LOSSES[name]
-    run = ranked(kind(**arguments))
-    batch = map_arrays(tf.constant, loss_batch())
-    half = {
-        key: tf.cast(x, tf.bfloat16) if x.dtype == tf.float32 else x
-        for key, x in batch.items()
-    }
-    output, gradients = run(half)
+    run = batches.with_gradients(kind(**arguments))
+    images, texts, masks = batches.batch("ragged")
+    half = [tf.cast(rows, tf.bfloat16) for rows in (images, texts)]
+    output, gradients = run(*half, *masks)
     assert all(x.dtype == tf.float32 for x in tf.nest.flatten(output))
     assert [x.dtype for x in gradients] == [tf.bfloat16, tf.bfloat16]
     assert all(np.isfinite(array).all() for array in flat(gradients))
-    (exact, *_), _ = run(batch)
-    np.testing.assert_allclose(output[0], exact, rtol=0.1)
+    exact, _ = run(images, texts, *masks)
+    np.testing.assert_allclose(output.total, exact.total, rtol=0.1)
 
 
 # Without dropout, for which XLA draws random numbers of its own.

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import hinges, miners, tiles
-from tbnets.losses.positives import Matches, PositiveMasks, positive_masks
+from tbnets.losses.positives import Matches, PositiveMasks
 from tbnets.losses.replicas import gather, summed
 from tbnets.startup import no_accelerator
 
@@ -204,30 +204,27 @@ class RankingLoss:
         [embeddings] = miners.embeddings_of_loss(embeddings=embeddings)
         embeddings, labels = gather(embeddings, labels)
         alone = copy.copy(self)
-        alone.term_weights = dict.fromkeys(TERMS, 0.0) | {TERMS[2]: 1.0}
-        masks = positive_masks(labels, labels)
-        output = alone.with_masks(embeddings, embeddings, masks)
-        renamed = ({"within_view": values[TERMS[2]]} for values in output[1:])
-        return LossOutput(output.total, *renamed)
+        alone.term_weights = {"within_view": 1.0}
+        masks = Matches(labels, labels).masks("text_to_text")
+        view = hinges.View(embeddings, embeddings, *masks)
+        return alone.of_views({"within_view": view})
 
     def with_masks(
         self,
         image_embeddings: Array,
         text_embeddings: Array,
         masks: PositiveMasks,
-        idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
         """Computes the loss with `PositiveMasks` instead of ids.
 
         Under a strategy, all arguments must be gathered from all replicas.
-        `idle` is as in `of_views`.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
         sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
         masks = self._checked_masks(masks, *sizes)
-        return self.of_views(hinges.views(images, texts, masks), idle)
+        return self.of_views(hinges.views(images, texts, masks))
 
     @staticmethod
     def _checked_masks(masks, num_images, num_texts):

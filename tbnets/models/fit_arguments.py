@@ -1,9 +1,7 @@
 """Checks the arguments of `fit` and converts them for Keras."""
 
-import inspect
 import itertools
 from collections.abc import Mapping
-from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -16,64 +14,6 @@ from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
 from tbnets.training.retrieval_metrics import RetrievalMetrics
-
-
-class CheckedModel(keras.Model):
-    """A `keras.Model` that rejects non-finite input."""
-
-    # Checking the output is not enough, because a kernel may turn a NaN into 0.
-
-    text_encoder: keras.layers.Layer | None
-    text_branch: keras.layers.Layer
-
-    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates like `keras.Model.evaluate`, but rejects non-finite input.
-
-        `x` may also be `EpochBatches`. The method raises the same errors as
-        `fit`.
-
-        Returns:
-            The loss and the values of `report`, in the format of
-            `keras.Model.evaluate`.
-        """
-        bound = self._on_finite(keras.Model.evaluate, args, kwargs)
-        return super().evaluate(*bound.args[1:], **bound.kwargs)
-
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the outputs of `call`, like `keras.Model.predict`.
-
-        `x` may also be `EpochBatches`. The method raises the same errors as
-        `fit`.
-        """
-        bound = self._on_finite(keras.Model.predict, args, kwargs)
-        return super().predict(*bound.args[1:], **bound.kwargs)
-
-    def export(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises TypeError: use `tbnets.export_saved_model` instead.
-
-        The Keras method exports a function of tensors. A served network also
-        reads captions and photos, so it needs a vocabulary.
-        """
-        raise InputTypeError(
-            "export",
-            "be `tbnets.export_saved_model`",
-            f"{type(self).__name__}.export",
-            "Call tbnets.export_saved_model(network, vocabulary, path, "
-            "image_shape=...).",
-        )
-
-    @property
-    def text_reader(self) -> keras.layers.Layer:
-        """The layer that reads the captions of a batch."""
-        encoder = self.text_encoder
-        return self.text_branch if encoder is None else encoder
-
-    def _on_finite(self, method, args, kwargs):
-        """Returns the bound arguments of a Keras method, with checked data."""
-        bound = inspect.signature(method).bind(self, *args, **kwargs)
-        prepare_data(bound.arguments, "x", self.text_reader)
-        return bound
-
 
 # `fit` for networks trained on several replicas.
 #
@@ -93,8 +33,11 @@ SUPPORTED = (
     *("validation_data", "validation_steps", "validation_freq"),
 )
 """Arguments of Keras' `fit` that `fit_replicas` accepts."""
-CLIPPING = "clipnorm", "global_clipnorm", "clipvalue"
-"""Arguments of Keras' optimizers that clip gradients."""
+PER_REPLICA = (
+    *("clipnorm", "global_clipnorm", "clipvalue"),
+    "gradient_accumulation_steps",
+)
+"""Arguments of Keras' optimizers that apply to the gradient of a replica."""
 
 
 def fit_replicas(self, **arguments):
@@ -167,20 +110,14 @@ def _check(model, arguments):
             "`build` first."
         )
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    if getattr(optimizer, "gradient_accumulation_steps", None):
-        raise InputError(
-            "`gradient_accumulation_steps` of an optimizer must be None if "
-            "several replicas train. Received: "
-            f"{optimizer.gradient_accumulation_steps}. Use larger batches."
-        )
     # Keras 3 would clip each replica's gradient before summing.
-    for name in CLIPPING:
-        limit = getattr(optimizer, name, None)
-        if limit is not None:
+    for name in PER_REPLICA:
+        value = getattr(optimizer, name, None)
+        if value is not None:
             raise InputError(
                 f"`{name}` of an optimizer must be None if several replicas "
-                f"train. Received: {name}={limit}. Pass `gradient_clip_norm` "
-                "to `compile` instead."
+                f"train. Received: {name}={value}. Pass `gradient_clip_norm` "
+                "to `compile`, or use larger batches."
             )
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import tensorflow as tf
@@ -10,14 +10,13 @@ from typing_extensions import Self
 
 from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.data.batches import Batches
-from tbnets.errors import InputError
+from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.branch import Branch
 from tbnets.layers.chunks import check_encoder
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, sides
-from tbnets.models.fit_arguments import CheckedModel
 from tbnets.training.optimizers import current_learning_rate, loss_scale
 
 
@@ -63,7 +62,7 @@ def ids_of(batch):
     return *(batch[name] for name in IDS), batch.get("text_ids")
 
 
-class TwoBranchModel(CheckedModel):
+class TwoBranchModel(keras.Model):
     """Base class of models with an image branch and a text branch.
 
     ::
@@ -153,6 +152,12 @@ class TwoBranchModel(CheckedModel):
         """Size of the embeddings."""
         built = self.output_dims.get("image_branch")
         return built or self.image_branch.output_dim
+
+    @property
+    def text_reader(self) -> keras.layers.Layer:
+        """The layer that reads the captions of a batch."""
+        encoder = self.text_encoder
+        return self.text_branch if encoder is None else encoder
 
     @property
     def text_spec(self) -> tf.TensorSpec | None:
@@ -366,6 +371,49 @@ class TwoBranchModel(CheckedModel):
         if strategy.num_replicas_in_sync > 1:
             return fit_arguments.fit_replicas(**bound.arguments)
         return super().fit(*bound.args[1:], **bound.kwargs)
+
+    def _on_finite(self, method, args, kwargs):
+        """Returns the bound arguments of a Keras method, with checked data."""
+        # Checking outputs is not enough: a kernel may turn a NaN into 0.
+        bound = inspect.signature(method).bind(self, *args, **kwargs)
+        fit_arguments.prepare_data(bound.arguments, "x", self.text_reader)
+        return bound
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates like `keras.Model.evaluate`, but rejects non-finite input.
+
+        `x` may also be `EpochBatches`. The method raises the same errors as
+        `fit`.
+
+        Returns:
+            The loss and the values of `report`, in the format of
+            `keras.Model.evaluate`.
+        """
+        bound = self._on_finite(keras.Model.evaluate, args, kwargs)
+        return super().evaluate(*bound.args[1:], **bound.kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the outputs of `call`, like `keras.Model.predict`.
+
+        `x` may also be `EpochBatches`. The method raises the same errors as
+        `fit`.
+        """
+        bound = self._on_finite(keras.Model.predict, args, kwargs)
+        return super().predict(*bound.args[1:], **bound.kwargs)
+
+    def export(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises TypeError: use `tbnets.export_saved_model` instead.
+
+        The Keras method exports a function of tensors. A served network also
+        reads captions and photos, so it needs a vocabulary.
+        """
+        raise InputTypeError(
+            "export",
+            "be `tbnets.export_saved_model`",
+            f"{type(self).__name__}.export",
+            "Call tbnets.export_saved_model(network, vocabulary, path, "
+            "image_shape=...).",
+        )
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
         """Returns callbacks that run before all others in `fit`."""

@@ -118,9 +118,7 @@ def assert_refused(argument, network, **given):
     assert_about(caught.value, argument)
 
 
-@pytest.mark.parametrize(
-    "name", [*fit_arguments.CLIPPING, "gradient_accumulation_steps"]
-)
+@pytest.mark.parametrize("name", fit_arguments.PER_REPLICA)
 def test_an_optimizer_of_one_replica_is_refused(network, name, monkeypatch):
     optimizer = keras.optimizers.SGD(0.1)
     setattr(optimizer, name, 2)
