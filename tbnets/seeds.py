@@ -2,7 +2,7 @@
 
 ::
 
-    Branch(units, seed=seed_of(settings.run.seed, "image_branch", len(units)))
+    Branch(units, seed=seed_of(settings.run.seed, "image_branch"))
 
 `seed_of` returns the first seed for a part of the network. The part's layers
 use consecutive seeds, so that no two layers share a dropout mask.
@@ -13,7 +13,7 @@ import zlib
 
 import numpy as np
 
-from tbnets.errors import InputError, check_choice
+from tbnets.errors import check_choice
 
 STREAMS = {
     "image_branch": 1,
@@ -30,21 +30,11 @@ PER_STREAM = 100
 PER_RUN = 1000
 
 
-def seed_of(run_seed, stream, num_layers=1):
+def seed_of(run_seed, stream):
     """Returns the first of the `PER_STREAM` seeds for a part of the network.
 
-    `stream` is a key of `STREAMS`. `num_layers` is at most `PER_STREAM`.
+    `stream` is a key of `STREAMS`.
     """
-    advice = "Add a new part to `STREAMS`."
-    check_choice("stream", stream, STREAMS, advice)
-    if num_layers > PER_STREAM:
-        raise InputError(
-            stream,
-            f"have at most {PER_STREAM} layers, because more layers would "
-            "use the random numbers of other parts",
-            f"{num_layers} layers",
-            "Use fewer layers.",
-        )
     return run_seed * PER_RUN + STREAMS[stream] * PER_STREAM
 
 

@@ -285,8 +285,7 @@ LAYERS = [
     ("batches", lambda: transform([ROWS, ROWS[:, :5]])),
     ("encoder", lambda: tbnets.CaptionReader(VOCABULARY)),
     ("output_dim", lambda: tbnets.CanonicalProjection(0)),
-    ("head", lambda: seeds.seed_of(0, "head", 101)),
-    ("stream", lambda: seeds.seed_of(0, "tail")),
+    ("stream", lambda: seeds.generator_of(0, "tail")),
 ]
 LOSSES = [
     ("loss", lambda: tbnets.PRESETS["vse"]),

@@ -6,7 +6,7 @@ from tbnets import seeds
 
 
 def block(run_seed, stream):
-    first = seeds.seed_of(run_seed, stream, seeds.PER_STREAM)
+    first = seeds.seed_of(run_seed, stream)
     return range(first, first + seeds.PER_STREAM)
 
 

@@ -133,7 +133,7 @@ def _build_branch(settings: Settings, name):
         options.batch_normalization,
         options.dropout,
         options.input_dropout,
-        seed_of(settings.run.seed, name, len(units)),
+        seed_of(settings.run.seed, name),
     )
 
 
@@ -164,7 +164,7 @@ def build_similarity_network(settings: Settings, fitted):
     """Returns a built `SimilarityNetwork`, initialised from the seed."""
     branches = _two_branches(settings, fitted)
     units = settings.pairs.head_units
-    seed = seed_of(settings.run.seed, "head", len(units))
+    seed = seed_of(settings.run.seed, "head")
     head = PairHead(units, settings.pairs.head_dropout, seed=seed)
     return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
 
