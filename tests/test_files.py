@@ -1,5 +1,6 @@
-"""Tests of where files and folders are written, and that they are whole."""
+"""Tests of files: JSON that is read, and files that are written whole."""
 
+import json
 import os
 import pathlib
 import stat
@@ -9,7 +10,8 @@ import sys
 import pytest
 
 from tbnets import files
-from tbnets.files import folder_beside, readable
+from tbnets.errors import UserError
+from tbnets.files import CheckedFile, folder_beside, parse_json, readable
 
 KILLED = """
 import os
@@ -177,3 +179,43 @@ def test_what_is_computed_from_a_folder_is_kept_beside_it(
 def test_a_name_is_printed_on_one_line(name, shown):
     assert readable(name) == shown
     shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": {"b": 1}, "c": [{"b": 2}, {"b": 3}]}',
+        "[1, 2.5, null]",
+        b'"caf\xc3\xa9"',
+    ],
+)
+def test_json_is_read_as_python_does(text):
+    assert parse_json(text) == json.loads(text)
+
+
+def test_a_mark_of_the_order_of_bytes_is_left_out():
+    assert parse_json(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "content, place",
+    [
+        (b'{"a": 1,\n"b": 2,\n"a": 3}', "x.json:"),
+        (b'[{"x": {"b": 1, "c": 2, "b": 3}}]', "x.json:"),
+        (b"[" * 100_000, "x.json:"),
+        (b'{"a": ' * 100_000, "x.json:"),
+        (b"9" * 5000, "x.json:"),
+        (b'"\xff"', "x.json:"),
+        (b"{\n1", "x.json:2:"),
+    ],
+)
+def test_what_is_no_json_is_refused(tmp_path, content, place):
+    with pytest.raises(ValueError):
+        parse_json(content)
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=place):
+        CheckedFile(path).json()
+    problems = []
+    assert CheckedFile(path, problems).json() is None
+    assert [place in str(one) for one in problems] == [True]
