@@ -38,7 +38,7 @@ def resumes_bit_for_bit(run):
     assert_same_weights(again.network, straight.network)
     for session in (again, straight):
         for name, value in run.held.items():
-            np.testing.assert_array_equal(session.task.data.held[name], value)
+            np.testing.assert_array_equal(session.task.held[name], value)
 
 
 def opens_with_the_same_results(run):

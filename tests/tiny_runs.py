@@ -154,7 +154,7 @@ class Run:
         with without_tracing(), copied:
             loop.fit(self.session, self.examples)
             self.history = list(self.session.state.history)
-            self.held = self.session.task.data.held
+            self.held = self.session.task.held
             self.report = runs.finish(self.session)
 
     @functools.cached_property
@@ -165,7 +165,7 @@ class Run:
     @functools.cached_property
     def test(self):
         """The examples of the test split."""
-        return self.opened.task.data.load("test", self.opened.state.fitted)
+        return self.opened.task.load("test", self.opened.state.fitted)
 
     @functools.cached_property
     def scores(self):

@@ -109,7 +109,7 @@ def train_part(options):
         network, batches = session.network, session.batches
         recorder, epoch = Recorder(options.steps), 0
         while len(recorder.losses) < options.steps:
-            session.task.data.start_epoch(network, examples, epoch)
+            session.task.start_epoch(network, examples, epoch)
             batches.epoch = epoch
             network.fit(
                 session.workers.share(batches),

@@ -72,7 +72,7 @@ from tbnets.serving.litert_files import FOLDER, KINDS
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.captioned_data import start_at_photo
-from tbnets.tasks.localization.spec import LocalizationExporter
+from tbnets.tasks.localization.spec import endpoints_of_phrases
 from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.flag import (
@@ -164,7 +164,9 @@ def make(options, folder, text):
         fitted = with_regions(session, options.regions)
         extras = {
             "metadata": {"choice": choice},
-            "exporter": LocalizationExporter(session.task.data),
+            "endpoints": endpoints_of_phrases(
+                session.task, session.network, fitted
+            ),
         }
     runs.export(session, folder / "1", fitted, half_precision=True, **extras)
     model = opened(folder, options.branches)

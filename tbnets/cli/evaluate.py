@@ -369,9 +369,9 @@ def run_scores(options, run_dir):
             evaluate_memory=options.memory_limit_mb
         ),
     )
-    data, fitted = session.task.data, session.state.fitted
+    task, fitted = session.task, session.state.fitted
     scores = [
-        session.task.scores(session.network, data.load(split, fitted))
+        task.scores(session.network, task.load(split, fitted))
         for split in splits
     ]
     if options.phrases:

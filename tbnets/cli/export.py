@@ -70,7 +70,7 @@ from tbnets.serving.litert_files import KINDS
 from tbnets.serving.search_index import open_index
 from tbnets.tasks import runs
 from tbnets.tasks.captioned_data import start_at_photo
-from tbnets.tasks.localization.spec import LocalizationExporter
+from tbnets.tasks.localization.spec import endpoints_of_phrases
 from tbnets.tasks.matching.phrase_regions import with_regions
 from tbnets.tasks.settings.flag import (
     Count,
@@ -240,13 +240,11 @@ def export_litert(options):
                 settings.replace(precision="float32"), options.cnn_weights
             ),
         )
-        network, data = session.network, session.task.data
-        endpoints = session.task.exporter.endpoints(
-            network, session.state.fitted
-        )
+        network, task = session.network, session.task
+        endpoints = task.endpoints(network, session.state.fitted)
         name = options.run_dir
         path = options.output or pathlib.Path(name, "litert", options.litert)
-        photos = data.train if session.settings.sources().images else None
+        photos = task.train if session.settings.sources().images else None
     litert.check_convertible(endpoints)
     path, cosines = litert.write_litert(
         network,
@@ -315,17 +313,17 @@ def export_run(options, path, extra):
         data_root=options.data_root,
         adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
     )
-    fitted, metadata, exporter = None, {}, None
+    fitted, metadata, endpoints = None, {}, None
     if options.regions:
         fitted = with_regions(session, options.regions)
         metadata = {"choice": chosen(options)}
-        exporter = LocalizationExporter(session.task.data)
+        endpoints = endpoints_of_phrases(session.task, session.network, fitted)
     return runs.export(
         session,
         path,
         fitted,
         metadata,
-        exporter,
+        endpoints,
         half_precision=options.half_precision,
         max_pixels=options.max_pixels,
         extra=extra,

@@ -151,7 +151,7 @@ def with_usual(line, resolved):
     """Sets unset flags to defaults of the data and model. Prints them."""
     settings, sources = resolved
     task = tasks.open_task(settings)
-    title, values = task.data.usual
+    title, values = task.usual
     if usual := dict(task.model.usual):
         title = " and ".join(
             filter(None, [title, f"--model={settings.run.model}"])
@@ -164,12 +164,12 @@ def with_usual(line, resolved):
     return run_line.Resolved(settings.replace(**defaults), sources)
 
 
-def told_before(data):
+def told_before(task):
     """Describes missing recipe results. If there are none, checks the data."""
-    results = data.missing()
+    results = task.missing()
     if not results:
-        data.check()
-    parts = kinds.describe_plan(results), data.extracts
+        task.check()
+    parts = kinds.describe_plan(results), task.extracts
     return "\n".join(filter(None, parts))
 
 
@@ -202,7 +202,7 @@ def main(options, line):
         if options.print_settings:
             print(run_line.format_settings(resolved))
         else:
-            print(told_before(tasks.open_task(resolved.settings).data))
+            print(told_before(tasks.open_task(resolved.settings)))
         return
     if options.local_workers and not local_workers.is_worker():
         _start_workers(options, line)
@@ -255,7 +255,7 @@ def _train(options, line, workers):
     queries = options.example_query if settings.run.export else []
     session, train = runs.prepare(settings, folder, queries, workers)
     if settings.run.export and not queries:
-        queries = session.task.exporter.queries
+        queries = session.task.example_queries
     print(summary.describe_run(session, train))
     if unread:
         print(f"not used  {unread}")
@@ -277,5 +277,4 @@ def _finish(session, queries):
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")
         if queries:
-            answer = session.task.exporter.answer
-            print(answer(saved_model, queries, folder))
+            print(session.task.answer(saved_model, queries, folder))

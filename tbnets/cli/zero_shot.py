@@ -90,13 +90,13 @@ def title(options):
 def scores(options, name):
     """Returns the `RetrievalScores` of a split."""
     task = tasks.open_task(_settings(options))
-    split = _split(name, task.data)
+    split = _split(name, task)
     if options.hub:
-        photos = task.data.own_photos
+        photos = task.own_photos
         texts = _texts(options, photos, split.records)
         photos.extract([split.records])
-        task.data.opened.forget_splits()  # Broken photos are left out.
-        split = _split(name, task.data)
+        task.opened.forget_splits()  # Broken photos are left out.
+        split = _split(name, task)
         keys = list(map(caption_key, _prompted(options, split.records)))
         rows = FeatureRows(*load_features([texts], keys))
     else:

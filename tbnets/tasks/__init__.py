@@ -8,7 +8,6 @@ import importlib
 
 _NAMES = {
     "BUILDERS",
-    "COMPOSED",
     "TASKS",
     "fixed_flags",
     "open_task",

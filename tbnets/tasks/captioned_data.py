@@ -12,9 +12,10 @@ from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
 from tbnets.tasks import texts
+from tbnets.tasks.parts import Builder
 from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.settings import Settings, unused_flags
-from tbnets.tasks.task import SIDES, TaskData
+from tbnets.tasks.task import SIDES, Task
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Names of weights. For a file with such a name, write `./imagenet`."""
@@ -90,8 +91,8 @@ def photo_reader(made_by, weights):
     return opened(made_by, weights)
 
 
-class CaptionedData(TaskData):
-    """Images with captions, and their splits, features and texts.
+class CaptionedTask(Task):
+    """A task on images with captions: splits, features and texts.
 
     Attributes:
         opened: the run's `data.open.Data`.
@@ -105,8 +106,8 @@ class CaptionedData(TaskData):
     made_by = {}
     of_phrases = False
 
-    def __init__(self, settings: Settings, photos=None):
-        super().__init__(settings)
+    def __init__(self, settings: Settings, model: Builder, photos=None):
+        super().__init__(settings, model)
         plan = functools.partial(kinds.plan, unused=unused_flags(settings))
         self.opened = Data(settings.sources(), photos, self.of_phrases, plan)
         self.texts = texts.Texts(settings, self.opened)

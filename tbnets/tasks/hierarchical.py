@@ -35,10 +35,11 @@ from tbnets.evaluation.correspondences import (
 )
 from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
-from tbnets.tasks.matching.scores import Retrieval, points_of, shown_captions
-from tbnets.tasks.matching.spec import MatchingData, MatchingExporter
+from tbnets.tasks.matching.scores import points_of, shown_captions
+from tbnets.tasks.matching.spec import MatchingTask
+from tbnets.tasks.parts import Builder
 from tbnets.tasks.settings.settings import Settings
-from tbnets.tasks.task import FEW_POINTS, Evaluator, Scores, Task, spread_evenly
+from tbnets.tasks.task import FEW_POINTS, Scores, Together, spread_evenly
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.vocabulary import split_words
 from tbnets.training.retrieval_metrics import Embedder
@@ -364,36 +365,8 @@ class CorrespondenceScores(Scores):
         return points_of(PHRASE, vectors, texts, *places)
 
 
-class Correspondences(Evaluator):
-    """Assigns regions to noun phrases and compares them with known links."""
-
-    best_metric = "correspondence_accuracy"
-
-    def __init__(self, data):
-        self._data = data
-        self._links = {}
-
-    def scores(self, network, examples):
-        """Returns the `CorrespondenceScores` of `PairExamples`."""
-        matcher, known = self._data.matcher(network), (None, None)
-        if self._data.knows_links:
-            links = self._links_of(examples)
-            known = matcher.match(examples)[CHOICE], links
-        photos = self._data.split(examples.records.split).photo_folder
-        return CorrespondenceScores(examples, matcher, *known, photos)
-
-    def _links_of(self, examples):
-        records = examples.records
-        if records.split not in self._links:
-            known = self._data.split(records.split).phrases
-            self._links[records.split] = find_links(
-                known, records, examples.phrases
-            )
-        return self._links[records.split]
-
-
-class HierarchicalData(MatchingData):
-    """Photos, sentences, regions and noun phrases, loaded as `PairExamples`.
+class HierarchicalTask(MatchingTask):
+    """Also matches noun phrases and regions. Loads `PairExamples`.
 
     For the first `correspondence_epochs` epochs, the network learns only from
     photos and sentences. Each later epoch first assigns to every training
@@ -406,8 +379,9 @@ class HierarchicalData(MatchingData):
     learning" takes one epoch. The paper gives no length.
     """
 
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
+    def __init__(self, settings: Settings, model: Builder):
+        super().__init__(settings, model)
+        self._links = {}
         self.matcher = functools.lru_cache(maxsize=1)(
             lambda network: Matcher(network, self.image_size)
         )
@@ -436,7 +410,7 @@ class HierarchicalData(MatchingData):
         return bool(self.opened.sources.phrases)
 
     def fit(self):
-        """Returns the values of `MatchingData.fit`, and values for regions."""
+        """Returns the values of `MatchingTask.fit`, and values for regions."""
         fitted = super().fit()
         store, _ = self.train.regions
         is_shared = self.settings.correspondences.region_branch == "shared"
@@ -476,9 +450,24 @@ class HierarchicalData(MatchingData):
         options = PairOptions(flags.contrast, every_region=every)
         return PairBatches(train, lambda: self.held, options, **self.sampling)
 
+    def scores(self, network, examples):
+        """Returns the scores of the sentences and of the noun phrases."""
+        matcher, known = self.matcher(network), (None, None)
+        if self.knows_links:
+            links = self._links_of(examples)
+            known = matcher.match(examples)[CHOICE], links
+        photos = self.split(examples.records.split).photo_folder
+        phrases = CorrespondenceScores(examples, matcher, *known, photos)
+        return Together([super().scores(network, examples), phrases])
 
-class HierarchicalExporter(MatchingExporter):
-    """Exports embeddings of photos, sentences, regions and noun phrases."""
+    def _links_of(self, examples):
+        records = examples.records
+        if records.split not in self._links:
+            known = self.split(records.split).phrases
+            self._links[records.split] = find_links(
+                known, records, examples.phrases
+            )
+        return self._links[records.split]
 
     def endpoints(self, network, fitted):
         """Returns the endpoints for matching, regions and noun phrases."""
@@ -488,10 +477,3 @@ class HierarchicalExporter(MatchingExporter):
         )
         functions = endpoints.functions | nodes
         return dataclasses.replace(endpoints, functions=functions)
-
-
-def compose_hierarchical(settings: Settings, model):
-    """Returns the `Task` that matches sentences, noun phrases and regions."""
-    data = HierarchicalData(settings)
-    evaluators = Retrieval(data), Correspondences(data)
-    return Task(settings, model, data, evaluators, HierarchicalExporter(data))

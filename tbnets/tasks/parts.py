@@ -88,9 +88,9 @@ class Builder(NamedTuple):
 
     Args:
         build: function that takes (settings, fitted), with the result of
-            `TaskData.fit`, and returns a built Keras model.
+            `Task.fit`, and returns a built Keras model.
         compile: function that takes (network, settings, steps_per_epoch,
-            mining), with the task's `TaskData.mining`.
+            mining), with the task's `Task.mining`.
         flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
         usual: (flag, value) pairs of the model's defaults, which a run prints.

@@ -1,21 +1,19 @@
 """Maps the names of tasks and models to their definitions.
 
-To add a task, add a `TaskSpec` to `TASKS`. To add a model, add a `Builder` to
+To add a task, add its class to `TASKS`. To add a model, add a `Builder` to
 `BUILDERS`.
 """
 
 from tbnets.errors import InputError, check_choice
-from tbnets.tasks.hierarchical import (
-    compose_hierarchical as compose_hierarchical,
-)
-from tbnets.tasks.localization.spec import SPEC as LOCALIZATION
-from tbnets.tasks.matching.spec import SPEC as MATCHING
+from tbnets.tasks.hierarchical import HierarchicalTask
+from tbnets.tasks.localization.spec import LocalizationTask
+from tbnets.tasks.matching.spec import MatchingTask
 from tbnets.tasks.parts import BUILDERS
 from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
-TASKS = {"matching": MATCHING, "localization": LOCALIZATION}
-COMPOSED = {("matching", "hm_lstm"): compose_hierarchical}
-"""Maps (task, model) to a function that replaces `TaskSpec.compose`."""
+TASKS = {"matching": MatchingTask, "localization": LocalizationTask}
+VARIANTS = {("matching", "hm_lstm"): HierarchicalTask}
+"""Maps (task, model) to a subclass of the task for this model."""
 
 
 def settings_of(record) -> Settings:
@@ -46,7 +44,7 @@ def fixed_flags(record) -> dict:
 
 
 def open_task(settings: Settings):
-    """Returns the task that the settings describe."""
+    """Returns the `Task` that the settings describe."""
     task, model = settings.run.task, settings.run.model
-    compose = COMPOSED.get((task, model), TASKS[task].compose)
-    return compose(settings, BUILDERS[model])
+    kind = VARIANTS.get((task, model), TASKS[task])
+    return kind(settings, BUILDERS[model])

@@ -180,17 +180,17 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
         saved = checkpoints.read_checkpoint(last)
         before = records.completed(saved.state.settings, last)
         records.check_resumable(before, settings, last)
-        task.data.resume(saved.state, splits, last)
+        task.resume(saved.state, splits, last)
     elif settings.run.from_:
         begun = open_trained(settings.run.from_, settings.started_in)
-        task.data.begin_with(begun, splits)
+        task.begin_with(begun, splits)
     with workers.chief_first():
-        task.data.make()
+        task.make()
         task.check(queries)
-        fitted = task.data.fit()
-    train = task.data.load(settings.run.train_split, fitted)
-    dev = task.data.load(settings.run.dev_split, fitted)
-    batches = task.data.batches(train)
+        fitted = task.fit()
+    train = task.load(settings.run.train_split, fitted)
+    dev = task.load(settings.run.dev_split, fitted)
+    batches = task.batches(train)
     with workers.scope():
         network = _build(task, fitted, saved)
         if begun:
@@ -258,9 +258,9 @@ def finish(session):
         session.network = _build(task, last.fitted, saved)
     session.state = best = checkpoints.restore_checkpoint(path, session.network)
     report = results(last, best)
-    test_split, examples = task.data.test_split, session.dev
+    test_split, examples = task.test_split, session.dev
     if test_split:
-        examples = task.data.load(test_split, best.fitted)
+        examples = task.load(test_split, best.fitted)
     scores = task.scores(session.network, examples)
     if test_split:
         report["test"] = scores.metrics()
@@ -321,7 +321,7 @@ def open_run(
         task = tasks.open_task(settings)
     run = settings.run
     splits = {run.train_split, run.dev_split, run.test_split, *more_splits}
-    task.data.resume(state, splits, path)
+    task.resume(state, splits, path)
     with _naming_checkpoint(path):
         network = _build(task, state.fitted, saved)
     checkpoints.put_into(saved, path, network)
@@ -340,7 +340,7 @@ def _naming_checkpoint(path):
 
 
 def export(
-    session, path=None, fitted=None, metadata=None, exporter=None, **options
+    session, path=None, fitted=None, metadata=None, endpoints=None, **options
 ):
     """Writes the network as the next version of the run's SavedModel.
 
@@ -353,15 +353,14 @@ def export(
         path: new folder for the model, or None for `run_dir/saved_model/<n>`.
         fitted: replacement for the run's fitted values, or None.
         metadata: dict of additional JSON metadata.
-        exporter: `Exporter` of the signatures, or None for the task's exporter.
+        endpoints: the `Endpoints`, or None for the endpoints of the task.
         **options: `half_precision`, `max_pixels` and `extra` of
             `write_saved_model`.
     """
     fitted = fitted or session.state.fitted
-    exporter = exporter or session.task.exporter
     versions = session.run_dir / SAVED_MODEL
     return write_saved_model(
-        exporter.endpoints(session.network, fitted),
+        endpoints or session.task.endpoints(session.network, fitted),
         path or versions / str(next_version(versions)),
         metadata={
             "epoch": session.state.epoch,

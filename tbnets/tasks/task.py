@@ -1,13 +1,9 @@
-"""Defines the interfaces of a task: data, evaluators, scores and exporter.
+"""Defines the interface of a task, `Task`, and of its results, `Scores`.
 
-To add a task, write its `TaskData`, its evaluators with their `Scores`, its
-`Exporter` and a `TaskSpec`, and add the `TaskSpec` to `registry.TASKS`.
+To add a task, write a subclass of each, and add the task to `registry.TASKS`.
 """
 
-import dataclasses
 import itertools
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -171,10 +167,10 @@ class Scores:
 
 
 class Together(Scores):
-    """The scores of several evaluators.
+    """Several `Scores` of a network on a split.
 
-    Only the scores of the first evaluator are saved, monitored and combined
-    with scores of a second network.
+    Only the first part is saved, monitored and combined with the scores of a
+    second network.
     """
 
     def __init__(self, parts):
@@ -187,11 +183,11 @@ class Together(Scores):
         self.sides, self.arrays = first.sides, first.arrays
 
     def combine(self, other, weight):
-        """Combines the first evaluator's scores with another network's."""
+        """Combines the first part with the scores of another network."""
         return self.parts[0].combine(other, weight)
 
     def pair_scores(self, records):
-        """Returns the `pair_scores` of the first evaluator."""
+        """Returns the `pair_scores` of the first part."""
         return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
@@ -203,16 +199,16 @@ class Together(Scores):
         return metrics
 
     def with_bank(self, bank, temperature):
-        """Normalises the first evaluator's scores with a query bank."""
+        """Normalises the first part with a query bank."""
         first, *tail = self.parts
         return Together([first.with_bank(bank, temperature), *tail])
 
     def pictures(self):
-        """Returns the pictures of all evaluators."""
+        """Returns the pictures of all parts."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Merges the `Points` of all evaluators."""
+        """Merges the `Points` of all parts."""
         return joined([part.points(most) for part in self.parts])
 
 
@@ -240,27 +236,36 @@ def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
                 )
 
 
-class TaskData:
-    """The data of a run. Checks, fits, loads and batches the data.
+class Task:
+    """A task with its settings and model: data, scores and endpoints.
 
     ::
 
-        data.resume(state, splits, where)    # a resumed run
-        data.make()                          # results of recipes
-        data.check(queries)                  # raises errors early
-        fitted  = data.fit()                 # words, sizes, ...
-        train   = data.load("train", fitted)
-        batches = data.batches(train)
+        task.resume(state, splits, where)    # a resumed run
+        task.make()                          # results of recipes
+        task.check(queries)                  # raises errors early
+        fitted  = task.fit()                 # words, sizes, ...
+        network = task.model.build(task.settings, fitted)
+        train   = task.load("train", fitted)
+        batches = task.batches(train)
+        task.compile(network, batches.num_batches)
         for each epoch:
-            data.start_epoch(network, train, epoch)
+            task.start_epoch(network, train, epoch)
             batches.epoch = epoch
             steps on batches.dataset, batches.num_batches of them
+            metrics = task.scores(network, dev).metrics()
+        endpoints = task.endpoints(network, fitted)
 
     Other modules read only two attributes of the examples that `load` returns:
     `counts`, the numbers of examples by name, and `samples(name)`, the arrays
     from which a layer computes statistics.
 
     Attributes:
+        flag_groups: names of the `Settings` groups that the task reads.
+        fixed: (flag, value) pairs that the task fixes.
+        best_metric: dev metric that selects the best epoch. Larger is better.
+        answers_queries: whether the exported model answers example queries.
+        example_queries: queries of a run for which the user gave none.
         fits: names that `fit` always returns.
         extracts: description of the features that the run extracts without a
             recipe, or "".
@@ -271,14 +276,20 @@ class TaskData:
         usual: title and default values for unset flags.
     """
 
+    flag_groups = ()
+    fixed = ()
+    best_metric = ""
+    answers_queries = False
+    example_queries = ()
     fits = ()
     extracts = ""
     encoders = ""
     usual = "", {}
     mining = None
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, model: Builder):
         self.settings = settings
+        self.model = model
         self.held = {}
 
     def resume(self, state, splits, where):
@@ -317,6 +328,14 @@ class TaskData:
         The run calls this method before it computes results. `queries` are
         example queries for the exported model.
         """
+        if queries and not self.answers_queries:
+            raise InputError(
+                "--example_query",
+                "be used with a task that supports queries",
+                f"--example_query={queries[0]} with "
+                f"--task={self.settings.run.task}",
+                "Leave it out.",
+            )
 
     def fit(self):
         """Returns the values fitted on the training split before training.
@@ -342,26 +361,19 @@ class TaskData:
         """Returns the `EpochBatches` of the training examples."""
         raise NotImplementedError
 
+    def compile(self, network, steps_per_epoch):
+        """Compiles a network with the settings and `mining`."""
+        self.model.compile(network, self.settings, steps_per_epoch, self.mining)
 
-class Evaluator:
-    """Computes the scores of a network on a split.
-
-    `best_metric` is the dev metric that selects the best epoch. Larger is
-    better.
-    """
-
-    best_metric = ""
+    def describe(self, network):
+        """Returns a short description of the trained network."""
+        if not self.encoders:
+            return self.settings.run.model
+        return f"{self.encoders} -> {network.embedding_dim}"
 
     def scores(self, network, examples):
         """Returns the `Scores` of a network on the examples of a split."""
         raise NotImplementedError
-
-
-class Exporter:
-    """Makes the endpoints of a SavedModel and runs example queries."""
-
-    answers_queries = False
-    queries = ()
 
     def endpoints(self, network, fitted):
         """Returns the `serving.endpoints.Endpoints` of the SavedModel."""
@@ -373,73 +385,3 @@ class Exporter:
         Writes pictures to `folder`, the folder of the run.
         """
         raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A task with its settings and model.
-
-    ::
-
-        task.check(queries)
-        fitted   = task.data.fit()
-        network  = task.model.build(task.settings, fitted)
-        task.compile(network, steps_per_epoch)
-        for each epoch:
-            steps on batches of task.data
-            metrics = task.scores(network, dev).metrics()
-        endpoints = task.exporter.endpoints(network, fitted)
-
-    The first of the `evaluators` selects the best epoch.
-    """
-
-    settings: Settings
-    model: Builder
-    data: TaskData
-    evaluators: tuple
-    exporter: Exporter
-
-    @property
-    def best_metric(self):
-        """The metric of the dev split that selects the best epoch."""
-        return self.evaluators[0].best_metric
-
-    def check(self, queries=()):
-        """Raises an error if inputs are missing or the task has no queries."""
-        if queries and not self.exporter.answers_queries:
-            raise InputError(
-                "--example_query",
-                "be used with a task that supports queries",
-                f"--example_query={queries[0]} with "
-                f"--task={self.settings.run.task}",
-                "Leave it out.",
-            )
-        self.data.check(queries)
-
-    def compile(self, network, steps_per_epoch):
-        """Compiles a network with the settings and `TaskData.mining`."""
-        mining = self.data.mining
-        self.model.compile(network, self.settings, steps_per_epoch, mining)
-
-    def describe(self, network):
-        """Returns a short description of the trained network."""
-        if not self.data.encoders:
-            return self.settings.run.model
-        return f"{self.data.encoders} -> {network.embedding_dim}"
-
-    def scores(self, network, examples):
-        """Returns the scores of the evaluators as one `Scores`."""
-        scores = [e.scores(network, examples) for e in self.evaluators]
-        return scores[0] if len(scores) == 1 else Together(scores)
-
-
-class TaskSpec(NamedTuple):
-    """Composes a task from settings. An entry of `registry.TASKS`.
-
-    `compose` takes (settings, `Builder`) and returns a `Task`, which reads the
-    `Settings` groups in `flag_groups`. `fixed` are (flag, value) pairs.
-    """
-
-    compose: Callable
-    flag_groups: tuple = ()
-    fixed: tuple = ()

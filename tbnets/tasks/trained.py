@@ -50,7 +50,7 @@ class Trained(NamedTuple):
         name: name that the user gave.
         path: path of the checkpoint, or folder of the SavedModel.
         settings: `Settings` of the model, excluding file and folder paths.
-        fitted: result of `TaskData.fit` in training. For a SavedModel, only
+        fitted: result of `Task.fit` in training. For a SavedModel, only
             `words` and the feature descriptions.
         weights: list of (name, array) pairs; in the network's order for a
             checkpoint.
@@ -193,7 +193,7 @@ def rebuild(name, cnn_weights=""):
     task = tasks.open_task(settings)
     network = task.model.build(settings, fitted)
     trained.put_into(network)
-    return network, task.exporter.endpoints(network, fitted)
+    return network, task.endpoints(network, fitted)
 
 
 def _find(name, start, argument):

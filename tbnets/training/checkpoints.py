@@ -36,8 +36,8 @@ class RunState:
         best_epoch: the 1-based epoch of `best_metric`.
         history: list with one dict of logged scalars per finished epoch.
         settings: dict from flag to value.
-        fitted: dict of the JSON values or arrays that `TaskData.fit` computed.
-        held: dict of the values that `TaskData.start_epoch` keeps between
+        fitted: dict of the JSON values or arrays that `Task.fit` computed.
+        held: dict of the values that `Task.start_epoch` keeps between
             epochs.
         devices: the last epoch's devices; "" for a single device.
     """

@@ -145,7 +145,7 @@ def _hinges_of(loss):
 def _train_epoch(session, train):
     """Runs an epoch's steps; returns the means of its logs as `train/...`."""
     batches, epoch = session.batches, session.state.epoch
-    session.task.data.start_epoch(session.network, train, epoch)
+    session.task.start_epoch(session.network, train, epoch)
     batches.epoch = epoch
     network = session.network
     network.largest_batch = batches.largest
@@ -201,7 +201,7 @@ def _save_epoch(session, row):
     state = session.state
     state.epoch += 1
     state.history.append(row)
-    state.held = session.task.data.held
+    state.held = session.task.held
     state.devices = str(session.workers)
     metric = row[f"dev/{session.task.best_metric}"]
     names = ["last"]

@@ -123,11 +123,11 @@ def describe_run(session, train):
     if session.state.epoch:
         lines["run"] += f", continued after epoch {session.state.epoch}"
     lines |= _splits(session, train)
-    if not task.data.test_split:
+    if not task.test_split:
         lines["test"] = (
             f"none; results are for the {session.settings.run.dev_split} split"
         )
-    lines |= task.data.notes(session.state.fitted)
+    lines |= task.notes(session.state.fitted)
     if devices := _devices(session):
         lines["devices"] = devices
     if tf.config.list_physical_devices("GPU"):

@@ -197,7 +197,7 @@ def test_parts_that_no_photo_gives_are_refused(
 
 def test_example_queries_are_answered_by_photos(exported_twice, tmp_path):
     session, _, model = exported_twice
-    text = session.task.exporter.answer(model.path, ["dog runs"], tmp_path)
+    text = session.task.answer(model.path, ["dog runs"], tmp_path)
     assert "test0.jpg  dog runs" in text
     assert (tmp_path / "answers.png").is_file()
 

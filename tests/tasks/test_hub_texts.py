@@ -51,8 +51,8 @@ def test_phrases_are_texts_too(tiny_run, hub_presets, tmp_path, fine_tune):
         fine_tune_text=fine_tune,
     )
     session, train = prepared(settings)
-    reader = session.task.data.texts.reader(session.state.fitted)
-    phrases = session.task.data.train.text_records.captions[:3]
+    reader = session.task.texts.reader(session.state.fitted)
+    phrases = session.task.train.text_records.captions[:3]
     found = train.texts.batch(np.arange(3))
     made = reader(tf.constant(phrases)).numpy()[:, : found.shape[1]]
     np.testing.assert_allclose(found[:, : made.shape[1]], made, atol=1e-5)
@@ -60,7 +60,7 @@ def test_phrases_are_texts_too(tiny_run, hub_presets, tmp_path, fine_tune):
         fitted = session.state.fitted
         fitted["text_encoder_made_by"]["tokenizer_sha256"] = "another"
         with refused("--text_encoder"):
-            session.task.data.load("dev", fitted)
+            session.task.load("dev", fitted)
 
 
 def test_what_can_not_be_served_is_refused_before_all_else(

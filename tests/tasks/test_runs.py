@@ -95,7 +95,7 @@ def saved_run(settings):
 
 def num_test_images(run_dir, **options):
     session = runs.open_run(run_dir, **options)
-    return session.task.data.load("test", session.state.fitted).images.shape
+    return session.task.load("test", session.state.fitted).images.shape
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_scenes_are_found_from_another_folder(home, monkeypatch):
     run_dir = saved_run(settings)
     monkeypatch.chdir(home.parent / "elsewhere")
     session = runs.open_run(run_dir)
-    test = session.task.data.load("test", session.state.fitted)
+    test = session.task.load("test", session.state.fitted)
     scores = session.task.scores(session.network, test)
     assert scores.image_embeddings.shape == (2, 4)
     assert list((home.parent / "elsewhere").iterdir()) == []
@@ -237,7 +237,7 @@ def photo_run(tmp_path_factory):
 
 def test_photos_in_subfolders_are_answered(photo_run, tmp_path):
     session, model = photo_run
-    text = session.task.exporter.answer(model, ["a dog"], tmp_path)
+    text = session.task.answer(model, ["a dog"], tmp_path)
     for name, caption, _ in TABLE[-3:]:
         assert f"{name}  {caption}" in text
     # One image has a caption with the words of the question.
@@ -270,7 +270,7 @@ def test_own_data_without_a_test_split_finish_and_answer(photo_run, tmp_path):
     assert "recall_sum" in report["dev"]
     assert not {"test", "test_split"} & report.keys()
     _, model = photo_run  # Any that takes photos.
-    text = session.task.exporter.answer(model, ["a"], tmp_path)
+    text = session.task.answer(model, ["a"], tmp_path)
     assert "cat.jpg  A cat sleeps." in text
 
 
@@ -279,7 +279,7 @@ def test_an_empty_test_split_is_none(tmp_path):
     line = {**OWN, "test_split": ""}
     task = tasks.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
     task.check()
-    assert task.data.test_split == "" and task.data.last.name == "dev"
+    assert task.test_split == "" and task.last.name == "dev"
 
 
 def test_what_does_not_fit_is_refused_before_a_run_is_written(folder, tmp_path):

@@ -19,15 +19,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.parts import Builder
-from tbnets.tasks.task import (
-    Evaluator,
-    Exporter,
-    Scores,
-    Task,
-    TaskData,
-    TaskSpec,
-    Together,
-)
+from tbnets.tasks.task import Scores, Task, Together
 from tests import tiny, verbs
 from tests.refusals import refused
 from tests.tiny_runs import assert_same_weights
@@ -43,7 +35,24 @@ class Pairs(NamedTuple):
         return {"numbers": len(self.inputs)}
 
 
-class FactorData(TaskData):
+def on_circle(numbers):
+    """Returns numbers as unit vectors: alike where they are."""
+    return {"embeddings": tf.concat([tf.cos(numbers), tf.sin(numbers)], 1)}
+
+
+@dataclasses.dataclass
+class Errors(Scores):
+    errors: np.ndarray
+
+    def metrics(self):
+        return {"score": -float(np.abs(self.errors).mean())}
+
+
+class FactorTask(Task):
+    """Numbers are its images; a sentence says a product that is looked for."""
+
+    best_metric = "score"
+
     def fit(self):
         return {"factor": 3.0, "offsets": np.arange(2.0)}
 
@@ -70,36 +79,14 @@ class FactorData(TaskData):
             dataset=dataset, epoch=0, num_batches=2, largest=None
         )
 
-
-@dataclasses.dataclass
-class Errors(Scores):
-    errors: np.ndarray
-
-    def metrics(self):
-        return {"score": -float(np.abs(self.errors).mean())}
-
-
-class FactorEvaluator(Evaluator):
-    best_metric = "score"
-
     def scores(self, network, examples):
         found = network.predict(examples.inputs, verbose=0)
         return Errors(found - examples.outputs)
 
     def served_scores(self, model, split):
-        data = FactorData(None)
-        inputs, outputs = data.load(split, data.fit())
+        inputs, outputs = self.load(split, self.fit())
         found = model.call("multiply", numbers=inputs)["products"]
         return Errors(found - outputs)
-
-
-def on_circle(numbers):
-    """Returns numbers as unit vectors: alike where they are."""
-    return {"embeddings": tf.concat([tf.cos(numbers), tf.sin(numbers)], 1)}
-
-
-class FactorExporter(Exporter):
-    """Numbers are its images; a sentence says a product that is looked for."""
 
     def endpoints(self, network, fitted):
         numbers = tf.TensorSpec((None, 1), name="numbers")
@@ -121,11 +108,6 @@ class FactorExporter(Exporter):
         )
 
 
-def compose(settings, model):
-    parts = FactorData(settings), (FactorEvaluator(),), FactorExporter()
-    return Task(settings, model, *parts)
-
-
 def build(settings, fitted):
     keras.utils.set_random_seed(settings.run.seed)
     return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
@@ -143,7 +125,7 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 
 @pytest.fixture(autouse=True)
 def entries(monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "factor", TaskSpec(compose))
+    monkeypatch.setitem(tasks.TASKS, "factor", FactorTask)
     groups = ("training", "optimizer")
     builder = Builder(build, compile_with, groups)
     monkeypatch.setitem(tasks.BUILDERS, "dense", builder)
@@ -162,7 +144,7 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path):
     train(settings(tmp_path / "two", "--epochs=1"))
     again = train(settings(tmp_path / "two", "--epochs=2"), resume=True)
     np.testing.assert_array_equal(
-        straight.task.data.held["shift"], again.task.data.held["shift"]
+        straight.task.held["shift"], again.task.held["shift"]
     )
     assert_same_weights(straight.network, again.network)
 
@@ -172,7 +154,7 @@ def test_it_trains_resumes_evaluates_and_exports(tmp_path):
     np.testing.assert_array_equal(
         opened.state.fitted["offsets"], np.arange(2.0)
     )
-    numbers = opened.task.data.load("test", opened.state.fitted)
+    numbers = opened.task.load("test", opened.state.fitted)
     metrics = opened.task.scores(opened.network, numbers).metrics()
     assert metrics == report["test"]
 
@@ -211,7 +193,7 @@ def test_what_it_does_not_do_is_refused(tmp_path, monkeypatch):
         errors.combine(errors, 0.3)
     with refused("--query_bank"):
         errors.with_bank(errors, 0.3)
-    monkeypatch.delattr(FactorEvaluator, "served_scores")
+    monkeypatch.delattr(FactorTask, "served_scores")
     model = types.SimpleNamespace(has=lambda *names: False)
     with refused("--run_dir"):
         served_scores(task, model, "test")

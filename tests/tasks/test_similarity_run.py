@@ -183,7 +183,7 @@ def test_two_distances_are_added_as_they_are(embedding):
 def test_a_bank_levels_runs_taken_together(run, embedding, tmp_path):
     parts = []
     for one in run.opened, embedding.opened:
-        train = one.task.data.load("train", one.state.fitted)
+        train = one.task.load("train", one.state.fitted)
         parts.append([one.task.scores(one.network, train)])
     parts = [(one.scores, *bank) for one, bank in zip((run, embedding), parts)]
 
@@ -226,7 +226,7 @@ def test_a_bank_levels_runs_taken_together(run, embedding, tmp_path):
 def test_other_captions_are_not_combined(run, tmp_path):
     data = tiny.write_precomputed(tmp_path / "data", seed=1)
     other = tasks.open_task(tiny.settings(data, tmp_path / "run"))
-    records = other.data.split("test").records
+    records = other.split("test").records
     with refused("--combine_with"):
         run.scores.combine(RetrievalScores(None, None, records), 0.3)
 

@@ -96,10 +96,10 @@ def test_features_that_a_recipe_names_are_made(
         train.texts.batch([1, 0]),
         by_hand.transform([captions[1], captions[0]]),
     )
-    assert session.task.data.texts.reader(session.state.fitted).dim == 5
+    assert session.task.texts.reader(session.state.fitted).dim == 5
     loop.fit(session, train)
     opened = runs.open_run(tmp_path / "run", "last")
-    assert opened.task.data.texts.reader(opened.state.fitted).dim == 5
+    assert opened.task.texts.reader(opened.state.fitted).dim == 5
     assert not capsys.readouterr().err
     recipe.write_text("--features=tfidf\n")
     with refused("--text_features"):
@@ -171,7 +171,7 @@ def test_word_vectors_are_not_read_where_words_have_those_of_a_model(
 ):
     found = tiny.settings(folder, tmp_path, word_vectors="none.txt")
     task = tasks.open_task(found.replace(from_="a_model"))
-    assert "word_vectors" not in task.data.fit()
+    assert "word_vectors" not in task.fit()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,6 @@ def test_a_served_model_reads_what_was_learned_of(fitted, most):
 def test_a_run_knows_its_longest_caption(folder, tmp_path):
     task = tasks.open_task(tiny.settings(folder, tmp_path / "run"))
     lengths = [
-        len(text.split()) for text in task.data.split("train").records.captions
+        len(text.split()) for text in task.split("train").records.captions
     ]
-    assert task.data.fit()["longest_text"] == max(lengths) == 3
+    assert task.fit()["longest_text"] == max(lengths) == 3

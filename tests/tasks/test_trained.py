@@ -60,7 +60,7 @@ def test_a_run_begins_where_the_model_ended(source, other, tmp_path):
     assert session.state.fitted["words"][: len(words)] == words
     new = set(session.state.fitted["words"]) - set(words)
     assert new == {"a", "zebra", "on", "mat"}
-    notes = session.task.data.notes(session.state.fitted)
+    notes = session.task.notes(session.state.fitted)
     assert notes["words"] == "12, 4 of them new"
     table = session.network.text_encoder.embedding.embeddings.numpy()
     first = source.network.text_encoder.embedding.embeddings.numpy()

@@ -38,7 +38,7 @@ def export_again(source, path):
     fitted = _fitted(before, record) | _word_vectors(values, settings)
     task = tasks.open_task(settings)
     network = task.model.build(settings, fitted)
-    endpoints = task.exporter.endpoints(network, fitted)
+    endpoints = task.endpoints(network, fitted)
     halved = any(value.dtype == tf.float16 for value in values.values())
     _assign(endpoints, values, source)
     path = write_saved_model(

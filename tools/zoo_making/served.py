@@ -1,7 +1,7 @@
 """Measures an exported model on a split of texts and photos or features.
 
-The signatures of the model decide how it is measured, unless the task's
-evaluator has a method `served_scores(model, split)`.
+The signatures of the model decide how it is measured, unless the task has a
+method `served_scores(model, split)`.
 """
 
 import dataclasses
@@ -26,18 +26,16 @@ BATCH = 64
 
 def served_scores(task, model, split):
     """Returns the `Scores` of an exported model on a split."""
-    [evaluator, *_] = task.evaluators
-    if hasattr(evaluator, "served_scores"):
-        return evaluator.served_scores(model, split)
+    if hasattr(task, "served_scores"):
+        return task.served_scores(model, split)
     if model.has("embed_phrases"):
-        return _localization(task.data.split(split), model)
+        return _localization(task.split(split), model)
     if model.has("embed_image", "embed_text"):
-        return _retrieval(task.data.split(split), model)
+        return _retrieval(task.split(split), model)
     raise InputError(
         "--run_dir",
         "be a run whose exported model can be measured",
-        f"a run measured by {type(evaluator).__name__}, which has no "
-        "`served_scores`",
+        f"a run of {type(task).__name__}, which has no `served_scores`",
         "Add this method.",
     )
 
@@ -58,7 +56,7 @@ def phrase_scores(session, model, split, phrases, regions):
             "Name a recipe of boxes with --whole_photo.",
         )
     data = opened_split(
-        session.task.data.opened, split, phrases=phrases, regions=regions
+        session.task.opened, split, phrases=phrases, regions=regions
     )
     of_model = _localization(data, model)
     table = np.zeros_like(of_model.similarities)

@@ -16,15 +16,10 @@ from tbnets.errors import InputError
 from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation import ranking
 from tbnets.evaluation.correspondences import CHOOSING, checked_choice
-from tbnets.evaluation.localization import DIRECTION, localize, summarize
+from tbnets.evaluation.localization import localize, summarize
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks.task import (
-    Evaluator,
-    Scores,
-    check_same_examples,
-    spread_evenly,
-)
+from tbnets.tasks.task import Scores, check_same_examples, spread_evenly
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import boxes as box_pictures
 from tbnets.visualization import montage
@@ -270,21 +265,6 @@ class LocalizationScores(Scores):
     def pictures(self):
         """Returns photos with drawn boxes, or {} without photos."""
         return draw_found_regions(self) if self.photos else {}
-
-
-class Localization(Evaluator):
-    """Ranks the regions of a photo for each of its phrases."""
-
-    best_metric = f"{DIRECTION}/recall_at_1"
-
-    def __init__(self, data):
-        self._data = data
-
-    def scores(self, network, examples):
-        """Returns the `LocalizationScores` of `PhraseExamples`."""
-        photos = self._data.split(examples.records.split).photo_folder
-        scores = self._data.scorer(network).scores(examples)
-        return dataclasses.replace(scores, photos=photos)
 
 
 def empty_table(phrases, counts):

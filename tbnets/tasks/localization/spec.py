@@ -4,6 +4,7 @@ For the networks, images are regions and captions phrases (Wang et al. 2018,
 Sec. 4).
 """
 
+import dataclasses
 import functools
 
 from tbnets.data.localization import hard_negatives
@@ -15,21 +16,25 @@ from tbnets.data.localization.sampler import (
     Sampling,
 )
 from tbnets.errors import InputError
+from tbnets.evaluation.localization import DIRECTION
 from tbnets.serving.endpoints import region_endpoints
-from tbnets.tasks.captioned_data import CaptionedData
-from tbnets.tasks.localization.scores import Localization, RegionScorer
-from tbnets.tasks.parts import first_hard_epoch
+from tbnets.tasks.captioned_data import CaptionedTask
+from tbnets.tasks.localization.scores import RegionScorer
+from tbnets.tasks.parts import Builder, first_hard_epoch
 from tbnets.tasks.settings.settings import Settings
-from tbnets.tasks.task import Exporter, Task, TaskSpec
 
 
-class LocalizationData(CaptionedData):
-    """Phrases with regions, loaded as `PhraseExamples`.
+class LocalizationTask(CaptionedTask):
+    """Finds the regions of phrases, loaded as `PhraseExamples`.
 
     `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
     `PhraseSampler` of the batches, or None until `batches` is called.
     """
 
+    flag_groups = ("regions", "phrases")
+    # Batches differ in size, and XLA would compile every size.
+    fixed = (("jit_compile", False),)
+    best_metric = f"{DIRECTION}/recall_at_1"
     made_by = {
         "regions": "image_features_made_by",
         "text_features": "text_features_made_by",
@@ -37,8 +42,8 @@ class LocalizationData(CaptionedData):
     of_phrases = True
     mining = CandidateMining()
 
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
+    def __init__(self, settings: Settings, model: Builder):
+        super().__init__(settings, model)
         self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
         self.sampler: PhraseSampler | None = None
 
@@ -50,6 +55,7 @@ class LocalizationData(CaptionedData):
 
     def check(self, queries=()):
         """Raises an error if splits, phrases or regions are missing."""
+        super().check(queries)
         settings = self.settings
         first_hard_epoch(settings)
         splits = self.opened.check_splits()
@@ -70,7 +76,7 @@ class LocalizationData(CaptionedData):
             self.opened.parts("photos", splits)
 
     def fit(self):
-        """Returns the values of `CaptionedData.fit`, and values for regions."""
+        """Returns the values of `CaptionedTask.fit`, and values for regions."""
         store, _ = self.train.regions
         new = {"image_dim": store.dim, "image_features_made_by": store.made_by}
         return super().fit() | new
@@ -127,35 +133,27 @@ class LocalizationData(CaptionedData):
         self.sampler = PhraseSampler(train, sampling, self.settings.run.seed)
         return PhraseBatches(train, self.sampler)
 
-
-class LocalizationExporter(Exporter):
-    """Exports the network that compares phrases with regions."""
-
-    def __init__(self, data):
-        self._data = data
+    def scores(self, network, examples):
+        """Returns the `LocalizationScores` of `PhraseExamples`."""
+        photos = self.split(examples.records.split).photo_folder
+        scores = self.scorer(network).scores(examples)
+        return dataclasses.replace(scores, photos=photos)
 
     def endpoints(self, network, fitted):
-        """Returns the endpoints for phrases, regions and their scores."""
-        data, reader = self._data, self._data.texts.reader(fitted)
-        return region_endpoints(
-            network,
-            reader,
-            region_dim=fitted["image_dim"],
-            text_dim=None if reader else fitted["text_dim"],
-            read_regions=data.photo_reader(fitted["image_features_made_by"]),
-        )
+        """Returns the `endpoints_of_phrases`."""
+        return endpoints_of_phrases(self, network, fitted)
 
 
-def compose_localization(settings: Settings, model):
-    """Returns the `Task` of phrase localization."""
-    data = LocalizationData(settings)
-    exporter = LocalizationExporter(data)
-    return Task(settings, model, data, (Localization(data),), exporter)
+def endpoints_of_phrases(task, network, fitted):
+    """Returns the endpoints for phrases, regions and their scores.
 
-
-SPEC = TaskSpec(
-    compose_localization,
-    ("regions", "phrases"),
-    # Batches differ in size, and XLA would compile every size.
-    fixed=(("jit_compile", False),),
-)
+    `task` is a `CaptionedTask`, possibly of whole photos.
+    """
+    reader = task.texts.reader(fitted)
+    return region_endpoints(
+        network,
+        reader,
+        region_dim=fitted["image_dim"],
+        text_dim=None if reader else fitted["text_dim"],
+        read_regions=task.photo_reader(fitted["image_features_made_by"]),
+    )

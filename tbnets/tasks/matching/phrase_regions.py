@@ -103,12 +103,12 @@ def phrase_region_scores(session, split, phrases, regions):
     Raises ValueError if the network does not embed image features and words, or
     the region features are from a different network.
     """
-    data, network = session.task.data, session.network
+    task, network = session.task, session.network
     reader = _check_run(session, regions)
-    queries = _phrase_queries(data.opened, split, phrases, regions)
+    queries = _phrase_queries(task.opened, split, phrases, regions)
     _check_same_network(session.state.fitted, queries.regions.store)
     texts = _embed_phrases(network, reader, queries.phrases.phrases)
-    photos, owners = data.split(split).images, queries.phrases_of_photos
+    photos, owners = task.split(split).images, queries.phrases_of_photos
     similarities = []
     with progress_bar(len(owners), "regions of phrases", "photo") as bar:
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
@@ -130,8 +130,8 @@ def with_regions(session, regions):
     excluding the positions.
     """
     _check_run(session, regions)
-    data, fitted = session.task.data, session.state.fitted
-    split = opened_split(data.opened, data.test_split, regions=regions)
+    task, fitted = session.task, session.state.fitted
+    split = opened_split(task.opened, task.test_split, regions=regions)
     store, _ = split.regions
     _check_same_network(fitted, store)
     made_by = {**store.made_by, "geometry": False}
@@ -143,8 +143,8 @@ def _check_run(session, regions):
 
     Raises ValueError if the model cannot compare regions.
     """
-    settings, data = session.task.settings, session.task.data
-    of_features = getattr(data, "images", "") == "images"
+    task, settings = session.task, session.settings
+    of_features = getattr(task, "images", "") == "images"
     if session.network.learned_similarity or not of_features:
         raise InputError(
             "--regions",
@@ -152,7 +152,7 @@ def _check_run(session, regions):
             f"--regions={regions} with --model={settings.run.model}",
             "Choose another run, or leave it out.",
         )
-    reader = data.texts.reader(session.state.fitted)
+    reader = task.texts.reader(session.state.fitted)
     if reader is None or hasattr(reader, "read"):
         raise InputError(
             "--regions",

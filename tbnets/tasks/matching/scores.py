@@ -1,7 +1,6 @@
 """Ranks images and captions by embeddings or by scores of pairs."""
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable
 
@@ -13,12 +12,10 @@ from tbnets.evaluation.ranks import group_pairs
 from tbnets.serving import search
 from tbnets.tasks.task import (
     FEW_POINTS,
-    Evaluator,
     Scores,
     check_same_examples,
     spread_evenly,
 )
-from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import montage
 from tbnets.visualization.plots import CAPTION, IMAGE, Points, joined
 
@@ -294,31 +291,3 @@ class RetrievalScores(Scores):
         if self.pairs:
             return None
         return image_and_caption_points(self, most)
-
-
-class Retrieval(Evaluator):
-    """Embeds the images and captions of a split. Traces its graphs once."""
-
-    best_metric = "recall_sum"
-
-    def __init__(self, data):
-        self._data = data
-        self._memory = data.settings.run.evaluate_memory
-        self._graphs = functools.lru_cache(maxsize=1)(self._trace)
-
-    def _trace(self, network):
-        learned = network.learned_similarity
-        judge = PairScorer(network, self._memory) if learned else None
-        return Embedder(network, self._data.image_size), judge
-
-    def scores(self, network, examples):
-        """Returns the `RetrievalScores` of `Examples`."""
-        embedder, judge = self._graphs(network)
-        images, texts = embedder.images(examples), embedder.texts(examples)
-        records, pairs, learned = examples.records, None, {}
-        if judge:
-            pairs = judge.scores(images, texts)
-            learned = {"compare": judge.scores, "in_distances": False}
-        photos = self._data.split(records.split).photo_folder
-        fields = images, texts, records, pairs, self._memory, photos
-        return RetrievalScores(*fields, **learned)

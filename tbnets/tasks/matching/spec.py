@@ -16,13 +16,18 @@ from tbnets.features import hub
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.captioned_data import CaptionedData
-from tbnets.tasks.matching import scores
+from tbnets.tasks.captioned_data import CaptionedTask
 from tbnets.tasks.matching.own_photos import OwnPhotos
-from tbnets.tasks.matching.scores import Retrieval
+from tbnets.tasks.matching.scores import (
+    RetrievalScores,
+    example_captions,
+    show_answers,
+)
+from tbnets.tasks.parts import Builder
 from tbnets.tasks.recipes.kinds import recipes
 from tbnets.tasks.settings.settings import Settings, unused_flags
-from tbnets.tasks.task import Exporter, Task, TaskSpec, check_fitted_kinds
+from tbnets.tasks.task import check_fitted_kinds
+from tbnets.training.retrieval_metrics import Embedder, PairScorer
 
 # Default flags by the number of photos.
 #
@@ -99,16 +104,23 @@ def usual_flags(num_photos, begun_with="", of_triplets=True):
     return copy.deepcopy({**network, **ALWAYS, **loss, **changing})
 
 
-class MatchingData(CaptionedData):
-    """Photos with sentences, loaded as `data.batches.Examples`.
+class MatchingTask(CaptionedTask):
+    """Matches photos and sentences, loaded as `data.batches.Examples`.
 
     `own_photos` are the `OwnPhotos`, or None if the run extracts no features.
     `images` is the `SplitData` attribute that holds the images.
     """
 
-    def __init__(self, settings: Settings):
+    flag_groups = ("images", "batches")
+    # Hard negatives are regions, which this task does not have.
+    fixed = (("hard_negative_epochs", 0),)
+    best_metric = "recall_sum"
+    answers_queries = True
+
+    def __init__(self, settings: Settings, model: Builder):
         photos = OwnPhotos(settings) if settings.reads_photo_folder else None
-        super().__init__(settings, photos)
+        super().__init__(settings, model, photos)
+        self._graphs = functools.lru_cache(maxsize=1)(self._trace)
         self.own_photos = photos
         self._is_extracted, self._preset = False, {}
         # The cache of own photos has a store for each description of features.
@@ -170,6 +182,7 @@ class MatchingData(CaptionedData):
 
     def check(self, queries=()):
         """Raises an error if splits, photos or features are missing."""
+        super().check(queries)
         splits = self.opened.check_splits()
         if not self.own_photos:
             self._check_images(splits, queries)
@@ -189,7 +202,7 @@ class MatchingData(CaptionedData):
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
-        """Returns the values of `CaptionedData.fit` and facts about the images.
+        """Returns the values of `CaptionedTask.fit` and facts about the images.
 
         The facts are `image_dim` (None for pixels), `image_features_made_by`
         ({} if unknown), `left_out` for own photos, and `image_preset` if a
@@ -304,33 +317,42 @@ class MatchingData(CaptionedData):
             return lambda photos: decode_images(photos, self.image_size)
         return super().photo_reader(made_by)
 
+    def _trace(self, network):
+        learned = network.learned_similarity
+        memory = self.settings.run.evaluate_memory
+        judge = PairScorer(network, memory) if learned else None
+        return Embedder(network, self.image_size), judge
 
-class MatchingExporter(Exporter):
-    """Exports embeddings of photos and sentences, and ranks photos."""
-
-    answers_queries = True
-
-    def __init__(self, data):
-        self._data = data
+    def scores(self, network, examples):
+        """Returns the `RetrievalScores` of `Examples`."""
+        embedder, judge = self._graphs(network)
+        images, texts = embedder.images(examples), embedder.texts(examples)
+        records, pairs, learned = examples.records, None, {}
+        if judge:
+            pairs = judge.scores(images, texts)
+            learned = {"compare": judge.scores, "in_distances": False}
+        photos = self.split(records.split).photo_folder
+        memory = self.settings.run.evaluate_memory
+        fields = images, texts, records, pairs, memory, photos
+        return RetrievalScores(*fields, **learned)
 
     def endpoints(self, network, fitted):
         """Returns endpoints such as `embed_text`, `embed_image` and `score`."""
-        data, reader = self._data, self._data.texts.reader(fitted)
+        reader = self.texts.reader(fitted)
         return two_branch_endpoints(
             network,
             reader,
             image_shape=network.input_shapes["images"][1:],
-            read_photos=data.photo_reader(fitted["image_features_made_by"]),
+            read_photos=self.photo_reader(fitted["image_features_made_by"]),
             text_dim=None if reader else fitted["text_dim"],
         )
 
     @property
-    def queries(self):
+    def example_queries(self):
         """Two captions of the last split if the run has own photos, or []."""
-        data = self._data
-        if not data.own_photos or data.settings.reads_text_features:
+        if not self.own_photos or self.settings.reads_text_features:
             return []
-        return scores.example_captions(data.last.records)
+        return example_captions(self.last.records)
 
     def answer(self, saved_model, queries, folder):
         """Ranks the images of the last split for example queries.
@@ -338,32 +360,17 @@ class MatchingExporter(Exporter):
         If the model takes photos, the results are drawn to `answers.png`.
         """
         model = load_saved_model(saved_model)
-        split = self._data.last
+        split = self.last
         records = split.records
         rows, photos = range(records.num_images), None
         if model.takes_photos:
-            photos = self._data.opened.sources.photo_folder
+            photos = self.opened.sources.photo_folder
             paths = {row: photos / records.file_name(row) for row in rows}
             rows, embeddings = photo_index.embed_photos(model, photos, paths)
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")
         path = folder / "answers.png"
-        return scores.show_answers(
+        return show_answers(
             model, queries, records.subset(rows), embeddings, photos, path
         )
-
-
-def compose_matching(settings: Settings, model):
-    """Returns the `Task` of image-sentence matching."""
-    data = MatchingData(settings)
-    exporter = MatchingExporter(data)
-    return Task(settings, model, data, (Retrieval(data),), exporter)
-
-
-SPEC = TaskSpec(
-    compose_matching,
-    ("images", "batches"),
-    # Hard negatives are regions, which this task does not have.
-    fixed=(("hard_negative_epochs", 0),),
-)

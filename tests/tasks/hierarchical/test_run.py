@@ -103,7 +103,7 @@ def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
     run, monkeypatch
 ):
     no_links = property(lambda task: False)
-    monkeypatch.setattr(type(run.session.task.data), "knows_links", no_links)
+    monkeypatch.setattr(type(run.session.task), "knows_links", no_links)
     lifecycle.resumes_bit_for_bit(run)
     history = runs.open_run(run.stopped, "last").state.history
     measured = ["dev/correspondence_accuracy" in row for row in history]

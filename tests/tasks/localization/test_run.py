@@ -34,7 +34,7 @@ def test_hard_negatives_are_those_of_the_network_that_was_there(run):
     session = runs.open_run(run.stopped, "last")
     scores = session.task.scores(session.network, run.examples).similarities
     wanted = reference.hard_negatives(scores, run.examples.roles.roles, 50)
-    data = session.task.data
+    data = session.task
     recorded = data.held["hard_negatives"]
     assert recorded.dtype == np.int16 and (recorded >= 0).any()
     data.batches(run.examples)
@@ -76,7 +76,7 @@ def test_gradients_in_a_graph_are_those_without(tiny_run, tmp_path, model):
         tmp_path / "run", "localization", model, **changes
     )
     session, examples = prepared(settings)
-    network, batches = session.network, session.task.data.batches(examples)
+    network, batches = session.network, session.task.batches(examples)
     [batch] = batches.dataset.take(1)
 
     def step(batch):
@@ -174,7 +174,7 @@ def test_true_regions_rank_all_phrases_and_back(run):
 
 
 def test_photos_are_compared_with_sentences_by_their_phrases(run):
-    scores, data = run.scores, run.opened.task.data
+    scores, data = run.scores, run.opened.task
     nearest = scores.nearest(scores.sides["phrases"])
     owners = scores.phrases.phrase_to_image
     own = nearest[owners, np.arange(len(owners))]
@@ -263,5 +263,5 @@ def test_a_store_is_opened_once_a_run(tiny_run, tmp_path, monkeypatch):
 
     monkeypatch.setattr(opening, "open_store", counting)
     session, _ = prepared(tiny_run.settings(tmp_path / "run", "localization"))
-    session.task.data.load("test", session.state.fitted)
+    session.task.load("test", session.state.fitted)
     assert opened == [str(tiny_run.phrases / "regions")]

@@ -133,7 +133,7 @@ def test_a_run_hashes_each_file_once(folder, tmp_path, monkeypatch):
     session, _ = prepare(folder, tmp_path / "run")
     save(session)
     for split in tiny.SPLITS:
-        examples = session.task.data.load(split, session.state.fitted)
+        examples = session.task.load(split, session.state.fitted)
         list(examples.images.chunks())
     prepare(folder, tmp_path / "run", resume=True)
     assert len(hashed) == len(set(hashed)) == 2 * len(tiny.SPLITS)
@@ -280,7 +280,7 @@ def test_images_that_splits_share_are_told(folder, tmp_path):
     def notes(image_features="all", **changes):
         changes["image_features"] = image_features
         settings = tiny.settings(folder, tmp_path / "run", **changes)
-        data = tasks.open_task(settings).data
+        data = tasks.open_task(settings)
         return data.notes(data.fit())
 
     assert "overlap" not in notes(dev_split="test")

@@ -101,7 +101,7 @@ def settings_for(*more, photos=PHOTOS):
     """Returns the settings of a small run, its usual flags taken."""
     small = (*CNN, *SIZES, "--epochs=2", "--min_count=1")
     line = tiny.typed(*photos, *small, *more)
-    usual = tasks.open_task(run_line.settings(line)).data.usual[1]
+    usual = tasks.open_task(run_line.settings(line)).usual[1]
     return with_usual(line, usual)[0]
 
 
@@ -122,13 +122,13 @@ def ids_of(session, *splits):
     return {
         image_id
         for split in splits
-        for image_id in session.task.data.split(split).records.image_ids
+        for image_id in session.task.split(split).records.image_ids
     }
 
 
 def test_a_dry_run_looks_at_what_is_named(folder):
     def told(*more):
-        return train.told_before(tasks.open_task(settings_for(*more)).data)
+        return train.told_before(tasks.open_task(settings_for(*more)))
 
     assert "photos.tbnets" in told()
     with refused("--image_features", kind=MissingFileError):
@@ -149,7 +149,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     # Each file is named once, however often splits are loaded.
     told = capsys.readouterr().err
     for split in EVERY:
-        session.task.data.load(split, fitted)
+        session.task.load(split, fitted)
     told += capsys.readouterr().err
     assert told.count("absent.jpg") == 1
     lines = (session.run_dir / "left_out.txt").read_text("utf-8").splitlines()
@@ -182,7 +182,7 @@ def test_a_run_remembers_what_was_left_out_and_its_splits(
         assert ids_of(again, split) - {"new.jpg"} == before[split]
     split = next(s for s in EVERY if "new.jpg" in ids_of(again, s))
     scores = again.task.scores(
-        again.network, again.task.data.load(split, again.state.fitted)
+        again.network, again.task.load(split, again.state.fitted)
     )
     assert len(scores.image_embeddings) == len(ids_of(again, split))
 
@@ -194,7 +194,7 @@ def test_a_photo_that_broke_since_is_named(session, folder):
     for _ in ("cut", "gone"):
         again = runs.open_run("runs/photos")
         with pytest.raises(MissingFileError, match=f"'{name}'"):
-            again.task.data.load("train", again.state.fitted)
+            again.task.load("train", again.state.fitted)
         path.unlink(missing_ok=True)
 
 
@@ -243,9 +243,9 @@ def test_features_that_photos_do_not_tell_are_asked_for(folder):
 
 def test_usual_queries_are_captions_of_the_test_split(begun_before):
     session, _ = begun_before
-    queries = session.task.exporter.queries
+    queries = session.task.example_queries
     assert len(queries) == 2
-    assert set(queries) <= set(session.task.data.split("test").records.captions)
+    assert set(queries) <= set(session.task.split("test").records.captions)
 
 
 def test_captions_whose_names_are_not_those_of_the_photos(folder):
@@ -264,7 +264,7 @@ def test_captions_beside_the_photos_need_no_flag(folder):
     found = run_line.resolve(tiny.typed("--images=photos"))
     assert found.settings.captions.captions == str(path)
     assert found.sources["captions"] == "other flags"
-    data = tasks.open_task(found.settings).data
+    data = tasks.open_task(found.settings)
     names = {name for x in EVERY for name in data.split(x).records.names}
     assert names == {*NAMES}
     assert "without folder and extension" in data.notes({})["names"]
@@ -280,7 +280,7 @@ def test_shards_need_one_flag_and_have_the_features_of_photos(folder, flag):
     write_shards(folder / "shards", "{}.tar", samples, 3)
     session, train = prepared(settings_for(photos=[f"--{flag}=shards"]))
     assert ids_of(session, *EVERY) == {*NAMES}
-    assert session.task.data.own_photos.left_out.keys() == BROKEN.keys()
+    assert session.task.own_photos.left_out.keys() == BROKEN.keys()
     contents = [photos[name] for name in train.records.image_ids]
     features = PhotoFeatures(build_named_cnn(tiny_cnn.NAME, "random"))
     np.testing.assert_allclose(
@@ -303,12 +303,12 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
     assert settings.texts.text_features == "features/tfidf.flags"
     session, _ = begun(settings)
     [made] = (folder / "data" / "made").glob("tfidf-*")
-    splits = [session.task.data.split(name).records for name in EVERY]
+    splits = [session.task.split(name).records for name in EVERY]
     texts = {text for records in splits for text in records.captions}
     assert set(open_store(made).ids) == texts
     assert capsys.readouterr().err
     opened = runs.open_run("runs/photos")
-    assert opened.task.data.split("test").texts.features.has_ids
+    assert opened.task.split("test").texts.features.has_ids
     assert not capsys.readouterr().err
 
 
@@ -345,7 +345,7 @@ def test_one_command_from_photos_to_answers(folder):
     assert model.takes_photos
     assert os.listdir(folder / "photos.tbnets")
     opened = runs.open_run(run_dir)
-    train_split = opened.task.data.load("train", opened.state.fitted)
+    train_split = opened.task.load("train", opened.state.fitted)
     name = train_split.records.image_ids[0]
     np.testing.assert_allclose(
         model.embed_images([folder / "photos" / name]),

@@ -82,8 +82,8 @@ def scores_of(run, folder, regions="crops"):
 def test_phrases_are_compared_with_the_regions_of_their_photo(run, folder):
     scores = scores_of(run, folder)
     queries, network = scores.queries, run.network
-    reader = run.task.data.texts.reader(run.state.fitted)
-    photos = run.task.data.split("test").images
+    reader = run.task.texts.reader(run.state.fitted)
+    photos = run.task.split("test").images
     assert queries.phrases.num_phrases > 20
     for photo in (0, 5):
         rows = np.flatnonzero(queries.images == photo)
@@ -112,7 +112,7 @@ def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
     store = open_features(folder / "crops")
     made_by = MADE_BY | {"proposals": {"whole_photo": True}}
     features, boxes, counts = [], [], []
-    photos = run.task.data.split("test").images
+    photos = run.task.split("test").images
     scores = scores_of(run, folder)
     writer = FeatureWriter(
         folder / "with_photos", made_by, store.dim, kind="regions"
@@ -196,7 +196,7 @@ def test_what_can_not_be_asked_is_refused(run, folder, monkeypatch):
         patch.setitem(run.state.fitted, "image_features_made_by", {})
         is_refused("regions")
     with monkeypatch.context() as patch:
-        patch.setattr(run.task.data.texts, "reader", lambda fitted: None)
+        patch.setattr(run.task.texts, "reader", lambda fitted: None)
         is_refused()
-    monkeypatch.setattr(run.task.data, "images", "photos")
+    monkeypatch.setattr(run.task, "images", "photos")
     is_refused()

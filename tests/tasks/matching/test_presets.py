@@ -80,7 +80,7 @@ def weights(session):
 
 
 def text_reader(session):
-    return session.task.data.texts.reader(session.state.fitted)
+    return session.task.texts.reader(session.state.fitted)
 
 
 def embedded(session, reader):
@@ -121,7 +121,7 @@ def check_served(folder, session, text_reader):
     path = runs.export(session)
     model, told = load_saved_model(path), read_metadata(path)
     contents = [(folder / "photos" / name).read_bytes() for name in NAMES[:2]]
-    reader = session.task.data.photo_reader(
+    reader = session.task.photo_reader(
         session.state.fitted["image_features_made_by"]
     )
     expected = session.network.embed_images(reader(contents), training=False)
@@ -147,7 +147,7 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
         for name in train.records.image_ids
     ]
     alone = settings_for("--image_features=hub:clip", "--data_root=.")
-    [same] = tasks.open_task(alone).data.missing()
+    [same] = tasks.open_task(alone).missing()
     assert (folder / "made" / f"clip-{same.digest}").is_dir()
     features = PhotoFeatures(clip)
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)
@@ -157,7 +157,7 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     check_served(folder, opened, text_reader(opened))
     settings = captioned_data.start_at_photo(session.settings, "imagenet")
     weights = captioned_data.weights_of_run(
-        settings, session.task.data.opened.original_sources
+        settings, session.task.opened.original_sources
     )
     with refused("weights"):
         captioned_data.photo_reader(
@@ -178,7 +178,7 @@ def test_own_photos_are_read_by_a_preset(folder):
     )
     assert runs.start(again, True)
     session = prepared(again, True)[0]
-    reader = session.task.data.photo_reader(made_by)
+    reader = session.task.photo_reader(made_by)
     assert reader.dim == session.state.fitted["image_dim"] == 6
 
 
