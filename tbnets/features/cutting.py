@@ -3,8 +3,6 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets.errors import InputError
-
 BOXES = tf.TensorSpec([None, 4], tf.float32)
 LEAST_SIDE = 1 / 16
 """Minimum side of an averaged box, in cells of the map."""
@@ -29,13 +27,6 @@ def warped_crops(image, boxes, size, context=0.0):
     Source: Girshick et al. 2014, "Rich feature hierarchies", App. A (warp).
     Departures: the paper uses the mean of the training images.
     """
-    if not 0 <= context < 0.5:
-        raise InputError(
-            "context",
-            "be >= 0 and < 0.5",
-            f"context={context}",
-            "Pass 16/227 as in R-CNN, or 0.",
-        )
     image = tf.cast(image, tf.float32)
     mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)
     centred = (image - mean)[None]

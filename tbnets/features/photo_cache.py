@@ -150,15 +150,13 @@ class PhotoCache:
                 store = open_store(self.store, incomplete=True)
             stored, failed = set(store.ids), store.failed
             complete = store.complete
-        new = [
-            (k, self.folder / n) for k, n in photos.items() if k not in stored
-        ]
-        failed_before = [photo for photo in new if photo[0] in failed]
-        reasons = faults([path for _, path in failed_before])
+        new = {key: self.folder / name for key, name in photos.items()}
+        new = {key: path for key, path in new.items() if key not in stored}
         # Retries photos that failed earlier, if they can now be read.
-        pairs = zip(failed_before, reasons)
-        repaired = [photo for photo, reason in pairs if reason is None]
-        fresh = [photo for photo in new if photo[0] not in failed]
+        retried = [key for key in new if key in failed]
+        reasons = zip(retried, faults([new[key] for key in retried]))
+        repaired = [(key, new[key]) for key, reason in reasons if not reason]
+        fresh = [photo for photo in new.items() if photo[0] not in failed]
         if fresh or repaired or not complete:
             features = self._build()
             writer = FeatureWriter(self.store, self.description, features.dim)

@@ -308,8 +308,6 @@ def test_region_extractor_that_can_not_be_is_refused():
     for argument, call in (
         ("kind", lambda: make_region_extractor(cnn, "crop")),
         ("layers", lambda: make_region_extractor(cnn, "warp", "fc7")),
-        ("context", lambda: warped_crops(photo, bad, 4, -0.1)),
-        ("context", lambda: warped_crops(photo, bad, 4, 0.5)),
         ("layers", lambda: AveragedFeatures(cnn, ["fc2"])),
         ("layers", lambda: AveragedFeatures(cnn, ["nowhere"])),
         ("grids", lambda: AveragedFeatures(deep, two, grids=[2])),

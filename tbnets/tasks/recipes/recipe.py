@@ -19,7 +19,6 @@ from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
 from tbnets.features.photo_cache import photo_sums
-from tbnets.files import shown
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
@@ -224,12 +223,11 @@ class Recipe:
         return self._flag_values(False)
 
     def _flag_values(self, is_place):
-        values = {}
-        for each in flags_of(type(self.values)):
-            value = hub.unplaced(getattr(self.values, each.name))
-            if each.is_place == is_place and not each.free:
-                values[each.name] = value
-        return values
+        return {
+            each.name: hub.unplaced(getattr(self.values, each.name))
+            for each in flags_of(type(self.values))
+            if each.is_place == is_place and not each.free
+        }
 
     def located(self, sources):
         """Returns the recipe with its files and presets resolved."""
@@ -279,8 +277,6 @@ def read_recipe(flag, item, kind, sources):
     )
     words = command_line.expand([f"--flagfile={path}"])
     flags = flags_of(kind.group)
-    for word in words:
-        _check_known(word, kind, {each.name for each in flags})
     try:
         values = CommandLine(words, flags).take(kind.group)
     except InputError as error:
@@ -299,16 +295,3 @@ def _file(flag, value, sources):
             "its full path."
         )
     return path
-
-
-def _check_known(word, kind, known):
-    name = word.lstrip("-").partition("=")[0]
-    if word.startswith("-") and (known & {name, name.removeprefix("no")}):
-        return
-    names = ", ".join(f"--{each}" for each in sorted(known))
-    raise InputError(
-        f"{command_line.flag_place(word)}expected flags of "
-        f"tools/{kind.verb}.py ({names}); found {shown(word)}. Remove it, "
-        "because the run sets inputs, outputs and processes, or use a recipe "
-        "for that tool."
-    )
