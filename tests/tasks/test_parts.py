@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import tasks
 from tbnets.layers.branch import SeededDropout
 from tbnets.losses.hinges import TERMS
-from tbnets.tasks import captioned_data, parts
+from tbnets.tasks import captioned_data, parts, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
@@ -86,15 +85,6 @@ def test_a_softmax_loss_follows_its_flags():
     assert "temperature" in unused_flags(tiny.settings("data", "run"))
 
 
-def test_two_kinds_of_losses_may_read_a_flag(monkeypatch):
-    both = {"triplet": ("margin",), "infonce": ("margin", "temperature")}
-    monkeypatch.setattr("tbnets.tasks.settings.settings.LOSS_FLAGS", both)
-    for loss in ("wang2018", "infonce"):
-        unused = unused_flags(tiny.settings("data", "run", loss=loss))
-        assert "margin" not in unused
-        assert ("temperature" in unused) == (loss == "wang2018")
-
-
 @pytest.mark.parametrize("given", ["trained", "frozen"])
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
@@ -163,9 +153,9 @@ def test_no_two_layers_of_a_network_drop_the_same_units(model):
 
 RUNS = [
     (task, model)
-    for task in tasks.TASKS
+    for task in registry.TASKS
     for model in parts.BUILDERS
-    if task in (parts.BUILDERS[model].tasks or tasks.TASKS)
+    if task in (parts.BUILDERS[model].tasks or registry.TASKS)
 ]
 VALUES = {
     "bool": [True, False],

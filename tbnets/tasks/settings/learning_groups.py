@@ -180,13 +180,6 @@ class LossSettings:
         return "triplet" if self.loss in PRESETS else self.loss
 
 
-LOSS_FLAGS = {
-    "triplet": ("margin", "negatives", "distance", "reduction"),
-    "infonce": ("temperature",),
-}
-"""Maps `LossSettings.kind` to the flags that not every kind reads."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSettings:
     """Settings for pairs and for the head that scores them."""

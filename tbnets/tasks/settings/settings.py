@@ -1,6 +1,5 @@
 """The settings of a run, with one frozen dataclass per group of flags."""
 
-import collections
 import dataclasses
 
 from tbnets.data.sources import Sources, is_recipe
@@ -17,7 +16,6 @@ from tbnets.tasks.settings.data_groups import (
 )
 from tbnets.tasks.settings.flag import check_limits, flags_of, written
 from tbnets.tasks.settings.learning_groups import (
-    LOSS_FLAGS,
     BatchSettings,
     BranchSettings,
     CcaSettings,
@@ -361,21 +359,18 @@ def _text_conditions(texts, begins_with_model):
 
 
 def _loss_conditions(loss, pairs):
-    kinds = [name for name in LOSSES if name not in PRESETS]
-    text = {kind: f"with --loss={kind}" for kind in kinds}
-    text["triplet"] = f"with --loss other than {' or '.join(kinds)}"
-    readers = collections.defaultdict(list)  # Kinds of losses, by flag.
-    for kind, names in LOSS_FLAGS.items():
-        for name in names:
-            readers[name].append(kind)
+    is_triplet = loss.kind == "triplet"
+    text = "--loss other than infonce"
     return [
-        *(
-            (loss.kind in kinds, " or ".join(map(text.get, kinds)), (name,))
-            for name, kinds in readers.items()
-        ),
         (
-            loss.kind == "triplet" and loss.negatives == "top_k",
-            f"with --negatives=top_k and {text['triplet'][5:]}",
+            is_triplet,
+            f"with {text}",
+            ("margin", "negatives", "distance", "reduction"),
+        ),
+        (not is_triplet, "with --loss=infonce", ("temperature",)),
+        (
+            is_triplet and loss.negatives == "top_k",
+            f"with --negatives=top_k and {text}",
             ("num_negatives",),
         ),
         (
