@@ -3,10 +3,10 @@
 import os
 from typing import NamedTuple
 
-from tbnets import tasks
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.features import hub
+from tbnets.tasks import registry
 from tbnets.tasks.captioned_data import WEIGHTS_BY_NAME
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
 from tbnets.tasks.settings.flag import written
@@ -79,7 +79,7 @@ def resolve(line, before=None):
     preset = f"--loss={record['loss']}"
     of_preset = [f.name for f in FLAGS["loss"] if f.default is None]
     sources = {**dict.fromkeys(of_preset, preset), **sources}
-    return Resolved(tasks.settings_of(record), sources)
+    return Resolved(registry.settings_of(record), sources)
 
 
 def format_settings(resolved):
@@ -139,7 +139,7 @@ def _usual_values(record):
     if path and missing and not values and not record["scenes"]:
         if sources.has_archives(path):  # They have photos and captions.
             values = dict.fromkeys(missing, path)
-    settings = tasks.settings_of(record | values)
+    settings = registry.settings_of(record | values)
     if hub.is_hub(record["image_encoder"]):
         values["image_size"] = 0
     if settings.reads_photo_folder:
@@ -161,7 +161,7 @@ def check_read(line, settings: Settings):
 
     Returns a line about unused flags in flag files, or "".
     """
-    fixed = tasks.fixed_flags(settings.values())
+    fixed = registry.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}
     for group, members in FLAGS.items():
         for flag in members:
@@ -194,11 +194,14 @@ def check_read(line, settings: Settings):
 
 
 def _readers(group):
-    axes = {"task": tasks.TASKS, "model": tasks.BUILDERS}
-    readers = (
-        f"--{axis}={name}"
-        for axis, known in axes.items()
-        for name, entry in known.items()
-        if group in entry.flag_groups
-    )
-    return "with " + (" or ".join(readers) or "nothing")
+    tasks = [
+        f"--task={name}"
+        for name, task in registry.TASKS.items()
+        if group in task.flag_groups
+    ]
+    models = [
+        f"--model={name}"
+        for name, model in registry.BUILDERS.items()
+        if group in model.flag_groups
+    ]
+    return f"with {' or '.join(tasks + models)}"

@@ -25,11 +25,11 @@ import shlex
 import sys
 from typing import Annotated
 
-from tbnets import progress, startup, tasks
+from tbnets import progress, startup
 from tbnets.cli import local_workers, run_line
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.flag import (
     Flag,
@@ -109,7 +109,8 @@ def help_sections():
         "File of flags, one per line, or the name of a configuration. Later "
         "flags override it.",
     )
-    for name, entries in (("task", tasks.TASKS), ("model", tasks.BUILDERS)):
+    axes = {"task": registry.TASKS, "model": registry.BUILDERS}
+    for name, entries in axes.items():
         known[name] = known[name]._replace(choices=tuple(entries))
     sections = {"Main flags": [known[name] for name in FIRST]}
     sections["Devices that train together"] = [known[name] for name in DEVICES]
@@ -150,7 +151,7 @@ def checked_settings(options, line):
 def with_usual(line, resolved):
     """Sets unset flags to defaults of the data and model. Prints them."""
     settings, sources = resolved
-    task = tasks.open_task(settings)
+    task = registry.open_task(settings)
     title, values = task.usual
     if usual := dict(task.model.usual):
         title = " and ".join(
@@ -202,7 +203,7 @@ def main(options, line):
         if options.print_settings:
             print(run_line.format_settings(resolved))
         else:
-            print(told_before(tasks.open_task(resolved.settings)))
+            print(told_before(registry.open_task(resolved.settings)))
         return
     if options.local_workers and not local_workers.is_worker():
         _start_workers(options, line)

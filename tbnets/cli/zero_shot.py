@@ -6,7 +6,6 @@ import pathlib
 
 import numpy as np
 
-from tbnets import tasks
 from tbnets.data.batches import FeatureRows
 from tbnets.data.captions import caption_key
 from tbnets.data.store.npy import check_numbers
@@ -17,6 +16,7 @@ from tbnets.features import caption_features, hub
 from tbnets.features.photo_cache import make_cache
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
+from tbnets.tasks import registry
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.tasks.settings.flag import must_come_with
 from tbnets.tasks.settings.records import completed
@@ -89,7 +89,7 @@ def title(options):
 
 def scores(options, name):
     """Returns the `RetrievalScores` of a split."""
-    task = tasks.open_task(_settings(options))
+    task = registry.open_task(_settings(options))
     split = _split(name, task)
     if options.hub:
         photos = task.own_photos
@@ -127,7 +127,7 @@ def _settings(options):
     if options.data_root:
         record["data_root"] = os.path.abspath(options.data_root)
     if not options.hub:
-        return tasks.settings_of(record)
+        return registry.settings_of(record)
     if not (options.images or options.scenes):
         raise must_come_with(
             options, "hub", "--images", "Name the folder of the photos."
@@ -141,7 +141,7 @@ def _settings(options):
         )
     preset = _preset(options)
     record |= {"image_encoder": preset, "cnn_weights": preset}
-    settings = tasks.settings_of(record)
+    settings = registry.settings_of(record)
     rendered = settings.sources().rendered()
     names = ("scenes", "captions", "captions_format", "images")
     return settings.replace(**{name: getattr(rendered, name) for name in names})

@@ -8,7 +8,7 @@ from tbnets.errors import InputError, check_choice
 from tbnets.tasks.hierarchical import HierarchicalTask
 from tbnets.tasks.localization.spec import LocalizationTask
 from tbnets.tasks.matching.spec import MatchingTask
-from tbnets.tasks.parts import BUILDERS
+from tbnets.tasks.parts import BUILDERS as BUILDERS
 from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MatchingTask, "localization": LocalizationTask}

@@ -23,12 +23,12 @@ import contextlib
 import os
 import pathlib
 
-from tbnets import tasks
 from tbnets.data.store.locks import FolderLock
 from tbnets.errors import InputError
 from tbnets.features.photo_features import RANDOM
 from tbnets.files import is_partial, write_atomically, write_json
 from tbnets.serving.export import next_version, write_saved_model
+from tbnets.tasks import registry
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.records import SETTINGS_FILE
 from tbnets.tasks.settings.settings import ALL, Settings
@@ -174,7 +174,7 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
     last = checkpoint_path(folder, "last")
     check_same_run(workers, settings, last)
     lock = lock_run(folder) if workers.is_chief and folder.is_dir() else None
-    task = tasks.open_task(settings)
+    task = registry.open_task(settings)
     splits = settings.run.train_split, settings.run.dev_split
     if last.exists():
         saved = checkpoints.read_checkpoint(last)
@@ -314,11 +314,11 @@ def open_run(
     if data_root:
         record["data_root"] = os.path.abspath(data_root)
     with _naming_checkpoint(path):
-        settings = tasks.settings_of(record)
+        settings = registry.settings_of(record)
     if adjust is not None:
         settings = adjust(settings)
     with _naming_checkpoint(path):
-        task = tasks.open_task(settings)
+        task = registry.open_task(settings)
     run = settings.run
     splits = {run.train_split, run.dev_split, run.test_split, *more_splits}
     task.resume(state, splits, path)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from tbnets import tasks
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import check_files
+from tbnets.tasks import registry
 from tbnets.tasks.captioned_data import start_at_photo
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
@@ -190,7 +190,7 @@ def rebuild(name, cnn_weights=""):
     fitted = trained.fitted
     if trained.path.is_dir():
         fitted = sizes_of(saved_files.read_metadata(trained.path)) | fitted
-    task = tasks.open_task(settings)
+    task = registry.open_task(settings)
     network = task.model.build(settings, fitted)
     trained.put_into(network)
     return network, task.endpoints(network, fitted)
@@ -222,7 +222,7 @@ def settings_of_model(record, path):
     """Returns the `Settings` of a model, excluding file and folder paths."""
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
     record = {**record, **places, "started_in": ""}
-    return tasks.settings_of(completed(record, path))
+    return registry.settings_of(completed(record, path))
 
 
 def _settings(name, record, path, argument):

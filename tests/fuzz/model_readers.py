@@ -7,14 +7,13 @@ import numpy as np
 from measuring import ambiguity
 from zoo_making import cards
 
-from tbnets import tasks
 from tbnets.data.scenes import dataset as scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.features import photo_cache
 from tbnets.serving import checksums, photo_index, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tbnets.tasks.settings import records
 from tbnets.training import checkpoints, summary
 from tests import tiny
@@ -64,8 +63,10 @@ def _write_run(folder):
 def _read_run(folder):
     run = folder / "run"
     record = records.read_record(run)
-    records.check_resumable(record, tasks.settings_of(record), run)
-    finished = summary.finished(tasks.settings_of(runs.record_before(run)), run)
+    records.check_resumable(record, registry.settings_of(record), run)
+    finished = summary.finished(
+        registry.settings_of(runs.record_before(run)), run
+    )
     arrays, names, state = checkpoints.read_checkpoint(
         run / "checkpoints/best.npz"
     )

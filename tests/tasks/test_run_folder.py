@@ -7,11 +7,10 @@ import shutil
 
 import pytest
 
-from tbnets import tasks
 from tbnets.cli.train import Options, checked_settings
 from tbnets.errors import InputError
 from tbnets.files import fcntl, try_lock
-from tbnets.tasks import parts, runs
+from tbnets.tasks import parts, registry, runs
 from tbnets.tasks.runs import LOCK, check_run_folder
 from tbnets.training import checkpoints, summary
 from tests import tiny
@@ -143,7 +142,7 @@ def test_a_checkpoint_is_read_once_before_a_run_goes_on(
         return read(path, only)
 
     monkeypatch.setattr(checkpoints, "read_npz", noted)
-    before = tasks.settings_of(runs.record_before(run_dir))
+    before = registry.settings_of(runs.record_before(run_dir))
     assert summary.finished(before, runs.start(before, True)) == ""
     runs.prepare(before, run_dir)
     assert wholly == ["last.npz"]
@@ -236,7 +235,7 @@ def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
         checkpoint = run_dir / "checkpoints" / f"{name}.npz"
         kept = checkpoints.read_checkpoint(checkpoint).state.settings
         rewritten(checkpoint, settings={**kept, "cnn_weights": "gone.h5"})
-    before = tasks.settings_of(runs.record_before(run_dir))
+    before = registry.settings_of(runs.record_before(run_dir))
     again, _ = prepared(before, True)
     assert read == ["random"] * 2
     assert again.settings.features.cnn_weights == "gone.h5"

@@ -10,10 +10,9 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import tasks
 from tbnets.errors import UserError
 from tbnets.serving.saved_files import read_metadata
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tbnets.training import summary
 from tests import lifecycle, tiny
 from tests.refusals import refused
@@ -277,7 +276,7 @@ def test_own_data_without_a_test_split_finish_and_answer(photo_run, tmp_path):
 def test_an_empty_test_split_is_none(tmp_path):
     write_own(tmp_path, *FIRST)
     line = {**OWN, "test_split": ""}
-    task = tasks.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
+    task = registry.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
     task.check()
     assert task.test_split == "" and task.last.name == "dev"
 

@@ -14,10 +14,9 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets import tasks
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.task import Scores, Task, Together
 from tests import tiny, verbs
@@ -125,10 +124,10 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 
 @pytest.fixture(autouse=True)
 def entries(monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "factor", FactorTask)
+    monkeypatch.setitem(registry.TASKS, "factor", FactorTask)
     groups = ("training", "optimizer")
     builder = Builder(build, compile_with, groups)
-    monkeypatch.setitem(tasks.BUILDERS, "dense", builder)
+    monkeypatch.setitem(registry.BUILDERS, "dense", builder)
 
 
 def settings(run_dir, *line):
@@ -185,7 +184,7 @@ def check_search(model, run_dir, folder):
 def test_what_it_does_not_do_is_refused(tmp_path, monkeypatch):
     with refused("--margin"):
         tiny.unread("--task=factor", "--model=dense", "--margin=0.3")
-    task, errors = tasks.open_task(settings(tmp_path)), Errors(np.zeros(2))
+    task, errors = registry.open_task(settings(tmp_path)), Errors(np.zeros(2))
     task.check()
     with refused("--example_query"):
         task.check(["two"])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import tasks
 from tbnets.evaluation import ranking, retrieval, score_tiles
+from tbnets.tasks import registry
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training.retrieval_metrics import PairScorer
 from tests import fresh, lifecycle, reference, tiny, verbs
@@ -225,7 +225,7 @@ def test_a_bank_levels_runs_taken_together(run, embedding, tmp_path):
 
 def test_other_captions_are_not_combined(run, tmp_path):
     data = tiny.write_precomputed(tmp_path / "data", seed=1)
-    other = tasks.open_task(tiny.settings(data, tmp_path / "run"))
+    other = registry.open_task(tiny.settings(data, tmp_path / "run"))
     records = other.split("test").records
     with refused("--combine_with"):
         run.scores.combine(RetrievalScores(None, None, records), 0.3)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import tasks
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.tasks import runs, texts
+from tbnets.tasks import registry, runs, texts
 from tbnets.text.word_vectors import WordVectors
 from tbnets.training import loop
 from tests import tiny
@@ -170,7 +169,7 @@ def test_word_vectors_are_not_read_where_words_have_those_of_a_model(
     folder, tmp_path
 ):
     found = tiny.settings(folder, tmp_path, word_vectors="none.txt")
-    task = tasks.open_task(found.replace(from_="a_model"))
+    task = registry.open_task(found.replace(from_="a_model"))
     assert "word_vectors" not in task.fit()
 
 
@@ -183,7 +182,7 @@ def test_a_served_model_reads_what_was_learned_of(fitted, most):
 
 
 def test_a_run_knows_its_longest_caption(folder, tmp_path):
-    task = tasks.open_task(tiny.settings(folder, tmp_path / "run"))
+    task = registry.open_task(tiny.settings(folder, tmp_path / "run"))
     lengths = [
         len(text.split()) for text in task.split("train").records.captions
     ]

@@ -5,10 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import tasks
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import saved_files, zoo
-from tbnets.tasks import runs, trained
+from tbnets.tasks import registry, runs, trained
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints
 from tests import tiny
@@ -117,7 +116,7 @@ def test_a_run_cut_before_its_first_epoch_begins_with_the_model_again(
 ):
     found = settings(other, tmp_path / "run", source.run_dir)
     prepared(found)
-    again = tasks.settings_of(runs.record_before(tmp_path / "run"))
+    again = registry.settings_of(runs.record_before(tmp_path / "run"))
     assert again.run.from_ == found.run.from_
     session, _ = prepared(again, True)
     assert session.state.fitted["begun_with"]["words"] == 8
@@ -202,7 +201,7 @@ def test_weights_of_the_zoo_find_their_branches():
     model = trained.open_trained("scenes_hm_lstm")
     dims = {"image_dim": 152, "region_dim": 157, "text_dim": None}
     fitted = {**dims, "words": [*model.fitted["words"], "zebra"]}
-    network = tasks.BUILDERS["hm_lstm"].build(model.settings, fitted)
+    network = registry.BUILDERS["hm_lstm"].build(model.settings, fitted)
     model.put_into(network)
     told = {name.partition("/")[2]: array for name, array in model.weights}
     for name, branch in (

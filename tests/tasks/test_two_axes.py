@@ -3,12 +3,12 @@
 import ast
 import pathlib
 
-from tbnets import tasks
+from tbnets.tasks import registry
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DICTS = {"tbnets/tasks/parts.py", "tbnets/tasks/registry.py"}
 AXES = {"task", "model"}
-NAMES = {*tasks.TASKS, *tasks.BUILDERS}
+NAMES = {*registry.TASKS, *registry.BUILDERS}
 CLASSES = ("tbnets/models/", "tbnets/tasks/", "tbnets/serving/served")
 """Files whose classes stand for a model or a task."""
 

@@ -9,10 +9,11 @@ import shlex
 import tempfile
 
 from reproducing import measured
-from tbnets import cli, tasks
+from tbnets import cli
 from tbnets.cli import run_line, train
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_json
+from tbnets.tasks import registry
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of, written
@@ -112,7 +113,7 @@ def _settings(words):
 
 
 def _read(folder):
-    settings = tasks.settings_of(read_record(folder))
+    settings = registry.settings_of(read_record(folder))
     path = folder / "metrics.json"
     report = CheckedFile(path).json() if path.exists() else {}
     waited = report.get("epochs", 0) - report.get("best_epoch", 0)

@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from tbnets import tasks
 from tbnets.errors import InputError
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import registry
 from tbnets.tasks.trained import settings_of_model, sizes_of
 from tbnets.text.trees import read_tree
 
@@ -36,7 +36,7 @@ def export_again(source, path):
     settings = _settings(record["settings"], loaded.signatures, source)
     values = {value.name: value for value in loaded.used_variables}
     fitted = _fitted(before, record) | _word_vectors(values, settings)
-    task = tasks.open_task(settings)
+    task = registry.open_task(settings)
     network = task.model.build(settings, fitted)
     endpoints = task.endpoints(network, fitted)
     halved = any(value.dtype == tf.float16 for value in values.values())

@@ -5,12 +5,11 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import tasks
 from tbnets.cli import describe_data, query
 from tbnets.data.store import shards
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared, save
@@ -280,7 +279,7 @@ def test_images_that_splits_share_are_told(folder, tmp_path):
     def notes(image_features="all", **changes):
         changes["image_features"] = image_features
         settings = tiny.settings(folder, tmp_path / "run", **changes)
-        data = tasks.open_task(settings)
+        data = registry.open_task(settings)
         return data.notes(data.fit())
 
     assert "overlap" not in notes(dev_split="test")

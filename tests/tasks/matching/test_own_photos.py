@@ -9,13 +9,12 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets import tasks
 from tbnets.cli import run_line, train
 from tbnets.data.store.shards import open_store
 from tbnets.errors import MissingFileError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tbnets.tasks.matching import own_photos, spec
 from tests import photo_files, tiny, verbs
 from tests.archives import write_shards
@@ -101,7 +100,7 @@ def settings_for(*more, photos=PHOTOS):
     """Returns the settings of a small run, its usual flags taken."""
     small = (*CNN, *SIZES, "--epochs=2", "--min_count=1")
     line = tiny.typed(*photos, *small, *more)
-    usual = tasks.open_task(run_line.settings(line)).usual[1]
+    usual = registry.open_task(run_line.settings(line)).usual[1]
     return with_usual(line, usual)[0]
 
 
@@ -128,7 +127,7 @@ def ids_of(session, *splits):
 
 def test_a_dry_run_looks_at_what_is_named(folder):
     def told(*more):
-        return train.told_before(tasks.open_task(settings_for(*more)))
+        return train.told_before(registry.open_task(settings_for(*more)))
 
     assert "photos.tbnets" in told()
     with refused("--image_features", kind=MissingFileError):
@@ -203,7 +202,7 @@ def test_a_resumed_run_goes_by_its_own_flags(session):
     line = tiny.typed("--run_dir=runs/photos")
     settings = run_line.settings(line, before)
     again, _ = prepared(settings, True)
-    assert again.settings == tasks.settings_of(before)
+    assert again.settings == registry.settings_of(before)
     assert again.settings.features.image_transform == [
         "signed_sqrt",
         "standardize",
@@ -264,7 +263,7 @@ def test_captions_beside_the_photos_need_no_flag(folder):
     found = run_line.resolve(tiny.typed("--images=photos"))
     assert found.settings.captions.captions == str(path)
     assert found.sources["captions"] == "other flags"
-    data = tasks.open_task(found.settings)
+    data = registry.open_task(found.settings)
     names = {name for x in EVERY for name in data.split(x).records.names}
     assert names == {*NAMES}
     assert "without folder and extension" in data.notes({})["names"]

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets import tasks
 from tbnets.cli import run_line
 from tbnets.data.store.shards import open_store
 from tbnets.errors import UserError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import captioned_data, runs
+from tbnets.tasks import captioned_data, registry, runs
 from tbnets.training import loop
 from tests import tiny, verbs
 from tests.features.test_photo_features import photo
@@ -147,7 +146,7 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
         for name in train.records.image_ids
     ]
     alone = settings_for("--image_features=hub:clip", "--data_root=.")
-    [same] = tasks.open_task(alone).missing()
+    [same] = registry.open_task(alone).missing()
     assert (folder / "made" / f"clip-{same.digest}").is_dir()
     features = PhotoFeatures(clip)
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)

@@ -6,12 +6,11 @@ import re
 
 import pytest
 
-from tbnets import tasks
 from tbnets.cli import run_line
 from tbnets.errors import InputError
 from tbnets.losses.hinges import TERMS
 from tbnets.losses.presets import LOSSES
-from tbnets.tasks import runs
+from tbnets.tasks import registry, runs
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.settings import ALL
 from tests.refusals import refused
@@ -92,7 +91,7 @@ def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
     settings = parsed({"run_dir": tmp_path / "my run", **changes})
     records.write_settings(settings, tmp_path)
     assert parse(f"--flagfile={tmp_path / 'run.flags'}") == settings
-    assert tasks.settings_of(records.read_record(tmp_path)) == settings
+    assert registry.settings_of(records.read_record(tmp_path)) == settings
 
 
 @pytest.mark.parametrize(
@@ -232,7 +231,7 @@ def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
 @pytest.mark.parametrize("name, wrong", [("task", "tusk"), ("model", "modal")])
 def test_unknown_tasks_and_models_list_the_known(name, wrong):
     with refused(f"--{name}"):
-        tasks.open_task(parse(f"--{name}={wrong}"))
+        registry.open_task(parse(f"--{name}={wrong}"))
 
 
 def test_the_loss_of_a_paper_and_single_flags_over_it():
@@ -269,7 +268,7 @@ def test_the_command_line_beats_the_environment_and_that_a_flagfile(
 def test_missing_settings_have_their_defaults(tmp_path):
     kept = '{"margin": 0.2, "dropout": null}'
     (tmp_path / records.SETTINGS_FILE).write_text(kept)
-    found = tasks.settings_of(records.read_record(tmp_path))
+    found = registry.settings_of(records.read_record(tmp_path))
     assert found == parse("--margin=0.2")
 
 
