@@ -29,8 +29,9 @@ from tbnets.data.scenes.layout import SPLITS, SceneSettings
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import REQUIRED, Whole, check_ending, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
+from tbnets.visualization.montage import draw_sheet
 
-NUM_SHOWN, SHEET_COLUMNS = 12, 4
+NUM_SHOWN = 12
 PICTURE_WIDTH, CELL_WIDTH, CELL_HEIGHT = 384, 440, 620
 
 
@@ -80,15 +81,12 @@ def draw_contact_sheet(options):
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
         scenes = choose_scenes(list(map(json.loads, lines)))
-    num_rows = -(-len(scenes) // SHEET_COLUMNS)
-    size = (SHEET_COLUMNS * CELL_WIDTH, num_rows * CELL_HEIGHT)
-    sheet = Image.new("RGB", size, "white")
-    for number, scene in enumerate(scenes):
-        row, column = divmod(number, SHEET_COLUMNS)
-        cell = draw_scene_cell(folder, scene, options.draw_boxes)
-        sheet.paste(cell, (column * CELL_WIDTH, row * CELL_HEIGHT))
+    cells = {
+        str(number): draw_scene_cell(folder, scene, options.draw_boxes)
+        for number, scene in enumerate(scenes)
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path, "PNG")
+    draw_sheet(cells, "").save(path, "PNG")
 
 
 def draw_scene_cell(folder, scene, has_boxes):
@@ -108,7 +106,7 @@ def draw_scene_cell(folder, scene, has_boxes):
     font, place = ImageFont.load_default(15), (12, PICTURE_WIDTH + 14)
     text = "\n".join(lines)
     ImageDraw.Draw(cell).text(place, text, "black", font, spacing=5)
-    return cell
+    return np.asarray(cell)
 
 
 def print_summary(summary):

@@ -59,21 +59,6 @@ def average_precision(scores, hits, num_positives) -> float:
     return float(np.append(precision, 0.0)[positions].sum() / (RECALLS + 1))
 
 
-def mean_average_precision(scores, hits, classes, num_positives) -> float:
-    """Averages the average precision over classes that have positives.
-
-    `scores`, `hits` and `classes` are `[n]`, one number per detection.
-    `num_positives` is int `[num_classes]`.
-    """
-    groups = rows_by(np.asarray(classes), len(num_positives))
-    values = [
-        average_precision(scores[rows], hits[rows], count)
-        for rows, count in zip(groups, num_positives)
-        if count
-    ]
-    return float(np.mean(values)) if values else float("nan")
-
-
 SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
 """Rank of a phrase without a matching proposal."""
@@ -208,8 +193,15 @@ def unique_phrase_precision(localized: Localized, texts) -> float:
             f"hold {len(localized.ranks)} integers >= 0, one per phrase",
             f"texts of shape {texts.shape} and dtype {texts.dtype}",
         )
-    detections = localized.scores, localized.hits, texts[localized.phrases]
-    return mean_average_precision(*detections, np.bincount(texts))
+    counts = np.bincount(texts)
+    groups = rows_by(texts[localized.phrases], len(counts))
+    scores, hits = localized.scores, localized.hits
+    values = [
+        average_precision(scores[rows], hits[rows], count)
+        for rows, count in zip(groups, counts)
+        if count
+    ]
+    return float(np.mean(values))
 
 
 def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):

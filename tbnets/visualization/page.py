@@ -64,12 +64,6 @@ def write_page(path, sections, folder, about):
     write_text(path, text)
 
 
-def thumbnail(photo):
-    """Returns a photo's thumbnail as the data URI of a JPEG."""
-    code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
-    return f"data:image/jpeg;base64,{code}"
-
-
 def jpeg(photo, side):
     """Encodes a photo as a JPEG of at most `side` pixels per side."""
     scaled = photo.copy()
@@ -108,7 +102,9 @@ def _answer(rank, image_id, similarity, folder, start):
     if photo is None:
         return f'<li><span class="missing">no photo</span>{facts}</li>'
     address = _text(link(find_photo(folder, image_id), start))
-    picture = f'<img src="{thumbnail(photo)}" alt="{_text(image_id)}">'
+    code = base64.b64encode(jpeg(photo, THUMBNAIL_SIZE)).decode("ascii")
+    source = f"data:image/jpeg;base64,{code}"
+    picture = f'<img src="{source}" alt="{_text(image_id)}">'
     return f'<li><a href="{address}">{picture}{facts}</a></li>'
 
 

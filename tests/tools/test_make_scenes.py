@@ -36,7 +36,7 @@ def test_make_scenes_again_reuses_and_draws_boxes(folder, tmp_path):
     assert str(sheet) in result.stdout
     with Image.open(sheet) as image:
         # Four of train, the one of dev, two of test: two rows of four cells.
-        assert image.size == (4 * 440, 2 * 620)
+        assert image.size == (4 * 456 + 16, 2 * 636 + 16 + 24)
         boxes = np.asarray(image)
     with Image.open(folder.parent / "plain.png") as image:
         differ = (boxes != np.asarray(image)).any(axis=-1)

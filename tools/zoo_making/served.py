@@ -48,7 +48,7 @@ def phrase_scores(session, model, split, phrases, regions):
     the exported model.
     """
     of_run = phrase_region_scores(session, split, phrases, regions)
-    if not of_run.queries.holds_photos:
+    if not of_run.holds_photos:
         raise InputError(
             "--regions",
             "include the whole photo, which the model proposes too",
@@ -60,9 +60,7 @@ def phrase_scores(session, model, split, phrases, regions):
     )
     of_model = _localization(data, model)
     table = np.zeros_like(of_model.similarities)
-    for rows, tile in zip(
-        of_run.queries.phrases_of_photos, of_run.similarities
-    ):
+    for rows, tile in zip(of_run.phrases_of_photos, of_run.similarities):
         table[rows, : tile.shape[1]] = tile
     return dataclasses.replace(of_model, similarities=table), of_model
 

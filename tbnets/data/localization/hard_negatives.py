@@ -50,19 +50,15 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
     table = np.full((len(roles), limit), NONE, np.int16)
     for start in range(0, len(roles), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
-        part = _hardest(np.asarray(similarities[rows]), roles[rows], limit)
-        table[rows, : part.shape[1]] = part
+        scores = np.asarray(similarities[rows])
+        positives = np.where(roles[rows] == POSITIVE, scores, np.inf)
+        bar = positives.min(axis=1, initial=np.inf, keepdims=True)
+        is_hard = (roles[rows] == NEGATIVE) & (scores > bar)
+        keys = np.where(is_hard, -scores, np.inf)
+        order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
+        is_valid = np.take_along_axis(is_hard, order, axis=1)
+        table[rows, : order.shape[1]] = np.where(is_valid, order, NONE)
     return table
-
-
-def _hardest(similarities, roles, limit):
-    positives = np.where(roles == POSITIVE, similarities, np.inf)
-    bar = positives.min(axis=1, initial=np.inf, keepdims=True)
-    is_hard = (roles == NEGATIVE) & (similarities > bar)
-    keys = np.where(is_hard, -similarities, np.inf)
-    order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
-    is_valid = np.take_along_axis(is_hard, order, axis=1)
-    return np.where(is_valid, order, NONE)
 
 
 def recorded(state, first, examples, score):

@@ -27,7 +27,7 @@ from PIL import Image
 from tbnets.data.scenes import grammar, layout, rendering
 from tbnets.data.scenes.layout import SCENES_PER_SPLIT
 from tbnets.data.scenes.phrases import BACKGROUND_CHAIN
-from tbnets.errors import ExistingFileError, InputError
+from tbnets.errors import ExistingFileError
 from tbnets.files import new_folder, parse_json
 
 # Flickr30K Entities counts pixels from 1 and includes the last pixel, so the
@@ -217,10 +217,8 @@ def ensure_scenes(folder, settings, progress=None):
 def _checked_manifest(folder, settings):
     path = folder / MANIFEST
     try:
-        manifest = parse_json(path.read_bytes())
-        if not isinstance(manifest, dict):
-            raise InputError(type(manifest).__name__)
-    except ValueError as error:
+        manifest = {**parse_json(path.read_bytes())}
+    except (TypeError, ValueError) as error:
         raise _damaged(path, "a JSON object", error) from error
     requested = {"version": VERSION, **dataclasses.asdict(settings)}
     differences = [

@@ -6,7 +6,6 @@ features, either from crops or by averaging feature maps.
 
 import dataclasses
 import os
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,21 +29,28 @@ SHARED_FACTS = ("cnn", "layers", "top", "weights_sha256")
 """Settings that must be the same for photo features and region features."""
 
 
-class PhraseQueries(NamedTuple):
-    """The phrases and regions that a network compares.
+@dataclasses.dataclass(frozen=True, eq=False)
+class PhraseRegionScores(Scores):
+    """Similarities between phrases and the candidates in their photos.
 
-    Attributes:
+    Args:
         phrases: `PhraseRegions`, in pixels of the photos.
         images: int64 `[num_phrases]`, row of the phrase's photo.
         regions: `PhotoRegions` of the split.
         holds_photos: whether the last region of each photo is the whole photo.
             Otherwise, the whole photo is an additional candidate.
+        similarities: an array float32 `[p, k]` per photo with p phrases and k
+            candidates, of which the last is the whole photo.
     """
+
+    what = "phrases and regions"
+    options = correspondences.CHOOSING
 
     phrases: PhraseRegions
     images: np.ndarray
     regions: PhotoRegions
     holds_photos: bool
+    similarities: list = dataclasses.field(default_factory=list)
 
     @property
     def phrases_of_photos(self):
@@ -56,42 +62,19 @@ class PhraseQueries(NamedTuple):
         boxes = self.regions.candidates(photo)
         return boxes[:-1] if self.holds_photos else boxes
 
-    @property
-    def links(self):
-        """The `Links` of the phrases, all of which are noun phrases."""
-        phrases, count = self.phrases, self.phrases.num_phrases
-        columns = phrases.boxes, self.images, phrases.phrase_to_chain
-        return Links(np.arange(count), *columns, np.ones(count, bool), 0)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PhraseRegionScores(Scores):
-    """Similarities between phrases and the candidates in their photos.
-
-    `similarities` has an array float32 `[p, k]` per photo with p phrases and k
-    candidates, of which the last is the whole photo.
-    """
-
-    what = "phrases and regions"
-    options = correspondences.CHOOSING
-
-    queries: PhraseQueries
-    similarities: list
-
     def metrics(self, **choosing):
         """Returns the metrics of `evaluate_correspondences`."""
         known = correspondences.CANDIDATE_CHOICES
         choice = correspondences.checked_choice(**choosing, known=known)
-        candidates = self.queries.candidates
-        chosen = np.zeros(len(self.queries.images), np.int64)
-        for photo, rows in enumerate(self.queries.phrases_of_photos):
-            if len(rows):
-                table = self.similarities[photo]
-                ranked, _ = correspondences.answers(
-                    table, candidates(photo), choice
-                )
-                chosen[rows] = ranked.argmax(axis=1)
-        return evaluate_correspondences(chosen, candidates, self.queries.links)
+        phrases, count = self.phrases, self.phrases.num_phrases
+        chosen = np.zeros(count, np.int64)
+        for photo, rows in enumerate(self.phrases_of_photos):
+            table, boxes = self.similarities[photo], self.candidates(photo)
+            ranked, _ = correspondences.answers(table, boxes, choice)
+            chosen[rows] = ranked.argmax(axis=1)
+        columns = phrases.boxes, self.images, phrases.phrase_to_chain
+        links = Links(np.arange(count), *columns, np.ones(count, bool), 0)
+        return evaluate_correspondences(chosen, self.candidates, links)
 
 
 def phrase_region_scores(session, split, phrases, regions):
@@ -105,19 +88,24 @@ def phrase_region_scores(session, split, phrases, regions):
     """
     task, network = session.task, session.network
     reader = _check_run(session, regions)
-    queries = _phrase_queries(task.opened, split, phrases, regions)
-    _check_same_network(session.state.fitted, queries.regions.store)
-    texts = _embed_phrases(network, reader, queries.phrases.phrases)
-    photos, owners = task.split(split).images, queries.phrases_of_photos
-    similarities = []
+    part = opened_split(task.opened, split, phrases=phrases, regions=regions)
+    (store, rows), known = part.regions, part.phrases
+    _check_same_network(session.state.fitted, store)
+    photos = rows_of(known.images.image_ids, part.records.image_ids)
+    every = PhotoRegions(store, rows, int(store.counts[rows].max(initial=0)))
+    holds = store.made_by.get("proposals", {}).get("whole_photo", False)
+    images = photos[known.phrase_to_image]
+    scores = PhraseRegionScores(known, images, every, holds)
+    texts = _embed_phrases(network, reader, known.phrases)
+    photos, owners = task.split(split).images, scores.phrases_of_photos
     with progress_bar(len(owners), "regions of phrases", "photo") as bar:
         for start in range(0, len(owners), PHOTOS_AT_ONCE):
             rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
-            seen = _embed_candidates(network, photos, queries, rows)
-            pairs = zip(rows, seen)
-            similarities += [texts[owners[row]] @ part.T for row, part in pairs]
+            seen = _embed_candidates(network, photos, scores, rows)
+            for row, candidates in zip(rows, seen):
+                scores.similarities.append(texts[owners[row]] @ candidates.T)
             bar.update(len(rows))
-    return PhraseRegionScores(queries, similarities)
+    return scores
 
 
 def with_regions(session, regions):
@@ -169,24 +157,13 @@ def opened_split(opened, split, **named):
 
     `named` contains values of the flags `regions` and `phrases`.
     """
-    named = {name: _from_here(path) for name, path in named.items()}
+    for name, path in named.items():
+        if os.path.exists(path):
+            named[name] = os.path.abspath(path)
     sources = dataclasses.replace(opened.original_sources, **named)
     data = Data(sources, opened.own, plan=kinds.plan, photos_of=(split,))
     data.cuts = opened.cuts
     return data.split(split)
-
-
-def _phrase_queries(opened, split, phrases, regions):
-    part = opened_split(opened, split, phrases=phrases, regions=regions)
-    (store, rows), known = part.regions, part.phrases
-    photos = rows_of(known.images.image_ids, part.records.image_ids)
-    every = PhotoRegions(store, rows, int(store.counts[rows].max(initial=0)))
-    holds = store.made_by.get("proposals", {}).get("whole_photo", False)
-    return PhraseQueries(known, photos[known.phrase_to_image], every, holds)
-
-
-def _from_here(path):
-    return os.path.abspath(path) if os.path.exists(path) else path
 
 
 def _check_same_network(fitted, store):
@@ -221,8 +198,8 @@ def _embed_phrases(network, reader, phrases):
     return np.concatenate(list(map(network.embed_text, ids)))[numbers]
 
 
-def _embed_candidates(network, photos, queries, rows):
-    regions, wholes = queries.regions, photos.batch(rows)
+def _embed_candidates(network, photos, scores, rows):
+    regions, wholes = scores.regions, photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)
     # Drop the position of regions, which photos do not have.
@@ -230,6 +207,6 @@ def _embed_candidates(network, photos, queries, rows):
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
     ends = np.cumsum(regions.counts[rows])
     *parts, wholes = np.split(embeddings, ends)
-    if queries.holds_photos:
+    if scores.holds_photos:
         return parts
     return [np.append(part, [photo], 0) for part, photo in zip(parts, wholes)]

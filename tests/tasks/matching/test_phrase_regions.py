@@ -81,15 +81,15 @@ def scores_of(run, folder, regions="crops"):
 
 def test_phrases_are_compared_with_the_regions_of_their_photo(run, folder):
     scores = scores_of(run, folder)
-    queries, network = scores.queries, run.network
+    network = run.network
     reader = run.task.texts.reader(run.state.fitted)
     photos = run.task.split("test").images
-    assert queries.phrases.num_phrases > 20
+    assert scores.phrases.num_phrases > 20
     for photo in (0, 5):
-        rows = np.flatnonzero(queries.images == photo)
-        words = [queries.phrases.phrases[row] for row in rows]
-        store = queries.regions.store
-        features, boxes = store.regions(queries.regions.rows[photo])
+        rows = np.flatnonzero(scores.images == photo)
+        words = [scores.phrases.phrases[row] for row in rows]
+        store = scores.regions.store
+        features, boxes = store.regions(scores.regions.rows[photo])
         seen = np.concatenate([features, photos.batch(np.array([photo]))])
         expected = network.embed_text(reader(words)).numpy() @ np.transpose(
             network.embed_images(seen).numpy()
@@ -117,20 +117,20 @@ def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
     writer = FeatureWriter(
         folder / "with_photos", made_by, store.dim, kind="regions"
     )
-    for photo, row in enumerate(scores.queries.regions.rows):
+    for photo, row in enumerate(scores.regions.rows):
         some, own = store.regions(row)
         features += [some, photos.batch(np.array([photo]))]
         boxes += [own, np.array([[0, 0, *store.sizes[row]]])]
         counts.append(len(own) + 1)
-    ids = [store.ids[row] for row in scores.queries.regions.rows]
-    sizes = store.sizes[scores.queries.regions.rows]
+    ids = [store.ids[row] for row in scores.regions.rows]
+    sizes = store.sizes[scores.regions.rows]
     rows, boxes = np.concatenate(features), np.concatenate(boxes)
     writer.add_shard(ids, rows, boxes, counts, sizes=sizes)
     writer.finish()
     found = scores_of(run, folder, "with_photos")
     for photo in range(len(ids)):
         np.testing.assert_array_equal(
-            found.queries.candidates(photo), scores.queries.candidates(photo)
+            found.candidates(photo), scores.candidates(photo)
         )
     for one, other in zip(found.similarities, scores.similarities, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
@@ -140,14 +140,14 @@ def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
 def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
     scores = scores_of(run, folder)
     usual = scores.metrics()
-    assert usual["correspondence_links"] == scores.queries.phrases.num_phrases
+    assert usual["correspondence_links"] == scores.phrases.num_phrases
     chance = usual["correspondence_chance"]
     assert chance < usual["correspondence_accuracy"] <= 1
     options = ("expected_overlap", 0.2, 0.5)
     found, right = scores.metrics(**dict(zip(CHOOSING, options))), []
-    candidates = scores.queries.regions.candidates
-    truth = scores.queries.phrases.boxes
-    for photo, rows in enumerate(scores.queries.phrases_of_photos):
+    candidates = scores.regions.candidates
+    truth = scores.phrases.boxes
+    for photo, rows in enumerate(scores.phrases_of_photos):
         boxes = candidates(photo)
         ranked, _ = answers(scores.similarities[photo], boxes, Choice(*options))
         for box, best in zip(truth[rows], ranked.argmax(axis=1)):
