@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tbnets.data import splits as split_names
 from tbnets.data.splits import WHOLE_FILE
+from tbnets.errors import UserError
 from tbnets.files import CheckedFile, listed, shown
 
 SAMPLE_ROWS = 100
@@ -67,7 +68,7 @@ class ImageRecord(NamedTuple):
     identity: str = ""
 
 
-class OtherFormat(Exception):
+class OtherFormat(UserError):
     """A file does not have the format of a reader. The text says why."""
 
 
