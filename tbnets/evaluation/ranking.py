@@ -254,9 +254,8 @@ FLOAT32_SMALLEST_NORMAL = 2.0**-126
 def queries_of(side, best, candidates):
     """Returns the `Queries` of a `Side`, with bounds for uncertain scores.
 
-    `best`, float32 `[n]`, is each row's best positive score, or -inf.
+    `best`, float32 `[n]`, is each row's best positive score, or infinity.
     """
-    best = np.where(best > -np.inf, best, np.float32(np.inf))
     dim = side.embeddings.shape[1]
     # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in any order of
     # summation (Higham 2002, Sec. 3.1). 2 u bounds the rounding of the score

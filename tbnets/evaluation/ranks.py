@@ -131,6 +131,17 @@ def group_pairs(row_groups, column_groups):
     return rows, order[columns]
 
 
+def best_scores(count, rows, scores):
+    """Returns the best score of each row, float32 `[count]`.
+
+    `rows`, int `[n]`, are the rows of `scores`, `[n]`. The result is infinity
+    for rows without a score.
+    """
+    best = np.full(count, -np.inf, np.float32)
+    np.maximum.at(best, rows, scores)
+    return np.where(best > -np.inf, best, np.float32(np.inf))
+
+
 class Queries:
     """Counts the candidates that rank above each query's best positive.
 

@@ -11,6 +11,7 @@ from tbnets.evaluation import checks, ranking, score_tiles
 from tbnets.evaluation.ranks import (
     RECALL_AT,
     Ranks,
+    best_scores,
     group_pairs,
     summarize_ranks,
 )
@@ -250,13 +251,10 @@ def _exact_ranks(images, texts, memory_limit_mb):
         positives[part] = checks.pair_scores(images, texts, *part_rows)
 
     checks.by_threads(score, len(positives), texts.embeddings.shape[1])
-    best = [
-        np.full(len(s.groups), -np.inf, np.float32) for s in (images, texts)
-    ]
-    for rows, of_side in zip(pairs, best):
-        np.maximum.at(of_side, rows, positives)
-    by_image = ranking.queries_of(images, best[0], texts)
-    by_text = ranking.queries_of(texts, best[1], images)
+    best = best_scores(len(images.groups), pairs[0], positives)
+    by_image = ranking.queries_of(images, best, texts)
+    best = best_scores(len(texts.groups), pairs[1], positives)
+    by_text = ranking.queries_of(texts, best, images)
     ranking.count_better((images, texts), (by_image, by_text), memory_limit_mb)
     return {
         "image_to_text": by_image.result(),
@@ -281,7 +279,7 @@ def _precise_ranks(images, texts, positives):
 
 
 def _best_other_caption(side):
-    """Returns each caption's best score with others of its image, or -inf."""
+    """Returns each caption's best score with others of its image, or inf."""
     order = np.argsort(side.groups, kind="stable")
     groups, place = side.groups[order], np.arange(len(order))
     first = np.searchsorted(groups, groups, "left")
@@ -293,7 +291,7 @@ def _best_other_caption(side):
         there = first[here] + (place[here] - first[here] + step) % counts[here]
         scores = checks.pair_scores(side, side, order[here], order[there])
         best[order[here]] = np.maximum(best[order[here]], scores)
-    return best
+    return np.where(best > -np.inf, best, np.float32(np.inf))
 
 
 def bootstrap_interval(

@@ -12,7 +12,12 @@ import numpy as np
 
 from tbnets.errors import InputError
 from tbnets.evaluation.checks import checked_groups, finite_scores
-from tbnets.evaluation.ranks import Queries, group_pairs, summarize_ranks
+from tbnets.evaluation.ranks import (
+    Queries,
+    best_scores,
+    group_pairs,
+    summarize_ranks,
+)
 from tbnets.progress import progress_bar
 
 TIE = 1e-5
@@ -87,10 +92,10 @@ def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
     text_groups = groups[rows]
     images, texts = group_pairs(groups, text_groups)
     positives = finite_scores(scores.pairs(images, texts))
-    by_image = _best(len(groups), images, scores.of_texts(positives, texts))
-    by_image = _queries(np.where(by_image > -np.inf, by_image, np.inf))
-    by_text = _best(len(rows), texts, scores.of_images(positives, images))
-    by_text = _queries(by_text)
+    of_images = scores.of_texts(positives, texts)
+    of_texts = scores.of_images(positives, images)
+    by_image = _queries(best_scores(len(groups), images, of_images))
+    by_text = _queries(best_scores(len(rows), texts, of_texts))
     tiles = row_blocks(*counts)
     bar = progress_bar(len(tiles), "scoring the pairs", "tile", iterable=tiles)
     for images, texts in bar:
@@ -102,12 +107,6 @@ def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
         "image_to_text": by_image.result(),
         "text_to_image": by_text.result(),
     }
-
-
-def _best(count, rows, scores):
-    best = np.full(count, -np.inf, np.float32)
-    np.maximum.at(best, rows, scores)
-    return best
 
 
 def row_blocks(num_images, num_texts):
@@ -138,7 +137,6 @@ def compare_all(compare, first, second, pairs_at_once):
 
 def _queries(best):
     """Returns `Queries` whose rounding errors count as ties."""
-    best = best.astype(np.float32)
     slack = np.float32(TIE) * np.maximum(np.abs(best), 1)
     slack[~np.isfinite(best)] = 0
     return Queries(best, best - slack, best + slack)

@@ -21,8 +21,6 @@ from tbnets.files import readable
 
 _NOWHERE = "\U0010ffff"
 """A letter that no font has. Fonts draw their missing-letter glyph for it."""
-_COVERING_FONTS: list = []
-"""Installed fonts that covered an earlier text. They are tried first."""
 
 
 def font(size, text):
@@ -47,19 +45,16 @@ def _find(letters):
 
     data = pathlib.Path(matplotlib.get_data_path())
     dejavu = data / "fonts" / "ttf" / "DejaVuSans.ttf"
-    for path in _files(dejavu):
+    if _has(ImageFont.truetype(dejavu), letters):
+        return dejavu
+    fonts = _installed()
+    for path in fonts:
         with contextlib.suppress(OSError):  # Unreadable font.
             if _has(ImageFont.truetype(path), letters):
-                if path not in (dejavu, *_COVERING_FONTS):
-                    _COVERING_FONTS.append(path)
+                # Other texts in this script find this font first.
+                fonts.insert(0, fonts.pop(fonts.index(path)))
                 return path
     return dejavu
-
-
-def _files(first):
-    yield first
-    yield from _COVERING_FONTS
-    yield from _installed()
 
 
 @functools.cache

@@ -18,20 +18,16 @@ def test_letters_that_are_drawn_alike_are_none():
 
 
 def test_what_is_installed_is_tried_last(monkeypatch):
-    tried = []
-
-    def files(first):
-        tried.append(first.name)
-        yield first
-        tried.append("installed")
-        yield "/nowhere/at/all.ttf"
-
-    monkeypatch.setattr(boxes, "_files", files)
+    installed = ["/nowhere/at/all.ttf"]
+    monkeypatch.setattr(boxes, "_installed", lambda: installed)
     found = boxes._find.__wrapped__
-    assert found("é").name == "DejaVuSans.ttf" and tried == ["DejaVuSans.ttf"]
+    assert found("é").name == "DejaVuSans.ttf"
     # Without a font that has them there are boxes, not an error.
     assert found("\u72ac\u732b").name == "DejaVuSans.ttf"
-    assert tried[-1] == "installed"
+    # Only the mono font has this sign. It is the first for the next text.
+    mono = str(found("é").with_name("DejaVuSansMono.ttf"))
+    installed.append(mono)
+    assert found("\u2312") == installed[0] == mono
 
 
 def test_letters_of_chinese_are_as_wide_as_two():
