@@ -25,7 +25,8 @@ from tbnets.evaluation import (
     score_tiles,
 )
 from tbnets.models import cca
-from tbnets.serving import finding, photo_search
+from tbnets.serving.photo_search import PhotoSearch
+from tbnets.serving.served import Served
 from tests.evaluation.test_score_tiles import of_matrix
 from tests.refusals import assert_about
 
@@ -110,11 +111,11 @@ PHOTO = PIL.Image.new("RGB", (40, 30))
 
 
 def find(**given):
-    finding.find_regions(Finder(), ["a dog"], PHOTO, **given)
+    Served.find(Finder(), ["a dog"], PHOTO, **given)
 
 
 def search(queries=("a dog",), images=UNIT, **given):
-    photo_search.search(Finder(), queries, images, **given)
+    PhotoSearch.search(Finder(), queries, images, **given)
 
 
 def retrieve(images=UNIT, texts=UNIT, rows=IDS, **given):

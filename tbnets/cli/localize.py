@@ -52,7 +52,7 @@ from tbnets.data.photo_archives import PHOTO_SUFFIXES
 from tbnets.data.pictures import BrokenImageError, read_content
 from tbnets.errors import InputError
 from tbnets.serving import search
-from tbnets.serving.finding import own_choice
+from tbnets.serving.served import own_choice
 from tbnets.tasks.settings.flag import Count, check_place, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 

@@ -12,8 +12,6 @@ import numpy as np
 from tbnets.checks import (
     Path,
     Photos,
-    as_numbers,
-    check_finite,
     refuse_single,
     short_repr,
 )
@@ -24,7 +22,7 @@ from tbnets.errors import (
     import_extra,
 )
 from tbnets.files import CheckedFile
-from tbnets.serving import photo_search, zoo
+from tbnets.serving import zoo
 from tbnets.serving.confidence import Confidence, load_confidence
 from tbnets.serving.litert_files import (
     CHARACTERS,
@@ -37,14 +35,15 @@ from tbnets.serving.litert_files import (
     VOCABULARY,
     read_record,
 )
+from tbnets.serving.photo_search import PhotoSearch
 from tbnets.startup import quiet_tensorflow, usable_cores
 from tbnets.text.word_ids import PlainTokenizer
 
 
-class Model:
+class Model(PhotoSearch):
     """A LiteRT model of photos and sentences.
 
-    The methods are those of the models that `tbnets.load_saved_model` returns.
+    It has the same methods as the models returned by `tbnets.load_saved_model`.
 
     Args:
         path: folder of the model.
@@ -74,10 +73,6 @@ class Model:
             self.embed_text([""])
 
     __repr__ = short_repr("path", "embedding_dim")
-
-    def has(self, *names: str) -> bool:
-        """Returns whether the model has all endpoints in `names`."""
-        return set(names) <= set(self.signatures)
 
     @functools.cached_property
     def _pool(self):
@@ -138,23 +133,6 @@ class Model:
     def similarity(self, images: Photos, texts: Sequence[str]) -> np.ndarray:
         """Returns the cosines of `n` photos and `m` sentences, `[n, m]`."""
         return self.compare(self.embed_images(images), self.embed_text(texts))
-
-    def compare(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Returns the cosines of `n` and `m` embeddings, float32 `[n, m]`.
-
-        Raises:
-            ValueError: the arrays are not embeddings of this model.
-        """
-        expected = "embeddings", (None, self.embedding_dim)
-        advice = "Pass embeddings from this model."
-        first = as_numbers("first", first, *expected, advice)
-        second = as_numbers("second", second, *expected, advice)
-        check_finite("first", first)
-        check_finite("second", second)
-        return first @ second.T
-
-    embed_images = photo_search.embed_images
-    search = photo_search.search
 
 
 def find(name_or_path: Path) -> pathlib.Path | None:

@@ -1,4 +1,4 @@
-"""Methods of both `served.Served` and `lite.Model`."""
+"""Searches photos with a loaded model, with or without TensorFlow."""
 
 import os
 import pathlib
@@ -10,6 +10,7 @@ import numpy as np
 from tbnets.checks import (
     Path,
     Photos,
+    as_numbers,
     check_finite,
     checked_number,
     refuse_single,
@@ -46,110 +47,141 @@ def answer(image, similarity, confidence):
     return Answer(image, float(similarity), known)
 
 
-def embed_images(model: Any, images: Photos) -> np.ndarray:
-    """Embeds images. Returns unit vectors, float32 `[n, embedding_dim]`.
+class PhotoSearch:
+    """The methods that `served.Served` and `lite.Model` share."""
 
-    Args:
-        model: the `Served`.
-        images: list of `n` photos, each a path, the bytes of a file, a
-            `PIL.Image.Image` or uint8 `[height, width, 3]`; or, if the model
-            takes features, float array `[n, feature_dim]`.
+    signatures: Any = ()
 
-    Raises:
-        ValueError: an item is not a photo.
-    """
-    embeddings, reasons = model.try_images(images)
-    for row, reason in enumerate(reasons):
-        if reason:
+    def has(self, *names: str) -> bool:
+        """Returns whether the model has all endpoints in `names`."""
+        return set(names) <= set(self.signatures)
+
+    def compare(self: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Compares all embeddings of one side with all embeddings of the other.
+
+        Args:
+            first: float array `[n, embedding_dim]` for the first side in
+                `similarity`.
+            second: float array `[m, embedding_dim]` for the second side.
+
+        Returns:
+            float32 NumPy array `[n, m]`, as in `similarity`.
+
+        Raises:
+            ValueError: the arrays are not embeddings of this model.
+        """
+        expected = "embeddings", (None, self.embedding_dim)
+        advice = "Pass embeddings from this model."
+        first = as_numbers("first", first, *expected, advice)
+        second = as_numbers("second", second, *expected, advice)
+        products = None if self.has("compare") else first @ second.T
+        # A non-finite input makes the sum non-finite, and a sum is faster to
+        # check.
+        if products is None or not np.isfinite(products.sum(dtype=np.float64)):
+            check_finite("first", first)
+            check_finite("second", second)
+        if products is None:
+            return self._compare_learned(first, second)
+        return products
+
+    def embed_images(self: Any, images: Photos) -> np.ndarray:
+        """Embeds images. Returns unit vectors, float32 `[n, embedding_dim]`.
+
+        Args:
+            images: list of `n` photos, each a path, the bytes of a file, a
+                `PIL.Image.Image` or uint8 `[height, width, 3]`; or, if the
+                model takes features, float array `[n, feature_dim]`.
+
+        Raises:
+            ValueError: an item is not a photo.
+        """
+        embeddings, reasons = self.try_images(images)
+        for row, reason in enumerate(reasons):
+            if reason:
+                raise InputError(
+                    "images",
+                    f"be complete photos: {KINDS}",
+                    f"images[{row}], which {reason}",
+                    "Leave this image out.",
+                )
+        return embeddings
+
+    def search(
+        self: Any,
+        queries: "Texts" = (),
+        images: "Path | Photos | SearchIndex | None" = None,
+        top: int = 5,
+        *,
+        like: Photos = (),
+        cache: Path | Literal[False] | None = None,
+    ) -> list[list[Answer]]:
+        """Finds images that match sentences or are similar to query images.
+
+        Warns if no word of a sentence is in the vocabulary.
+
+        Args:
+            queries: sentences, as in `embed_text`.
+            images: images as in `embed_images`; a folder of photos; embeddings
+                `[n, embedding_dim]` of photos; a `SearchIndex`; or None for the
+                index inside the model.
+            top: number of results for each query.
+            like: query images, as in `embed_images`. Their results come last.
+            cache: folder that caches the embeddings of a photo folder, so that
+                the next search embeds only new and changed photos. None for
+                FOLDER.tbnets next to the photo folder, False for no cache.
+
+        Returns:
+            list with the `Answer`s to each query, best first.
+
+        Raises:
+            ValueError: the model localizes phrases; or `like` is given and the
+                model has a learned similarity.
+
+        Example:
+            model.search(["a dog in the snow"], "photos", top=3)
+            model.search(images="photos", like=["dog.jpg"])
+        """
+        top = checked_number("top", top, 1, whole=True)
+        is_held = images is None and self.has("search")
+        # A model exported with only `search` has no `embed_image`.
+        endpoint = "search" if is_held else "embed_image"
+        if not self.has(endpoint, "embed_text"):
+            other = ", or call `find`" if self.has("embed_phrases") else ""
+            raise InputError(
+                "search",
+                "be called on a network for whole images",
+                f"{self.path}, which has {sorted(self.signatures)}",
+                f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
+            )
+        if images is None and (len(like) or not is_held):
             raise InputError(
                 "images",
-                f"be complete photos: {KINDS}",
-                f"images[{row}], which {reason}",
-                "Leave this image out.",
+                "be a folder, photos or their embeddings",
+                "None",
+                "Pass a folder, such as images='photos'.",
             )
-    return embeddings
-
-
-def search(
-    model: Any,
-    queries: "Texts" = (),
-    images: "Path | Photos | SearchIndex | None" = None,
-    top: int = 5,
-    *,
-    like: Photos = (),
-    cache: Path | Literal[False] | None = None,
-) -> list[list[Answer]]:
-    """Finds images that match sentences or are similar to query images.
-
-    Warns if no word of a sentence is in the vocabulary.
-
-    Args:
-        model: the `Served`.
-        queries: sentences, as in `embed_text`.
-        images: images as in `embed_images`; a folder of photos; embeddings `[n,
-            embedding_dim]` of photos; a `SearchIndex`; or None for the index
-            inside the model.
-        top: number of results for each query.
-        like: query images, as in `embed_images`. Their results come last.
-        cache: folder that caches the embeddings of a photo folder, so that the
-            next search embeds only new and changed photos. None for
-            FOLDER.tbnets next to the photo folder, False for no cache.
-
-    Returns:
-        list with the `Answer`s to each query, best first.
-
-    Raises:
-        ValueError: the model localizes phrases; or `like` is given and the
-            model has a learned similarity.
-
-    Example:
-        model.search(["a dog in the snow"], "photos", top=3)
-        model.search(images="photos", like=["dog.jpg"])
-    """
-    top = checked_number("top", top, 1, whole=True)
-    # A model exported with only `search` has no `embed_image`.
-    endpoint = (
-        "search" if images is None and model.has("search") else "embed_image"
-    )
-    if not model.has(endpoint, "embed_text"):
-        other = ", or call `find`" if model.has("embed_phrases") else ""
-        raise InputError(
-            "search",
-            "be called on a network for whole images",
-            f"{model.path}, which has {sorted(model.signatures)}",
-            f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
-        )
-    if images is None and (len(like) or not model.has("search")):
-        raise InputError(
-            "images",
-            "be a folder, photos or their embeddings",
-            "None",
-            "Pass a folder, such as images='photos'.",
-        )
-    for name, values in (("queries", queries), ("like", like)):
-        if not (isinstance(values, np.ndarray) and values.ndim):
-            refuse_single(name, values)
-    if cache:
-        advice = "Name a folder, or omit it for a folder next to the photos."
-        check_kind("cache", cache, (str, os.PathLike), advice)
-    if images is not None:
-        names, embeddings = _gallery(model, images, cache)
-    sentences = searching.sentences_of(queries)
-    notes = searching.notes_on(model, sentences)
-    for query, (_, note) in zip(sentences, notes):
-        if note == searching.NO_WORD:
-            warnings.warn(
-                f'the vocabulary contains no word of "{query}": its results '
-                "are meaningless",
-                stacklevel=2,
-            )
-    if images is None:
-        return model.search_held(queries, top)
-    ranked = searching.rank(model, queries, like, embeddings, top)
-    return [
-        [answer(names[row], *numbers) for row, *numbers in zip(*results)]
-        for results in zip(*ranked)
-    ]
+        for name, values in (("queries", queries), ("like", like)):
+            if not (isinstance(values, np.ndarray) and values.ndim):
+                refuse_single(name, values)
+        if cache:
+            advice = "Name a folder, or omit it to use FOLDER.tbnets."
+            check_kind("cache", cache, (str, os.PathLike), advice)
+        if not is_held:
+            names, embeddings = _gallery(self, images, cache)
+        sentences = searching.sentences_of(queries)
+        notes = searching.notes_on(self, sentences)
+        for query, (_, note) in zip(sentences, notes):
+            if note == searching.NO_WORD:
+                text = f'the vocabulary contains no word of "{query}"'
+                text += ": its results are meaningless"
+                warnings.warn(text, stacklevel=2)
+        if is_held:
+            return self.search_held(queries, top)
+        ranked = searching.rank(self, queries, like, embeddings, top)
+        return [
+            [answer(names[row], *numbers) for row, *numbers in zip(*results)]
+            for results in zip(*ranked)
+        ]
 
 
 def _gallery(model, images, cache):

@@ -5,7 +5,8 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.serving import photo_search, search
+from tbnets.serving import search
+from tbnets.serving.photo_search import PhotoSearch
 from tbnets.text import vocabulary
 from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
@@ -94,7 +95,7 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
     model.has, model.takes_photos = lambda *names: True, False
     model.embed_images = np.array
     with pytest.warns(UserWarning, match='no word of "ring"'):
-        photo_search.search(model, ["star", "ring"], np.eye(2), 1)
+        PhotoSearch.search(model, ["star", "ring"], np.eye(2), 1)
     assert given == [4, 2]
     model.vocabulary = None
     assert search.notes_on(model, ["x"]) == [([], "")]
@@ -108,7 +109,7 @@ def test_bytes_without_a_known_word_are_warned_of_too(model, queries):
     model.embed_images = np.array
     model.embed_text = lambda queries: np.eye(len(queries), 2)
     with pytest.warns(UserWarning, match='no word of ".*"'):
-        photo_search.search(model, queries, np.eye(2), 1)
+        PhotoSearch.search(model, queries, np.eye(2), 1)
 
 
 def test_a_learned_comparison_knows_no_images_side_by_side():

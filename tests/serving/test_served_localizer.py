@@ -8,7 +8,7 @@ from tbnets.data import pictures
 from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.errors import InputError
 from tbnets.features.proposals import Proposer, proposer_of
-from tbnets.serving import finding
+from tbnets.serving import served
 from tbnets.serving.inputs import MOST_WORDS
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
@@ -150,7 +150,7 @@ def test_pixels_at_hand_are_not_decoded_again(model, folder, monkeypatch):
     pytest.importorskip("cv2")
     path = folder / "photo.png"
     wanted, pixels = model.propose(path), read_photo(path)
-    monkeypatch.setattr(finding, "read_photo", None)
+    monkeypatch.setattr(served, "read_photo", None)
     np.testing.assert_array_equal(model.propose(pixels), wanted)
 
 
