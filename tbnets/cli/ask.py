@@ -206,24 +206,21 @@ def search_index(options, texts):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Titles list unknown words.
         results = model.search(texts, top=options.top or 5)
-    answers = [answer for found in results for answer in found]
-    names = [answer.image for answer in answers]
-    order = np.arange(len(names)).reshape(len(texts), -1)
-    similarities = np.float32([answer.similarity for answer in answers])
-    # A missing confidence becomes NaN.
-    chances = np.array([answer.confidence for answer in answers], np.float32)
-    ranked = search.Ranked(
-        order, similarities.reshape(order.shape), chances.reshape(order.shape)
-    )
-    notes = search.notes_on(model, texts)
+    notes, records = search.notes_on(model, texts), []
     titles = search.titles_of(texts, notes)
-    for title, rows, scores, chances in zip(titles, *ranked):
-        shown_names = [names[row] for row in rows]
+    for text, (unknown, note), title, found in zip(
+        texts, notes, titles, results
+    ):
+        names, values, chances = zip(*found)
+        chances = np.array(chances, np.float32)  # None becomes NaN.
         doubts = chances, 0
-        table = search.format_answers(title, scores, shown_names, doubts=doubts)
+        table = search.format_answers(title, values, names, doubts=doubts)
         print(f"{table}\n")
-    query_options = query.Options(queries=texts, model=options.model)
-    return query.query_record(query_options, notes, names, ranked)
+        rows = range(len(names))
+        answers = search.answers_record("image", names, rows, values, chances)
+        record = {"query": text, "unknown_words": unknown, "note": note}
+        records.append({**record, "answers": answers})
+    return {"model": options.model, "queries": records}
 
 
 def _missing_input(options, expected):

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.photo_kinds import require
-from tbnets.data.store.arrays import check_finite
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances
@@ -25,6 +24,15 @@ from tbnets.serving.photo_index import about
 from tbnets.text.vocabulary import Tokenizer
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
+
+
+def traced(*specs):
+    """Returns a decorator that makes a `tf.function` with these inputs.
+
+    A SavedModel stores the graph of a `tf.function` once, even if several
+    endpoints call it.
+    """
+    return tf.function(input_signature=specs, autograph=False)
 
 
 def two_branch_endpoints(
@@ -141,16 +149,14 @@ def _compared(images, texts, read_photos, *compared):
 def _of_photos(reader, arrays):
     """Returns `embed_image`, and the image side for `embed_image_strict`."""
 
+    @traced(PHOTOS)
     def answers(images):
         rows, status = reader.photos(images)
         embeddings = arrays.embed(tf.ensure_shape(rows, arrays.spec.shape))
         is_photo = tf.equal(status, "")[:, None]
         return tf.where(is_photo, embeddings, 0.0), status
 
-    # A `tf.function`, so that the SavedModel stores its graph once.
-    answers = tf.function(answers, input_signature=[PHOTOS], autograph=False)
-
-    @tf.function(input_signature=[PHOTOS], autograph=False)
+    @traced(PHOTOS)
     def embed_image(images):
         embeddings, status = answers(images)
         return {"embeddings": embeddings, "status": status}
@@ -198,7 +204,7 @@ def embed_map(embed, maps):
 
 
 def _of_cells(reader, maps, arrays):
-    @tf.function(input_signature=[PHOTOS], autograph=False)
+    @traced(PHOTOS)
     def embed_cells(images):
         values, status = reader.photos(images, maps)
         is_photo = tf.equal(status, "")[:, None, None, None]
@@ -269,7 +275,7 @@ def node_endpoints(model, reader, region_dim):
       and `spans` int32 `[p, 2]`, the range of its words.
     """
 
-    @tf.function(input_signature=[reader.spec], autograph=False)
+    @traced(reader.spec)
     def embed_noun_phrases(rows):
         embeddings, captions, spans = model.embed_noun_phrases(reader(rows))
         return {"embeddings": embeddings, "captions": captions, "spans": spans}
@@ -291,8 +297,7 @@ def _localization(reader, phrases, regions, similarities):
     photo = tf.TensorSpec([], tf.string, "image_bytes")
     signature = [phrases.spec, photo, tf.TensorSpec([None, 4], name="boxes")]
 
-    # A `tf.function`, so that the SavedModel stores its graph once.
-    @tf.function(input_signature=signature, autograph=False)
+    @traced(*signature)
     def answers(texts, image_bytes, boxes):
         boxes = require_rows(
             boxes,
@@ -305,12 +310,12 @@ def _localization(reader, phrases, regions, similarities):
         values = similarities(phrases.embed(texts), regions.embed(rows))
         return tf.where(tf.equal(status, ""), values, 0.0), status
 
-    @tf.function(input_signature=signature, autograph=False)
+    @traced(*signature)
     def localize(texts, image_bytes, boxes):
         values, status = answers(texts, image_bytes, boxes)
         return {"similarities": values, "status": status}
 
-    @tf.function(input_signature=signature, autograph=False)
+    @traced(*signature)
     def localize_strict(texts, image_bytes, boxes):
         result = answers(texts, image_bytes, boxes)
         return {"similarities": require_photos(*result)}
@@ -340,16 +345,8 @@ def add_search(index):
             "Add photos to it.",
         )
     index.store.verify()
-    check_finite(index.store)
 
     def add(served):
-        if not served.has("embed_text", "embed_image"):
-            raise InputError(
-                "model",
-                "be a network for whole images",
-                f"{served.path}, which has {sorted(served.signatures)}",
-                "Choose another model, or export without an index.",
-            )
         index.check_embedded_by(about(served))
         [spec] = served.inputs("embed_text").values()
         shards = [tf.Variable(shard, trainable=False) for shard in index.shards]
@@ -358,10 +355,7 @@ def add_search(index):
         find = functools.partial(_find, shards, served.signatures)
         judge = _judge(served.confidence, index)
 
-        @tf.function(
-            input_signature=[spec, tf.TensorSpec([], tf.int32, "k")],
-            autograph=False,
-        )
+        @traced(spec, tf.TensorSpec([], tf.int32, "k"))
         def search(texts, k):
             k = require(k, k > 0, "`k` must be at least 1. Received:", k)
             queries = embed(**{spec.name: texts})["embeddings"]
@@ -411,28 +405,21 @@ def _find(shards, signatures, queries, k):
             "similarities": functools.partial(_learned, signatures["compare"]),
             "rows_at_once": PAIRS_AT_ONCE,
         }
-    total = sum(shard.shape[0] for shard in shards)
-    # At least one block: an empty TensorArray has no shape to concatenate.
-    blocks = tf.maximum(-(-tf.shape(queries)[0] // size), 1)
-
-    def run(block, arrays):
-        part = queries[block * size : (block + 1) * size]
-        best = search_index.top_k(part, shards, k, **options)
-        return block + 1, [a.write(block, x) for a, x in zip(arrays, best)]
-
-    arrays = [
-        tf.TensorArray(
-            dtype, blocks, infer_shape=False, element_shape=[None, None]
-        )
-        for dtype in (tf.int32, tf.float32)
-    ]
-    _, arrays = tf.while_loop(
-        lambda block, _: block < blocks, run, (0, arrays), parallel_iterations=1
+    # At least one block: `map_fn` cannot stack an empty list of results.
+    count, dim = tf.shape(queries)[0], queries.shape[1]
+    blocks = tf.maximum(-(-count // size), 1)
+    size = -(-count // blocks)
+    padded = tf.pad(queries, [[0, blocks * size - count], [0, 0]])
+    results = tf.map_fn(
+        lambda part: search_index.top_k(part, shards, k, **options),
+        tf.reshape(padded, [blocks, size, dim]),
+        parallel_iterations=1,
+        fn_output_signature=(tf.int32, tf.float32),
     )
-    count = tf.minimum(k, total)
+    width = tf.minimum(k, sum(shard.shape[0] for shard in shards))
     return [
-        tf.ensure_shape(tf.reshape(array.concat(), [-1, count]), [None, None])
-        for array in arrays
+        tf.ensure_shape(tf.reshape(x, [-1, width])[:count], [None, None])
+        for x in results
     ]
 
 
@@ -471,11 +458,8 @@ class EndpointSide:
     """
 
     def __init__(self, name, embeddings, spec, embed):
-        self.name = name
-        self.embeddings = embeddings
-        self.spec = spec
-        # A `tf.function`, so that the SavedModel stores its graph once.
-        self.embed = tf.function(embed, input_signature=[spec], autograph=False)
+        self.name, self.embeddings, self.spec = name, embeddings, spec
+        self.embed = traced(spec)(embed)
 
 
 def inference(method, read=None):
@@ -490,7 +474,7 @@ def inference(method, read=None):
 def embedding(side):
     """Returns the endpoint that embeds the inputs of an `EndpointSide`."""
 
-    @tf.function(input_signature=[side.spec], autograph=False)
+    @traced(side.spec)
     def call(rows):
         return {"embeddings": side.embed(rows)}
 
@@ -506,7 +490,7 @@ def two_sided(first, second, similarities, compared_dim=None):
     omitted if this is None. `similarities` takes the embeddings of both sides.
     """
 
-    @tf.function(input_signature=[first.spec, second.spec], autograph=False)
+    @traced(first.spec, second.spec)
     def score(rows, columns):
         rows, columns = first.embed(rows), second.embed(columns)
         return {"similarities": similarities(rows, columns)}
@@ -516,13 +500,10 @@ def two_sided(first, second, similarities, compared_dim=None):
     if compared_dim is None:
         return functions
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, compared_dim], tf.float32, side.embeddings)
-            for side in (first, second)
-        ],
-        autograph=False,
-    )
+    shape = [None, compared_dim]
+    specs = [tf.TensorSpec(shape, name=x.embeddings) for x in (first, second)]
+
+    @traced(*specs)
     def compare(rows, columns):
         return {"similarities": similarities(rows, columns)}
 
