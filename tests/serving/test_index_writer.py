@@ -171,29 +171,6 @@ def test_who_has_it_open_still_has_what_was_there(tmp_path):
     assert values.tolist() == [[1] * 6]
 
 
-def test_a_change_between_manifest_and_shards_is_met(tmp_path, monkeypatch):
-    write(tmp_path, "abcdef")
-    from tbnets.serving import search_index
-
-    open_store, calls = search_index.open_store, []
-
-    def changed(path):
-        if not calls:
-            manifest = (tmp_path / "manifest.json").read_bytes()
-            write(tmp_path, remove="abc")
-            now = (tmp_path / "manifest.json").read_bytes()
-            (tmp_path / "manifest.json").write_bytes(manifest)
-            calls.append(now)
-            try:
-                return open_store(path)
-            finally:
-                (tmp_path / "manifest.json").write_bytes(now)
-        return open_store(path)
-
-    monkeypatch.setattr(search_index, "open_store", changed)
-    assert open_index(tmp_path).ids == ("d", "e", "f")
-
-
 def test_a_change_while_the_shards_are_mapped_is_met(tmp_path, monkeypatch):
     """What is gone then belonged to the index of a moment ago."""
     path, mapped = tmp_path / "i", RowFile.map

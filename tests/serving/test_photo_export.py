@@ -20,7 +20,6 @@ from tests import photo_files, tiny
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
-from tests.serving.test_export import run_client
 from tests.tiny_runs import prepared, save
 
 COUNTS = {"train": 6, "dev": 3, "test": 3}
@@ -140,9 +139,7 @@ def published(exported_twice):
     return exported_twice[2]
 
 
-def test_a_photo_embeds_as_its_features_side_by_side(
-    folder, exported_twice, tmp_path
-):
+def test_a_photo_embeds_as_its_features_side_by_side(folder, exported_twice):
     session, of_features, of_photos = exported_twice
     names = ("test0.jpg", "train5.jpg", "dev2.jpg")
     features = open_features(*(str(folder / name) for name in STORES))
@@ -152,16 +149,14 @@ def test_a_photo_embeds_as_its_features_side_by_side(
         of_features.embed_images(rows), expected, atol=1e-5
     )
     contents = [(folder / "photos" / name).read_bytes() for name in names]
-    served = run_client(
-        tmp_path,
-        of_photos.path,
-        image_bytes=np.array(contents),
-        captions=np.array([b"dog runs", b""]),
-    )
-    for found in (served["image"], of_photos.embed_features(rows)):
+    images = of_photos.embed_images(contents)
+    for found in (images, of_photos.embed_features(rows)):
         assert (found * expected).numpy().sum(axis=1).min() > 0.9999
+    texts = ["dog runs", ""]
     np.testing.assert_allclose(
-        served["score"], served["image"] @ served["text"].T, atol=1e-5
+        of_photos.similarity(contents, texts),
+        images @ of_photos.embed_text(texts).T,
+        atol=1e-5,
     )
     assert of_photos.embed_images([]).shape == (0, expected.shape[1])
     assert of_photos.similarity([], ["dog runs"]).shape == (0, 1)
