@@ -46,7 +46,6 @@ tbnets adds the image networks, which pip installs (tbnets/serving/zoo.py):
 """
 
 import contextlib
-import ctypes
 import dataclasses
 import datetime
 import os
@@ -256,7 +255,8 @@ def write_card(options, folder, text):
 def replaced_folder(path):
     """Yields a new folder, which replaces `path` after the block.
 
-    If the block raises or the process is killed, `path` is unchanged.
+    If the block raises, `path` is unchanged. If the process is killed between
+    the two renames, the next call restores `path`.
     """
     new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
     if before.is_dir() and not path.exists():  # Killed between two renames.
@@ -265,25 +265,10 @@ def replaced_folder(path):
         shutil.rmtree(leftover, ignore_errors=True)
     with new_folder(new) as folder:
         yield folder
-    if not (path.exists() and exchange(new, path)):
-        if path.exists():
-            os.rename(path, before)
-        os.rename(new, path)
-    for leftover in (new, before):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
-def exchange(first, second):
-    """Exchanges two folders atomically; returns False if unsupported."""
-    name = "renamex_np" if sys.platform == "darwin" else "renameat2"
-    call = getattr(ctypes.CDLL(None), name, None)
-    if call is None:
-        return False
-    folder, flags = -100, 2  # AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP.
-    places = [os.fsencode(first), os.fsencode(second)]
-    if sys.platform != "darwin":
-        places = [folder, places[0], folder, places[1]]
-    return call(*places, flags) == 0
+    if path.exists():
+        os.rename(path, before)
+    os.rename(new, path)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def make_model(options, target):

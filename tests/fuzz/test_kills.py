@@ -255,7 +255,7 @@ def _kill(folder, line, word, number, seconds):
                 ("saved_model/1", 1),
             ],
         ),
-        ("making a zoo's model", [("exchange", 1)]),
+        ("making a zoo's model", [("rename ", 1)]),
         ("indexing of photos", [("rename ", 1)]),
     ],
 )
