@@ -8,32 +8,27 @@ import pathlib
 import tempfile
 
 import numpy as np
+from zoo_making.lite import CALIBRATION, calibration_photos, measure
 
 from benchmarks import timing
 from tbnets import lite
 from tbnets.data.captions import read_captions
 from tbnets.data.photos import list_photos
-from tbnets.evaluation.retrieval import evaluate_retrieval
-from tbnets.serving import photo_index, search, zoo
+from tbnets.serving import photo_index, zoo
 from tbnets.serving.litert import write_litert
 from tbnets.serving.litert_files import KINDS, NETWORKS
 from tbnets.tasks.trained import rebuild
 
 MODEL = "flickr8k_photos"
-CALIBRATION = 100
 
 
 def run(options):
     """Prints the sizes and times, and the recalls if there are captions."""
     folder = pathlib.Path(options.images)
     paths = list_photos(folder)
-    step = max(1, len(paths) // CALIBRATION)
-    photos = paths[::step][:CALIBRATION]
-    test = None
+    photos = paths[:: max(1, len(paths) // CALIBRATION)][:CALIBRATION]
     if options.captions:
-        train = read_captions("auto", options.captions, "train").names
-        step = max(1, len(train) // CALIBRATION)
-        photos = [folder / name for name in train[::step][:CALIBRATION]]
+        photos = calibration_photos(folder, options.captions)
         test = read_captions("auto", options.captions, "test")
         paths = [folder / name for name in test.names]
     with tempfile.TemporaryDirectory() as place:
@@ -48,8 +43,8 @@ def run(options):
             )
             models[kind] = lite.load(path)
         _time(models, folder, paths[: options.num_photos], options.repeats or 3)
-        if test is not None:
-            _recalls(models, paths, test)
+        if options.captions:
+            _recalls(models, folder, options.captions)
 
 
 def _time(models, folder, paths, repeats):
@@ -63,12 +58,10 @@ def _time(models, folder, paths, repeats):
     timing.print_table(f"{len(named)} photos embedded", runs, repeats, rows)
 
 
-def _recalls(models, paths, test):
+def _recalls(models, folder, captions):
     expected = None
     for name, model in models.items():
-        images = search.embed(model.embed_images, paths, "image", 32)
-        texts = search.embed(model.embed_text, list(test.captions), "caption")
-        metrics = evaluate_retrieval(images, texts, test.caption_to_image)
+        metrics, images = measure(model, folder, captions)
         expected = images if expected is None else expected
         cosines = (images * expected).sum(axis=1)
         print(

@@ -19,23 +19,29 @@ def add_litert(folder, kind, images, captions):
     `kind` is a value in `litert_files.KINDS`. `images` is the folder of the
     photos, and `captions` a file with the splits `train` and `test`.
     """
-    train, test = (
-        read_captions("auto", captions, split) for split in ("train", "test")
-    )
+    photos = calibration_photos(images, captions)
     network, endpoints = rebuild(str(folder))
-    names = train.names[:: max(1, len(train.names) // CALIBRATION)]
-    photos = [images / name for name in names[:CALIBRATION]]
     path, _ = write_litert(
         network, endpoints, folder / FOLDER / kind, kind, photos
     )
     model = lite.load(path)
-    metrics = evaluate_retrieval(
-        search.embed(
-            model.embed_images, [images / name for name in test.names], "image"
-        ),
-        search.embed(model.embed_text, list(test.captions), "caption"),
-        test.caption_to_image,
-    )
+    metrics, _ = measure(model, images, captions)
     record = {**model.metadata, "metadata": {"recalls": metrics}}
     write_json(path / MODEL, record)
     return metrics
+
+
+def calibration_photos(images, captions):
+    """Returns the paths of `CALIBRATION` training photos."""
+    names = read_captions("auto", captions, "train").names
+    names = names[:: max(1, len(names) // CALIBRATION)]
+    return [images / name for name in names[:CALIBRATION]]
+
+
+def measure(model, images, captions):
+    """Returns the metrics and the photos' embeddings of the test split."""
+    test = read_captions("auto", captions, "test")
+    paths = [images / name for name in test.names]
+    photos = search.embed(model.embed_images, paths, "image")
+    texts = search.embed(model.embed_text, list(test.captions), "caption")
+    return evaluate_retrieval(photos, texts, test.caption_to_image), photos
