@@ -16,8 +16,6 @@
 Every query is a GET request, so that the page's address can contain the query.
 """
 
-import collections
-import functools
 import hashlib
 import os
 import pathlib
@@ -51,8 +49,6 @@ GIVEN = "given "
 MOST_GIVEN = 8
 SIDES = (400, 1280)
 """Allowed lengths of a photo's longer side in pixels."""
-DRAWN = 256
-"""Number of encoded pictures in the cache."""
 
 
 class Photos:
@@ -77,13 +73,12 @@ class Photos:
                 "which only links to photos outside it. Pass their folder."
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
-        self._given = collections.OrderedDict()
+        self._given = {}
         self._index = photo_index.Index(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
         # Limits the memory of concurrent decoding.
         self.decoding = threading.BoundedSemaphore(usable_cores())
-        self._draw = functools.lru_cache(DRAWN)(self._drawn)
 
     def __len__(self):
         return len(self._paths)
@@ -130,10 +125,10 @@ class Photos:
             read_photo(content)
         key = GIVEN + hashlib.sha256(content).hexdigest()[:16]
         with self._lock:
+            self._given.pop(key, None)
             self._given[key] = content
-            self._given.move_to_end(key)
-            while len(self._given) > MOST_GIVEN:
-                self._given.popitem(last=False)
+            for old_key in list(self._given)[:-MOST_GIVEN]:
+                del self._given[old_key]
         return key
 
     def find(self, key):
@@ -157,11 +152,6 @@ class Photos:
         dark where it does not match `text`.
         """
         photo = self.find(key)
-        is_file = isinstance(photo, str)
-        stamp = is_file and photo_index.stamp_of(pathlib.Path(photo))
-        return self._draw(photo, stamp, side, explainer, text)
-
-    def _drawn(self, photo, stamp, side, explainer, text):
         with self.decoding:
             picture = PIL.Image.fromarray(read_photo(photo))
             if explainer is not None:

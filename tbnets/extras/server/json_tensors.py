@@ -156,7 +156,7 @@ def _columns(key, rows, specs):
 
 def _array(name, value, kind):
     array = np.array(value, object)
-    if array.ndim > MOST_SIDES:
+    if array.ndim > MOST_SIDES:  # TensorFlow aborts above 32 axes.
         raise invalid(
             f"`{name}` must be nested lists of the signature's shape. "
             f"Received: {array.ndim} levels. Send at most {MOST_SIDES}."
