@@ -3,7 +3,9 @@
 import csv
 import importlib.util
 import inspect
+import pathlib
 import re
+import textwrap
 
 import keras
 import numpy as np
@@ -17,7 +19,7 @@ from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
 
 NAMES = [name for name in tbnets.__all__ if callable(getattr(tbnets, name))]
-NAMES.remove("Client")  # A server has to answer; tests/extras/server asks one.
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 NEEDS = {"FisherFeatures": "sklearn", "FisherVectors": "sklearn"}
 NEEDS |= {name: "simplemma" for name in ("TfidfFeatures", "TfidfVectors")}
 NEEDS["CaptionReader"] = "simplemma"
@@ -28,7 +30,7 @@ def example(value):
     """Returns the code of the example of a docstring."""
     pattern = r"^Example:\n((?: {2,}.*\n|\n)+)"
     [found] = re.findall(pattern, inspect.getdoc(value) + "\n", re.M)
-    return inspect.cleandoc(found)
+    return textwrap.dedent(found)
 
 
 def arrays_of(names):
@@ -127,10 +129,27 @@ def names(tmp_path_factory, module_eagerly):
         yield names
 
 
-@pytest.mark.parametrize("name", NAMES)
+# A server has to answer a client; tests/extras/server asks one.
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "Client"])
 def test_example_runs(name, names):
     needed = NEEDS.get(name)
     if needed and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     code = example(getattr(tbnets, name))
     exec(compile(code, f"example of {name}", "exec"), {**names})
+
+
+def test_examples_have_no_type_errors(tmp_path):
+    mypy = pytest.importorskip("mypy.api")
+    parts = [(ROOT / "tests" / "typed_program.py").read_text("utf-8")]
+    for name in NAMES:
+        code = textwrap.indent(example(getattr(tbnets, name)), "    ")
+        parts.append(f"def example_of_{name}() -> None:\n{code}\n")
+    path = tmp_path / "program.py"
+    path.write_text("\n\n".join(parts))
+    options = "--config-file", str(ROOT / "pyproject.toml")
+    options += "--cache-dir", str(tmp_path / "cache")
+    # An example of a class has methods without annotations.
+    options += "--disable-error-code", "no-untyped-def"
+    found, _, code = mypy.run([*options, str(path)])
+    assert code == 0, found

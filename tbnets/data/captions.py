@@ -112,7 +112,7 @@ class CaptionedImages:
     Example:
         records = tbnets.CaptionedImages(
             ["dog.jpg", "cat.jpg"], ["A dog.", "It sleeps.", "It runs."],
-            [0, 1, 0], split="train", path="made up")
+            np.array([0, 1, 0]), split="train", path="made up")
         records.captions_per_image, records.caption_rows()[0]  # [2, 1], [0, 2]
     """
 

@@ -93,7 +93,7 @@ class Localized(NamedTuple):
 
 def evaluate_localization(
     scores: Array | Callable[[int, np.ndarray], np.ndarray],
-    proposals: Sequence[np.ndarray],
+    proposals: Sequence[Boxes],
     truth: Boxes,
     phrase_to_image: Integers,
     *,

@@ -296,7 +296,7 @@ def _best_other_caption(side):
 
 def bootstrap_interval(
     ranks: Integers,
-    statistic: Callable[[np.ndarray], float],
+    statistic: Callable[[np.ndarray], float | np.floating],
     num_samples: int = 1000,
     seed: int = 0,
     confidence: float = 0.95,

@@ -48,7 +48,7 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
 
     Example:
         network.save("network.keras")
-        network = tbnets.load_model("network.keras")
+        loaded = tbnets.load_model("network.keras")
     """
     if zipfile.is_zipfile(path):  # Keras raises an error for other files.
         _check_sizes(path)

@@ -125,7 +125,7 @@ class WordVectors:
         path: source file, for error messages.
 
     Example:
-        vectors = tbnets.WordVectors(["dog", "cat"], np.eye(2, dtype="float32"))
+        vectors = tbnets.WordVectors(("dog", "cat"), np.eye(2, dtype="float32"))
         vectors.dim, vectors.rows(["cat", "cow"])  # 2, [1, -1]
     """
 
