@@ -2,7 +2,7 @@
 
 A file is first written to a locked `.NAME.<12 hex digits>.partial` file in the
 target's folder. The next write into the folder removes unlocked `.partial`
-files that killed processes left behind.
+files, which were left when a process was killed.
 """
 
 import codecs
@@ -357,7 +357,7 @@ def is_partial(name):
 
 
 def remove_abandoned(folder):
-    """Removes unfinished files that killed processes left in a folder."""
+    """Removes unfinished files that were left when a process was killed."""
     with contextlib.suppress(OSError):  # A file that remains only uses space.
         for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
@@ -472,8 +472,9 @@ def folder_beside(folder, chosen=None):
 def make_folder_of(folder, place):
     """Creates the folder `place` for results that are computed from `folder`.
 
-    If `place` is the default of `folder_beside`, it gets the permissions of
-    `folder`, so that users who cannot read `folder` cannot read the results.
+    If `place` is the path that `folder_beside` returns by default, it gets the
+    permissions of `folder`, so that users who cannot read `folder` cannot read
+    the results.
     """
     is_beside = place == folder_beside(folder)
     mode = stat.S_IMODE(os.stat(folder).st_mode) if is_beside else 0o777

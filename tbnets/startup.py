@@ -1,4 +1,4 @@
-"""Starts a command: hides start-up messages, sets memory and prints errors."""
+"""Starts a command: hides messages, configures memory and prints errors."""
 
 import contextlib
 import ctypes

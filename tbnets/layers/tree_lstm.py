@@ -70,7 +70,7 @@ def _split(values, sizes):
 
 
 def _pieces(values, sizes):
-    """Returns a `tf.TensorArray` with the part of each level."""
+    """Splits values by level; returns the parts as a `tf.TensorArray`."""
     array = _array(values.dtype, tf.size(sizes), ())
     return array.split(values, sizes)
 
@@ -111,7 +111,7 @@ class _Level(NamedTuple):
     first_noun: tf.Tensor  # The first node with a noun-phrase child, and 0.
 
     def joined(self, at_others, at_nouns):
-        """Adds each parent's values from noun-phrase and other children."""
+        """Sums each parent's values from noun-phrase and other children."""
         others, both_others = _split(at_others, self.others)
         both_nouns, nouns = _split(at_nouns, self.nouns)
         return tf.concat([others, both_others + both_nouns, nouns], axis=0)

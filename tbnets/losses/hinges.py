@@ -1,4 +1,4 @@
-"""Sums the hinges of a batch's triplets without listing the triplets.
+"""Sums the hinge losses of a batch's triplets without listing the triplets.
 
 Each anchor's hardest negatives are selected once. Its positives are processed
 in rounds, a few at a time. All shapes are static, so XLA can compile the loss.
@@ -24,8 +24,8 @@ from tbnets.losses.presets import TERMS
 class PairSlopes:
     """Computes gradients with respect to embeddings, using sparse products.
 
-    `sides` are the anchors and the candidates, float32 `[n, dim]`, or a single
-    array if a set ranks itself.
+    `sides` holds the anchors and the candidates, each float32 `[n, dim]`, or a
+    single array if the anchors are also the candidates.
     """
 
     def __init__(self, sides):
@@ -63,7 +63,10 @@ class PairSlopes:
 
 
 class MatrixSlopes:
-    """Accumulates a dense gradient matrix and multiplies it once at the end."""
+    """Accumulates a dense gradient matrix.
+
+    The matrix is multiplied by the embeddings once, at the end.
+    """
 
     def __init__(self, sides):
         self._sides = sides
@@ -199,9 +202,9 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
     """Sums and counts the hinges of every view.
 
     Args:
-        views: Dict from term to `View`. The masks of `image_to_text` and
-            `text_to_image` must be transposes of each other if both rank whole
-            sets.
+        views: Dict from term to `View`. If the terms `image_to_text` and
+            `text_to_image` both rank whole sets, their masks must be transposes
+            of each other.
         num_negatives: Hardest negatives kept per anchor; None keeps all.
         margin: Required gap, in units of the distance.
         distance: A value of `distances.DISTANCES`.

@@ -176,7 +176,7 @@ def hardest_negatives(
 
 
 def padded(rows, value, axes=(0, 1)):
-    """Pads axes of a matrix to nonempty multiples of the group size."""
+    """Pads axes of a matrix to nonzero multiples of the group size."""
     sizes = _shape(rows)
     groups = [-(-_at_least_one(size) // _GROUP) for size in sizes]
     paddings = [

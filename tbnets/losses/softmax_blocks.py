@@ -54,7 +54,7 @@ def _sums(statistics):
 
 
 def _counts(statistics):
-    """Returns which anchors have a positive and a negative, or NaN."""
+    """Returns a mask of anchors with a positive and with a negative or NaN."""
     return (statistics[COUNT] > 0) & tf.not_equal(statistics[RIVAL], -INF)
 
 

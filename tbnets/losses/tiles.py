@@ -47,7 +47,7 @@ def sums(loss, term, images, texts, matches):
 
 
 def _over_tiles(loss, term, anchors, candidates, matches):
-    """Returns the sums, and their first value's gradients for both sides."""
+    """Returns the sums, and the gradients of the first sum for both sides."""
     own = replicas.own_rows(tf.range(tf.shape(anchors)[0]))
 
     def step(tile, total, by_anchors, by_candidates):

@@ -32,8 +32,8 @@ class EmbeddingNetwork(TwoBranchModel):
     is optional. All sizes except `feature_dim` may vary between batches.
 
     Args:
-        image_branch: any layer, such as a `Branch`, followed by L2
-            normalisation; None for `Branch()`.
+        image_branch: any layer, such as a `Branch`. The network normalises its
+            outputs to unit length. None means `Branch()`.
         text_branch: as `image_branch`, with the same output size.
         image_encoder: any layer that turns pixels into features, or None.
         text_encoder: any layer that turns word ids or strings into features, or
@@ -70,8 +70,8 @@ class EmbeddingNetwork(TwoBranchModel):
             gradient_clip_norm: maximum global norm of a step's gradient; None
                 for no clipping. Vilalta et al. 2017 use 2.
             structure_steps: number of initial steps that omit the within-view
-                terms and report them as 0. Wang 2018, phrase
-                localization: 8 of 10 epochs.
+                terms and report them as 0. For phrase localization, Wang 2018
+                omits them in the first 8 of 10 epochs.
             structure_end: first step that omits the within-view terms again, or
                 None. Wang 2016 omits them in fine-tuning with hard negatives.
             mining: object that computes the loss of batches that contain more

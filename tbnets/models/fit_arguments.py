@@ -382,7 +382,7 @@ def _is_text(array):
 
 
 def may_read_text(reader):
-    """Returns whether a layer may take strings: layers of tbnets do not."""
+    """Returns whether a layer may accept strings. Layers in tbnets never do."""
     return reader is not None and not isinstance(reader, ConfiguredLayer)
 
 

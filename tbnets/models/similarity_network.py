@@ -224,7 +224,7 @@ class SimilarityNetwork(TwoBranchModel):
     def most_convincing(
         self, columns: tf.Tensor, images: tf.Tensor, texts: tf.Tensor
     ) -> tf.Tensor:
-        """Selects in each row the column whose pair has the largest logit.
+        """For each row, selects the column whose pair has the largest logit.
 
         Args:
             columns: int32 `[n, k]`, the candidates.

@@ -285,7 +285,7 @@ class TwoBranchModel(keras.Model):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """The epoch means of the values that `train_step` may report."""
+        """Metrics that average the reported values over each epoch."""
         return list(self.trackers.values())
 
     def build(self, input_shape: Mapping[str, Any]) -> None:

@@ -55,9 +55,9 @@ class PlainTokenizer:
 
     Args:
         words: the words of the vocabulary; a word's position is its id.
-        tables: dict of `folded`, which maps a character to its case-folded
-            text, and `kinds`, sorted lists `[first, last, kind]` of code
-            points.
+        tables: dict with two keys. `folded` maps each character to its
+            case-folded text. `kinds` is a sorted list of ranges of code points,
+            `[first, last, kind]`.
         max_tokens: maximum number of words per caption, or None.
     """
 
