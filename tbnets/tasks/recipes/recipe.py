@@ -175,7 +175,10 @@ class RecipeResult:
 
 
 def free_bytes(folder):
-    """Returns the free bytes on the disk for a folder, which need not exist."""
+    """Returns the number of free bytes on the disk that holds a folder.
+
+    The folder need not exist.
+    """
     return shutil.disk_usage(_nearest(folder)).free
 
 

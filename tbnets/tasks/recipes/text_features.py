@@ -130,7 +130,7 @@ def make_trees(values, texts, path, cache):
 
 
 class TreesOfTexts(RecipeResult):
-    """Trees of a run's texts, made by a recipe of `parse_captions`."""
+    """Parse trees of a run's texts, made by running `parse_captions`."""
 
     verb, group = "parse_captions", Trees
     unit = "text"
@@ -165,7 +165,7 @@ class TreesOfTexts(RecipeResult):
         cache.unlink()
 
     def estimate(self, scratch):
-        """Estimates (bytes, seconds) for all texts by parsing a few texts."""
+        """Estimates the size in bytes and the time in seconds from a sample."""
         values = dataclasses.replace(self.recipe.values, processes=1)
         texts, path = self._texts, scratch / FILE
         seconds = []
@@ -351,7 +351,7 @@ class FeaturesOfTexts(RecipeResult):
         make_text_features(self.recipe.values, self._texts, folder)
 
     def estimate(self, scratch):
-        """Estimates (bytes, seconds) for all texts from a few texts."""
+        """Estimates the size in bytes and the time in seconds from a sample."""
         values, seconds = self.recipe.values, []
         name, training = next(iter(self._texts.items()))
         for count in PROBES:
