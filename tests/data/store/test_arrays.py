@@ -40,18 +40,11 @@ def test_rows_are_found_by_id(tmp_path):
     assert features.path == str(path)
 
 
-@pytest.mark.parametrize(
-    "name, expected",
-    [("train_ims.npy", "train_ids.txt"), ("feats.npy", "feats_ids.txt")],
-)
-def test_ids_lie_beside_the_features(name, expected):
-    assert ids_file(name) == expected
-
-
 def test_ids_are_lines_as_any_editor_writes_them(tmp_path):
-    path = save(tmp_path, np.zeros((2, 1)))
-    (tmp_path / "train_ids.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
-    assert open_array(path).ids == ("a", "b")
+    for name in ("train_ims.npy", "train.npy"):
+        path = save(tmp_path, np.zeros((2, 1)), name=name)
+        (tmp_path / "train_ids.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
+        assert open_array(path).ids == ("a", "b")
 
 
 def test_without_ids_rows_are_counted(tmp_path):

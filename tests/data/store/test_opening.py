@@ -48,19 +48,6 @@ def read(monkeypatch):
     return names
 
 
-def test_rows_are_found_by_id(tmp_path):
-    paths = [
-        write_store(tmp_path / "s"),
-        write_array(tmp_path / "x.npy", [[5], [6]]),
-    ]
-    features, rows = load_features(paths, ["b", "a", "b"])
-    taken = features.take(rows)
-    assert taken.tolist() == [[3, 4, 5], [1, 2, 6], [3, 4, 5]]
-    features, rows = load_features(paths)
-    assert features.take(rows).tolist() == [[1, 2, 6], [3, 4, 5]]
-    assert read_made_by(*paths) == features.made_by
-
-
 def test_each_file_is_checked_once(tmp_path, read):
     path = write_store(tmp_path / "s")
     other = write_array(tmp_path / "x.npy", [[5], [6]])
@@ -119,8 +106,14 @@ def two(tmp_path):
     return paths, first, second
 
 
-def test_features_are_joined_by_id(two):
+def test_features_are_joined_by_id(two, tmp_path):
     paths, first, second = two
+    with_store = paths[0], write_store(tmp_path / "s")
+    features, rows = load_features(with_store, ["a", "b"])
+    taken = features.take(rows).tolist()
+    assert taken == [[*first[1], 1, 2], [*first[0], 3, 4]]
+    assert load_features(with_store)[1] == range(2)
+    assert read_made_by(*with_store) == features.made_by
     features = open_features(*paths)
     assert features.ids == ("b", "a") and features.dim == 5
     expected = {"a": [*first[1], *second[0]], "b": [*first[0], *second[1]]}

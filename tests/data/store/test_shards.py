@@ -1,6 +1,5 @@
 """Tests of reading feature stores."""
 
-import dataclasses
 import itertools
 import json
 import shutil
@@ -9,11 +8,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.store.arrays import check_finite
-from tbnets.data.store.manifest import (
-    extraction_differences,
-    read_manifest,
-    write_manifest,
-)
+from tbnets.data.store.manifest import extraction_differences
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.shards import open_store
 from tbnets.data.store.writer import FeatureWriter
@@ -370,20 +365,3 @@ def test_differences_name_both_sides():
         "thresholds.high: 0.15 in A, nothing in B",
         "thresholds.low: -0.25 in A, -0.5 in B",
     ]
-
-
-def test_another_dtype_is_another_making(path):
-    store = open_store(path)
-    half = dataclasses.replace(store.manifest, dtype="float16")
-    assert extraction_differences(store.made_by, half.made_by, "A", "B") == [
-        "store.dtype: float32 in A, float16 in B"
-    ]
-
-
-def test_manifest_reads_as_it_was_written(path):
-    manifest = read_manifest(path)
-    before = (path / "manifest.json").read_bytes()
-    write_manifest(path, manifest)
-    assert (path / "manifest.json").read_bytes() == before
-    assert manifest.extraction == EXTRACTION
-    assert [shard.images for shard in manifest.shards] == [2, 3, 1]

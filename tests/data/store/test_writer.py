@@ -125,14 +125,6 @@ def test_what_failed_may_be_stored_later(tmp_path):
     store.verify()
 
 
-def test_order_of_failures_does_not_count(tmp_path):
-    for name, order in (("a", "xyz"), ("b", "zyx")):
-        writer = FeatureWriter(tmp_path / name, EXTRACTION, 3)
-        writer.add_shard([], None, failed=[(key, "cut") for key in order])
-        writer.finish()
-    assert content_of(tmp_path / "a") == content_of(tmp_path / "b")
-
-
 def test_leftovers_are_removed_and_other_files_stay(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
     for name in ("00007.npy", f".00007.scores.npy.{12 * '0'}.partial"):
