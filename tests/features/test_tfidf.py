@@ -9,9 +9,7 @@ import pytest
 from nltk import stem
 
 from tbnets.features import caption_features, tfidf
-from tbnets.features.caption_encoder import word_counts
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.text.vocabulary import Vocabulary
 from tests import refusals
 
 CAPTIONS = [
@@ -80,13 +78,6 @@ def test_chunks_are_all_rows(monkeypatch):
     assert rows == (slice(0, 4), slice(4, 6))
     expected = encoder.transform(CAPTIONS)
     np.testing.assert_array_equal(np.concatenate(parts), expected)
-
-
-def test_word_counts_by_hand():
-    vocabulary = Vocabulary(("", "[UNK]", "a", "dog"))
-    counts = word_counts(vocabulary, ["a dog, a dog, a cat", "cat", ""])
-    np.testing.assert_array_equal(counts.toarray(), [[3, 2], [0, 0], [0, 0]])
-    assert counts.nnz == 2 and counts.dtype == np.float32
 
 
 def test_bad_input():

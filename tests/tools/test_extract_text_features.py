@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tbnets.data.store.opening import open_features
-from tbnets.errors import InputError
 from tbnets.features import caption_features
-from tbnets.features.caption_features import load_encoder, load_encoder_of
+from tbnets.features.caption_features import load_encoder_of
 from tests import verbs
 
 
@@ -84,14 +83,3 @@ def test_phrases_take_the_place_of_captions(folder):
     run(folder, f"--phrases={folder / 'phrases.jsonl'}")
     ids = open_features(folder / "store").ids
     assert ids == ("two dogs", "a cat", "the cat")
-
-
-def test_another_encoder_than_the_one_of_the_rows_is_told(folder):
-    run(folder, "--splits=train")
-    path = folder / "store"
-    made_by = open_features(path).made_by
-    encoder = load_encoder(path)
-    encoder.idf_ = encoder.idf_ * 2
-    encoder.save(path / "encoder.npz")
-    with pytest.raises(InputError, match="encoder.npz"):
-        load_encoder_of(made_by, path)
