@@ -69,8 +69,8 @@ class OfPhotos(RecipeResult):
 
     probe = {}
 
-    def __init__(self, recipe, data, parts=()):
-        super().__init__(recipe, data, parts)
+    def __init__(self, recipe, data):
+        super().__init__(recipe, data)
         self._photos = data.photos
 
     @property
@@ -336,8 +336,8 @@ class FeaturesOfPhotos(OfPhotos):
     verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
     probe = {"batch_size": PROBE // 3}
 
-    def __init__(self, recipe, data, parts=()):
-        super().__init__(recipe, data, parts)
+    def __init__(self, recipe, data):
+        super().__init__(recipe, data)
         if boxes := recipe.values.regions:
             raise InputError(
                 "--regions",
@@ -382,13 +382,11 @@ class FeaturesOfBoxes(FeaturesOfPhotos):
     preset = ""
 
     def __init__(self, recipe, data):
-        values = recipe.values
-        sources = data.original_sources
+        values, sources = recipe.values, data.original_sources
         inner = read_recipe("regions", values.regions, Boxes, sources)
         check_image_features(values)
         with inner.named():
-            boxes = Boxes(inner, data)
+            self.parts = (Boxes(inner, data),)
         # The digest of `Boxes` identifies the boxes, so drop their recipe.
         values = dataclasses.replace(values, regions="")
-        recipe = dataclasses.replace(recipe, values=values)
-        super().__init__(recipe, data, [boxes])
+        super().__init__(dataclasses.replace(recipe, values=values), data)

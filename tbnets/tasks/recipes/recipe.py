@@ -39,11 +39,10 @@ PRESETS = {"cnn": "image", "features": "text"}
 class RecipeResult:
     """The result of a `Recipe` for the `data.open.Data` of a run.
 
-    `parts` are the `RecipeResult`s from which it is made. Subclasses define
-    `check()`, which raises an error if the result cannot be made; `inputs()`,
-    the inputs as a JSON value; `make(folder)`, which makes or completes the
-    result; and `estimate(scratch)`, which estimates the size in bytes and the
-    time in seconds from a sample, made in the folder `scratch`.
+    Subclasses define `check()`, which raises an error if the result cannot be
+    made; `inputs()`, the inputs as a JSON value; `make(folder)`, which makes or
+    completes the result; and `estimate(scratch)`, which estimates the size in
+    bytes and the time in seconds from a sample, made in the folder `scratch`.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.
@@ -52,15 +51,15 @@ class RecipeResult:
         roots: folders for results. The first writable folder gets new results.
         count: number of photos or texts.
         unit: "photo" or "text".
+        parts: the `RecipeResult`s from which it is made.
     """
 
     verb, group, preset = "", None, ""
-    unit = "photo"
+    unit, parts = "photo", ()
 
-    def __init__(self, recipe, data, parts=()):
+    def __init__(self, recipe, data):
         self.recipe = recipe
         self.roots = data.original_sources.made_roots
-        self.parts = tuple(parts)
 
     def files(self):
         """Returns the files of the flags and of a preset, as {name: path}."""
@@ -121,7 +120,7 @@ class RecipeResult:
     @functools.cached_property
     def folder(self):
         """The result's folder `ROOT/NAME-DIGEST`, which need not exist."""
-        name = f"{self.recipe.name}-{self.digest}"
+        name = f"{self.recipe.path.stem}-{self.digest}"
         places = [root / name for root in self.roots]
         for place in places:
             with self._explained(place):
@@ -204,11 +203,6 @@ class Recipe:
 
     path: pathlib.Path
     values: object
-
-    @property
-    def name(self):
-        """The beginning of the result folder's name."""
-        return self.path.stem
 
     @property
     def places(self):

@@ -136,7 +136,7 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
     pytest.importorskip("cv2")
     data = opened(regions="tiny_regions.flags")
     boxes, features = [
-        one for one in missing(data) if one.recipe.name != "tiny"
+        one for one in missing(data) if one.recipe.path.stem != "tiny"
     ]
     store, rows = data.split("dev").regions
     assert store.ids[rows[0]] == "b.png" and store.dim == 6
