@@ -16,7 +16,7 @@ from tbnets.data.captions import list_splits, read_captions, summary
 from tbnets.data.splits import NoSuchSplit
 from tests import photo_files, refusals
 
-DOG, RUN = "A dog, wet and happy.", "It runs to the sea."
+DOG, RUN = "A dog, wet and happy.", "It runs\u2028to the caf\u00e9."
 CAT, NAP = "A cat sleeps in the sun.", 'Two "cats" on a wall.'
 A, B = "a.jpg", "b.jpg"
 # The images of each split, with their captions.
@@ -118,18 +118,6 @@ FILES = {
         ),
         SPLIT,
     ),
-    "dataset_rsicd.json": (
-        json.dumps(
-            {
-                "images": [
-                    {"filename": n, "split": s, "sentences": sentences(*texts)}
-                    for s, images in SPLIT.items()
-                    for n, texts in images.items()
-                ]
-            }
-        ),
-        SPLIT,
-    ),
     # COCO; in the second file, the first kilobytes have no images.
     "captions_val2017.json": (coco(info={"year": 2017}, licenses=[]), ALL),
     "long_info.json": (coco(info={"about": "x y " * 20_000}), ALL),
@@ -141,10 +129,6 @@ FILES = {
                 for n, t in PAIRS
             ]
         ),
-        ALL,
-    ),
-    "coco_karpathy_val.json": (
-        json.dumps([{"image": n, "caption": t} for n, t in ALL["all"].items()]),
         ALL,
     ),
     "reid_raw.json": (
@@ -210,6 +194,7 @@ FILES = {
     # Mappings, with and without paths at the end; a list for each split.
     "mapping.json": (json.dumps(ALL["all"]), ALL),
     "single.json": (json.dumps({A: DOG, B: CAT}), ONE_EACH),
+    "splits.json": (json.dumps(SPLIT), SPLIT),
     "flickr30k.json": (
         json.dumps({n: [*t, f"images/{n}"] for n, t in ALL["all"].items()}),
         ALL,
@@ -248,16 +233,8 @@ FILES = {
         ONE_EACH,
     ),
     # Tables of open_clip, of the datasets library and of spreadsheets.
-    "train.tsv": (
-        lines("filepath\ttitle", *(f"{n}\t{t}" for n, t in PAIRS)),
-        ALL,
-    ),
     "tabs.csv": (
         lines("title\tfilepath", *(f"{t}\t{n}" for n, t in PAIRS)),
-        ALL,
-    ),
-    "metadata.csv": (
-        lines("file_name,text", *(f"{n},{quoted(t)}" for n, t in PAIRS)),
         ALL,
     ),
     "metadata.jsonl": (

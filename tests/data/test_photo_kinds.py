@@ -14,7 +14,6 @@ from tbnets.data import photo_kinds, pictures
 from tbnets.data.batches import read_images
 from tbnets.data.images import (
     BrokenImageError,
-    decode_image,
     decode_images,
     fault_of,
     read_content,
@@ -228,13 +227,15 @@ def with_orientation(orientation, order="little", first=b"", format="JPEG"):
 @pytest.mark.parametrize("order", ["little", "big"])
 @pytest.mark.parametrize("value", range(1, 9))
 def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
-    content = with_orientation(value, order)
+    comment = b"\xff\xfe\x00\x09nothing" * (value % 2)
+    content = with_orientation(value, order, comment)
     with PIL.Image.open(io.BytesIO(content)) as picture:
         expected = np.asarray(PIL.ImageOps.exif_transpose(picture))
     assert int(photo_kinds.orientation(content)) == value
     pixels = tf.io.decode_jpeg(content, dct_method="INTEGER_ACCURATE")
     turned = photo_kinds.upright(pixels, photo_kinds.orientation(content))
     np.testing.assert_array_equal(turned, expected)
+    assert read_photo_sizes([content]).tolist() == [[*expected.shape[1::-1]]]
 
 
 @pytest.mark.parametrize(
@@ -253,28 +254,3 @@ def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
 )
 def test_orientation_of_nonsense_is_upright(content):
     assert int(photo_kinds.orientation(content)) == 1
-
-
-def test_orientation_is_found_after_other_segments():
-    comment = b"\xff\xfe\x00\x09nothing"
-    assert int(photo_kinds.orientation(with_orientation(6, first=comment))) == 6
-
-
-def test_decode_image_turns_in_a_graph():
-    graph = tf.function(
-        lambda content: decode_image(content, 8),
-        input_signature=[tf.TensorSpec([], tf.string)],
-    )
-    stored = graph(with_orientation(1)).numpy()
-    # Orientation 3 is half a turn: first row and column become the last.
-    np.testing.assert_allclose(
-        graph(with_orientation(3)), stored[::-1, ::-1], atol=1e-3
-    )
-
-
-@pytest.mark.parametrize("value", range(1, 9))
-def test_photo_sizes_are_those_of_the_upright_photo(value, tmp_path):
-    (tmp_path / "a.jpg").write_bytes(with_orientation(value))
-    found = read_photo_sizes([tmp_path / "a.jpg"] * 2)
-    height, width, _ = read_photo(tmp_path / "a.jpg").shape
-    assert found.tolist() == [[width, height]] * 2
