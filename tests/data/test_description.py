@@ -9,7 +9,7 @@ from tbnets.data.captions import (
     read_captions,
 )
 from tbnets.data.phrases import read_phrases
-from tests import photo_files, tiny
+from tests import tiny
 from tests.data.test_phrases import images_named, write_entities
 
 
@@ -78,22 +78,6 @@ def test_images_in_two_splits_are_a_problem():
     one, other = (problem.message for problem in problems)
     assert all(name in one for name in ("'train'", "'test'", "'y', 'z'"))
     assert all(name in other for name in ("'val'", "'test'", "'a'"))
-
-
-def test_every_image_is_decoded(tmp_path):
-    photo_files.write_all(tmp_path)
-    photos = make([], [], len(photo_files.PHOTOS), ids=photo_files.PHOTOS)
-    found = []
-    describe_data.check_images(photos, tmp_path, found)
-    assert found == []
-    names = list(photo_files.REASONS)
-    broken = make([], [], len(names), ids=names)
-    describe_data.check_images(broken, tmp_path, found)
-    assert [problem.path for problem in found] == [
-        str(tmp_path / name) for name in names
-    ]
-    for name, problem in zip(names, found):
-        assert photo_files.REASONS[name] in problem.message
 
 
 def test_features_are_joined_by_id(tmp_path):
