@@ -138,7 +138,7 @@ class Shared(CaptionFlags):
     )
 
     def next_line(self, line):
-        """Returns `line` or, for a share, the advice to merge all shares."""
+        """Returns `line`, or the advice to merge all shares for a share."""
         joined = "Next, merge all shares with tools/join_store.py"
         return startup.adapt_commands(joined) if self.shard else line
 
@@ -160,7 +160,7 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns the photos of a share and its description.
+        """Returns the photos and the description of a share.
 
         Prints the unusable files.
         """

@@ -1,8 +1,8 @@
 """Reads the captions in WebDataset shards and in parquet files.
 
-A shard is a tar archive. The files of a sample share a key, their name up to
-the first dot: `KEY.jpg`, and `KEY.txt`, `KEY.json` or `KEY.cls` with its
-captions.
+A shard is a tar archive. The files of a sample share a key, which is the file
+name up to the first dot. The photo is `KEY.jpg`, and its captions are in
+`KEY.txt`, `KEY.json` or `KEY.cls`.
 """
 
 import collections
@@ -26,7 +26,7 @@ from tbnets.data.splits import WHOLE_FILE
 from tbnets.files import CheckedFile, ProblemError, parse_json
 
 _TEXTS = ("txt", "json", "cls")
-"""Extensions of files with captions. Only the first that exists is read."""
+"""Extensions of files with captions. Only the first existing file is read."""
 _CLASSES = ("classes.txt", "classnames.txt")
 _SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -38,10 +38,11 @@ _SPLITS = {
 
 
 def archive_splits(names):
-    """Returns a list with a split per archive, given their paths.
+    """Returns the split of each archive, given the paths of the archives.
 
-    The split is the last word such as `train` or `val` in a path. If an archive
-    has no split, or all of them are in train, all are in the split "all".
+    The split is the last word in a path that names a split, such as `train` or
+    `val`. If a path names no split, or if all paths name `train`, the split of
+    all archives is "all".
     """
     words = "|".join(_SPLITS)
     found = []
@@ -56,7 +57,7 @@ def read_shards(file):
     """Reads the photos and captions in shards, in order.
 
     An image's id is the name of its photo. Each line of a `.txt` file is a
-    caption. In a `.json` file, the captions have a name in
+    caption. In a `.json` file, the captions are stored under one of the keys in
     `caption_files.COLUMNS`. A number in a `.cls` file is the index of a line in
     `classes.txt` next to the shards.
     """
@@ -160,7 +161,7 @@ def _class_name(shard, name, text, classes):
 
 
 def _read_classes(root):
-    """Returns the names of the classes, or [] if there is no file of them."""
+    """Returns the names of the classes, or [] if they are in no file."""
     folder = root if os.path.isdir(root) else os.path.dirname(root)
     for name in _CLASSES:
         if os.path.isfile(path := os.path.join(folder, name)):
@@ -178,9 +179,9 @@ def _list(path, suffix):
 def read_parquet(file):
     """Reads the images and captions in parquet files, in order.
 
-    The columns are found as in a table. If a column has photos, an image's id
-    is the path next to the photo, the value in a column of file names, or the
-    number of the row.
+    The columns are found as in a table. If a column contains photos, the id of
+    an image is its path in this column, its value in a column of file names, or
+    its row number.
     """
     root, names = _list(file.path, ".parquet")
     records = {}

@@ -26,10 +26,10 @@ _TILE = 2048
 
 
 class Look(NamedTuple):
-    """What `look_at_all` reads from a photo.
+    """The properties of a photo that are compared.
 
-    `fault` is why the file is not a photo, or None. `digest` is a hash of the
-    content, and `grey`, uint8 `[9, 9]`, the averages of cells of the photo.
+    `fault` is the reason why the file is not a photo, or None. `digest` is a
+    hash of the content. `grey`, uint8 `[9, 9]`, has the averages of the cells.
     """
 
     fault: str | None

@@ -185,7 +185,7 @@ def _decoder():
 
 
 def read_photo_sizes(paths) -> np.ndarray:
-    """Reads each upright photo's width and height, int64 `[n, 2]`.
+    """Reads the width and height of each photo when upright, int64 `[n, 2]`.
 
     Does not decode the photos. Raises BrokenImageError if the header of a file
     is invalid or the photo is too large.

@@ -1,6 +1,6 @@
 """Reads photos inside tar archives and parquet files, in any order.
 
-The path of such a photo continues the path of its archive, for example
+The path of such a photo starts with the path of its archive, for example
 `shards/train-000.tar/dog.jpg`. An archive is indexed once, and photos in tar
 archives are read in place.
 """
@@ -68,7 +68,7 @@ def _below(folder, suffixes):
 
 
 def photo_root(path):
-    """Returns the folder or the archive from which names of photos start."""
+    """Returns the folder or the archive to which photo names are relative."""
     is_archives = os.fspath(path).endswith(SUFFIXES)
     return pathlib.Path(list_archives(path)[0] if is_archives else path)
 
@@ -130,7 +130,7 @@ def read_bytes(path):
 def stamp(path):
     """Returns the size in bytes and the modification time in ns of a file.
 
-    Returns the archive's values for a photo inside an archive.
+    For a photo inside an archive, returns the size and the time of the archive.
     """
     archive, _ = _split(path)
     state = os.stat(archive.path if archive else path)

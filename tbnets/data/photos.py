@@ -44,8 +44,9 @@ def sort_files(folder):
     Hidden files are left out, unless they have a photo's suffix. Raises
     FileNotFoundError if there is no photo.
 
-    Returns (photos, others): a sorted dict of each photo's relative path, with
-    slashes, and its `os.DirEntry`; and a list of the other `os.DirEntry`s.
+    Returns (photos, other_files). `photos` is a sorted dict that maps the
+    relative path of each photo, with slashes, to its `os.DirEntry`.
+    `other_files` is a list of `os.DirEntry`s.
     """
     photos, other_files = {}, []
     for name, entry in _walk(folder):
@@ -102,10 +103,10 @@ def find_photos(folder, captions=None, splits=None):
     """Returns a list of (id, `pathlib.Path`) for photos, with unique ids.
 
     `captions` is a dict of the arguments of `list_splits`. The list contains
-    the photos that these captions name in `splits` (None for all splits), even
-    if they are missing. If `captions` is None, it contains all photos below the
-    folder. Their ids are relative paths, or names inside archives if these are
-    unique.
+    the photos that the caption file names for `splits` (all splits if None),
+    even if the files of the photos are missing. If `captions` is None, the list
+    contains all photos below the folder. The id of a photo is then its relative
+    path. In an archive, it is the name of the photo if all names are unique.
     """
     if not captions:
         return _all_photos(folder)
@@ -135,10 +136,11 @@ MATCHED = "Images are matched by name without folder and extension."
 
 
 def match_names(folder, captions):
-    """Maps image names without a photo to the only photo that fits each.
+    """Maps each image name that has no photo to the only photo that fits.
 
-    A photo fits if its name is equal without folder and extension, unless both
-    are in a folder and the folders differ. No photo is used for two names.
+    A photo fits if its name equals the image name without folder and extension.
+    If both names contain a folder, the folders must be equal, too. No photo is
+    used for two names.
     `captions` is a dict of the arguments of `list_splits`.
     """
     folder, names = photo_archives.photo_root(folder), {}
