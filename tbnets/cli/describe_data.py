@@ -37,8 +37,12 @@ from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.captions import CaptionedImages, common_images
-from tbnets.data.duplicates import look_at_all
-from tbnets.data.findings import Photo, caption_findings, photo_findings
+from tbnets.data.findings import (
+    Photo,
+    caption_findings,
+    look_at_all,
+    photo_findings,
+)
 from tbnets.data.photo_archives import has_archives, photo_root
 from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
