@@ -49,10 +49,7 @@ _STOP_WORDS = {
     "Spanish": "un una el los las con en y de está por dos su al del",
     "Turkish": "bir ve bu ile iki için üzerinde adam çocuk kadın olan",
 }
-_LANGUAGES = collections.defaultdict(list)
-for _name, _words in _STOP_WORDS.items():
-    for _word in _words.split():
-        _LANGUAGES[_word].append(_name)
+_STOP_WORD_SETS = {key: {*_STOP_WORDS[key].split()} for key in _STOP_WORDS}
 _TWO_SPLITS = (
     "The metrics of one split count a photo that training has used, so they "
     "are too high.",
@@ -376,9 +373,8 @@ def _languages(caption):
         script = max(scripts, key=scripts.get)
         if script != "Latin":
             return collections.Counter({script: scripts[script]})
-    return collections.Counter(
-        language for word in set(words) for language in _LANGUAGES.get(word, ())
-    )
+    sets = _STOP_WORD_SETS.items()
+    return collections.Counter({k: len(x.intersection(words)) for k, x in sets})
 
 
 def _clearest(languages):
