@@ -9,10 +9,9 @@ from tbnets.data.captions import read_captions
 from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.phrases import read_phrases
 from tbnets.data.store.shards import open_store
-from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation import boxes
 from tbnets.text.vocabulary import PaddedRows
-from tests import tiny
+from tests import tiny, tiny_scenes
 
 SPLITS = {"train": 10, "dev": 4, "test": 4}
 NOUNS = ("dog", "cat", "ball", "tree", "car")
@@ -56,20 +55,11 @@ def write_phrases(folder, seed=0):
         np.save(folder / f"{split}_txt.npy", np.array(counts, "float32"))
     lines = [json.dumps(row) + "\n" for row in rows]
     (folder / "phrases.jsonl").write_text("".join(lines))
-    writer = FeatureWriter(
-        folder / "regions", {"made": "up"}, len(NOUNS) + 4, "float16", "regions"
-    )
     # In another order than the captions have.
     names = sorted(stored, reverse=True)
     features, proposals = zip(*(stored[name] for name in names))
-    writer.add_shard(
-        names,
-        np.concatenate(features),
-        np.concatenate(proposals),
-        [len(one) for one in proposals],
-        sizes=np.full((len(names), 2), int(SIDE)),
-    )
-    writer.finish()
+    path = folder / "regions"
+    tiny_scenes.write_regions(path, names, features, proposals, SIDE)
     return folder
 
 

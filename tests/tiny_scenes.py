@@ -59,16 +59,16 @@ def write_scenes(folder, seed=0):
     return folder
 
 
-def write_regions(path, ids, features, proposals, side):
-    """Writes a store of regions."""
-    dim = features[0].shape[1]
-    writer = FeatureWriter(path, {"made": "up"}, dim, "float16", "regions")
+def write_regions(path, ids, features, proposals, side, made_by=None):
+    """Writes a store of regions of photos with `side` x `side` pixels."""
+    made_by, dim = made_by or {"made": "up"}, features[0].shape[1]
+    writer = FeatureWriter(path, made_by, dim, "float16", "regions")
     writer.add_shard(
         ids,
         np.concatenate(features),
         np.concatenate(proposals),
         [len(one) for one in proposals],
-        sizes=np.full((len(ids), 2), side),
+        sizes=np.full((len(ids), 2), int(side)),
     )
     writer.finish()
 

@@ -47,24 +47,6 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
         np.testing.assert_array_equal(kept, wanted)
 
 
-def test_candidates_without_an_area_are_weighed_by_similarity():
-    flat = np.array([[0, 0, 4, 0], [2, 0, 2, 9]], float)
-    _, found = correspondences.answers(
-        np.array([[0.5, 0.5]]), flat, Choice("mean_box", 0.1, 1)
-    )
-    np.testing.assert_array_equal(found[0], flat)
-
-
-def test_equal_candidates_keep_their_order():
-    same = np.tile(BOXES[:1], (3, 1))
-    for name in correspondences.CHOICES:
-        scores, found = correspondences.answers(
-            np.zeros((1, 3)), same, Choice(name)
-        )
-        assert scores.argmax() == 0
-        np.testing.assert_allclose(found[0], same)
-
-
 def test_a_minute_temperature_leaves_the_most_similar():
     with np.errstate(all="raise", under="ignore"):
         _, found = correspondences.answers(

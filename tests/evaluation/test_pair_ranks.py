@@ -46,19 +46,6 @@ def test_ranks_are_those_of_the_definition(seed, levels, monkeypatch):
             assert list(zip(*(x.tolist() for x in found))) == expected
 
 
-def test_precisions_literal():
-    # Of three positives the first, third and fifth: 2 of 3 among three, and
-    # (1/1 + 2/3) / 3; of one positive behind one of the same score: 0.
-    scores = np.array([[0.9, 0.8, 0.7, 0.6, 0.5], [0.2, 0.2, 0.1, 0.0, 0.0]])
-    pairs = [[0, 0], [0, 2], [0, 4], [1, 1]]
-    ranks, precise = ranking.precise_ranks(scores, pairs)
-    np.testing.assert_array_equal(ranks.ranks, [1, 2])
-    np.testing.assert_allclose(precise["r_precision"], [2 / 3, 0])
-    np.testing.assert_allclose(precise["map_at_r"], [5 / 9, 0])
-    ranks, precise = ranking.precise_ranks(scores, np.zeros((0, 2), int))
-    assert not len(ranks.ranks) and precise == {}
-
-
 def test_region_phrase_ranking_literal():
     # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
     scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
@@ -85,3 +72,5 @@ def test_a_square_table_of_pairs_and_no_pairs():
     names = "true_region_to_phrase", "phrase_to_true_region"
     none = {f"{name}/num_queries": 0 for name in names}
     assert evaluate(np.zeros((2, 3)), []) == none
+    ranks, precise = ranking.precise_ranks(scores, np.zeros((0, 2), int))
+    assert not len(ranks.ranks) and precise == {}

@@ -59,19 +59,6 @@ def test_large_scores_at_a_small_temperature_stay_finite():
     )
 
 
-def test_what_is_near_to_everything_is_answered_less_often():
-    # Image 0 has the best score of both texts, and of the whole bank.
-    matrix = np.array([[3, 3, 4, 4], [2, 0, 0, 0], [0, 2, 0, 0]], "float32")
-    matrix = np.vstack([matrix, np.zeros(4, "float32")])
-    plain = of_matrix(matrix).subset(np.arange(3), np.arange(2))
-    levelled = ranking.level(of_matrix(matrix), 3, 2)
-    ranks = [
-        score_tiles.score_ranks(one, [1, 2])["text_to_image"].ranks.tolist()
-        for one in (plain, levelled)
-    ]
-    assert ranks == [[2, 2], [1, 1]]
-
-
 def test_folds_keep_the_levels_of_their_rows():
     scores = ranking.level(of_matrix(made()), IMAGES, TEXTS)
     rows = np.array([3, 0]), np.array([6, 1, 2])

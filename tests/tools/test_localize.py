@@ -3,14 +3,10 @@
 import json
 import os
 import sys
-import types
 
-import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets.cli import localize
-from tbnets.data import pictures
 from tbnets.visualization.boxes import COLOURS
 from tests import saved_models, tiny_localizer
 from tests.verbs import ask
@@ -81,31 +77,6 @@ def test_mean_boxes_are_drawn_into_a_folder(localize_by, tmp_path):
     assert out.splitlines()[2] not in usual
     assert out.splitlines()[2][:18] in usual  # Rank and similarity.
     assert os.listdir(tmp_path / "out") == ["photo.localized.png"]
-
-
-def test_a_photo_is_read_once(folder, tmp_path, monkeypatch):
-    paths, read = [], pictures._read_bytes
-    monkeypatch.setattr(
-        pictures, "_read_bytes", lambda path: paths.append(path) or read(path)
-    )
-    regions = [(np.array([1, 2, 3, 4]), 0.5)]
-
-    def find(phrases, photo, top, **choice):
-        assert pictures.read_content(photo)
-        return [regions]
-
-    told = {"choice": {"choice": "mean_box", "choice_temperature": 0.2}}
-    model = types.SimpleNamespace(
-        vocabulary=None, find=find, metadata={"metadata": told}
-    )
-    photo, drawn = str(folder / "photo.png"), tmp_path / "drawn.png"
-    found = localize.localize_all(
-        localize.Options(), model, ["red"], [photo], [drawn]
-    )
-    [one] = found["phrases"]
-    assert one["regions"] == [{"box": [1, 2, 3, 4], "similarity": 0.5}]
-    assert paths == [photo] and drawn.is_file()
-    assert found.items() >= told["choice"].items()
 
 
 def test_several_photos_are_asked_for_the_same(localize_by, folder, tmp_path):

@@ -1,18 +1,12 @@
 """Tests of the tool that proposes boxes."""
 
-import signal
-import time
-
 import PIL.Image
 import pytest
 
 from tbnets.data.scenes.dataset import ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.opening import open_features
-from tbnets.data.store.writer import FeatureWriter
-from tbnets.errors import InputError
-from tbnets.features import extraction, proposals
-from tests import fresh, verbs
+from tests import verbs
 
 VERB = "propose_regions"
 pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
@@ -57,43 +51,6 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
     assert store.sizes.tolist() == [[96, 96]] * 3
     with PIL.Image.open(picture) as image:
         assert image.size == (3 * 320, 320)
-
-
-def test_propose_regions_killed_goes_on_and_reports_broken_photos(tmp_path):
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    ensure_scenes(tmp_path / "scenes", SceneSettings(6, 0, 0))
-    for number, path in enumerate(
-        sorted((tmp_path / "scenes" / "images").iterdir())
-    ):
-        with PIL.Image.open(path) as image:
-            image.resize((200, 200)).save(photos / f"{number}.jpg")
-    broken = photos / "5.jpg"
-    broken.write_bytes(broken.read_bytes()[:2000])
-    killed = tmp_path / "killed"
-    line = f"--images={photos}", "--shard_images=1", "--workers=2"
-    line += (f"--output={killed}",)
-    process = fresh.start(f"tools/{VERB}.py", *line)
-    second = killed / "00001.boxes.npy"
-    while process.is_alive() and not second.exists():
-        time.sleep(0.01)
-    process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    with pytest.raises(InputError, match="complete"):
-        open_features(killed)
-    output = run(*line)
-    assert f"left out: {broken}" in output
-    assert "5 in the store, 1 left out" in output
-
-    proposer = proposals.Proposer()
-    writer = FeatureWriter(
-        tmp_path / "whole", proposer.description(), 0, kind="regions"
-    )
-    listed = [(path.name, path) for path in sorted(photos.iterdir())]
-    extraction.propose_photos(listed, proposer, writer, shard_images=1)
-    writer.finish()
-    assert content(killed) == content(tmp_path / "whole")
 
 
 def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):

@@ -9,7 +9,7 @@ import urllib.parse
 import PIL.Image
 import pytest
 
-from tbnets.visualization import montage, page
+from tbnets.visualization import page
 
 NASTY = '"><script>alert(1)</script>&amp; häß ✓ #1%20?.png'
 
@@ -119,12 +119,3 @@ def test_a_photo_that_can_not_be_shown_is_still_listed(folder, tmp_path, name):
     _, read = write(tmp_path / "a.html", folder, name, "small.png")
     assert len(read.all("img")) == len(read.all("a")) == 1
     assert "no photo" in read.words
-
-
-def test_photos_look_as_the_network_sees_them(tmp_path):
-    exif = PIL.Image.Exif()
-    exif[0x0112] = 6  # The camera was held so that the left side is on top.
-    picture = PIL.Image.new("CMYK", (32, 16))
-    picture.save(tmp_path / "turned.jpg", exif=exif)
-    photo = montage.open_photo(tmp_path, "turned.jpg")
-    assert (photo.size, photo.mode) == ((16, 32), "RGB")

@@ -83,17 +83,6 @@ def test_roles_literal():
     assert parts(moved.positives()) == [[100, 103], []]
 
 
-def test_the_best_proposal_stands_in_for_the_true_box():
-    # IoU 0.5 and 0.5: the first of equal ones; 0.4 is not enough.
-    found = proposal_roles(
-        [[0, 0, 10, 10], [20, 0, 30, 10]],
-        [0, 0],
-        [[[0, 0, 10, 5], [0, 5, 10, 10], [20, 0, 30, 4]]],
-    )
-    assert parts(found.positives()) == [[0], []]
-    assert found.best.tolist() == [0, 2]
-
-
 def test_photos_without_proposals_or_phrases():
     found = proposal_roles([[0, 0, 1, 1]], [1], [[[0, 0, 1, 1]], []])
     assert found.roles.tolist() == [[0]] and found.best.tolist() == [-1]

@@ -45,16 +45,11 @@ def write_regions(folder, name, made_by, places=False):
     With `places`, five numbers follow, as averages of maps have them.
     """
     store = open_features(folder / "regions")
-    found = [store.regions(row) for row in range(len(store.ids))]
-    features = np.concatenate([one for one, _ in found])[:, :-1]
-    if places:
-        features = np.pad(features, ((0, 0), (0, 5)), constant_values=0.5)
-    dim = features.shape[1]
-    writer = FeatureWriter(folder / name, made_by, dim, kind="regions")
-    counts = [len(boxes) for _, boxes in found]
-    every = np.concatenate([boxes for _, boxes in found])
-    writer.add_shard(store.ids, features, every, counts, sizes=store.sizes)
-    writer.finish()
+    features, boxes = zip(*map(store.regions, range(len(store.ids))))
+    pad = ((0, 0), (0, 5 if places else 0))
+    features = [np.pad(x[:, :-1], pad, constant_values=0.5) for x in features]
+    values = store.ids, features, boxes, store.sizes[0, 0]
+    tiny_scenes.write_regions(folder / name, *values, made_by)
 
 
 @pytest.fixture(scope="module")
@@ -111,22 +106,17 @@ def test_where_an_averaged_region_lies_does_not_count(run, folder):
 def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
     store = open_features(folder / "crops")
     made_by = MADE_BY | {"proposals": {"whole_photo": True}}
-    features, boxes, counts = [], [], []
+    features, boxes = [], []
     photos = run.task.split("test").images
     scores = scores_of(run, folder)
-    writer = FeatureWriter(
-        folder / "with_photos", made_by, store.dim, kind="regions"
-    )
     for photo, row in enumerate(scores.regions.rows):
         some, own = store.regions(row)
-        features += [some, photos.batch(np.array([photo]))]
-        boxes += [own, np.array([[0, 0, *store.sizes[row]]])]
-        counts.append(len(own) + 1)
+        whole = photos.batch(np.array([photo]))
+        features.append(np.concatenate([some, whole]))
+        boxes.append(np.append(own, [[0, 0, *store.sizes[row]]], axis=0))
     ids = [store.ids[row] for row in scores.regions.rows]
-    sizes = store.sizes[scores.regions.rows]
-    rows, boxes = np.concatenate(features), np.concatenate(boxes)
-    writer.add_shard(ids, rows, boxes, counts, sizes=sizes)
-    writer.finish()
+    values = ids, features, boxes, store.sizes[0, 0]
+    tiny_scenes.write_regions(folder / "with_photos", *values, made_by)
     found = scores_of(run, folder, "with_photos")
     for photo in range(len(ids)):
         np.testing.assert_array_equal(
