@@ -11,7 +11,7 @@ from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation.boxes import iou
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tests import verbs
+from tests import tiny_scenes, verbs
 from tests.features import tiny_cnn
 from tests.refusals import refused
 from tests.tasks.recipes import test_made
@@ -33,22 +33,26 @@ def folder(tmp_path_factory):
     """Photos, captions, averages of boxes, and a run that was begun."""
     folder = test_made.write_given(tmp_path_factory.mktemp("given"))
     (folder / "second.flags").write_text(CNN)
-    write_boxes(folder / "boxes", BOXES, {"whole_photo": True})
-    write_boxes(folder / "others", BOXES[:-1], {})
+    write_boxes(folder / "boxes")
     with pytest.MonkeyPatch.context() as patch, tiny_cnn.known():
         patch.chdir(folder)
-        for name, boxes, kind in (
-            ("averages", "boxes", "roi_average"),
-            ("without", "others", "roi_average"),
-            ("crops", "boxes", "warp"),
-        ):
-            test_made.extract(
-                name,
-                folder,
-                f"--regions={boxes}",
-                f"--region_features={kind}",
-                "--layers=second",
-            )
+        test_made.extract(
+            "averages",
+            folder,
+            "--regions=boxes",
+            "--region_features=roi_average",
+            "--layers=second",
+        )
+        store = open_features("averages")
+        features, boxes = zip(*map(store.regions, range(len(store.ids))))
+        proposals = {**store.made_by["proposals"], "whole_photo": False}
+        for name, change in {
+            "without": {"proposals": proposals},
+            "crops": {"regions": "warp"},
+        }.items():
+            made_by = {**store.made_by, **change}
+            values = store.ids, features, boxes, 40, made_by
+            tiny_scenes.write_regions(name, *values)
         trained = verbs.train(
             *("--images=photos", "--captions=captions.csv", "--noexport"),
             *("--captions_format=table", "--image_features=second.flags"),
@@ -60,14 +64,13 @@ def folder(tmp_path_factory):
         yield folder
 
 
-def write_boxes(path, boxes, more):
+def write_boxes(path):
     """Writes a store of the same boxes of each photo."""
     made_by = {"method": "edge_boxes", "limit": 3, "iou_threshold": 0.6}
-    made_by |= {"longest_side": 500, "min_area": 0.005, **more}
+    made_by |= {"longest_side": 500, "min_area": 0.005, "whole_photo": True}
     writer = FeatureWriter(path, made_by, 0, kind="regions")
-    names, count = test_made.NAMES, len(boxes)
-    scores = np.arange(count, 0, -1).tolist() * 3
-    writer.add_shard(names, None, boxes * 3, [count] * 3, scores)
+    scores = [4, 3, 2, 1] * 3
+    writer.add_shard(test_made.NAMES, None, BOXES * 3, [4] * 3, scores)
     writer.finish()
 
 
