@@ -1,4 +1,4 @@
-"""Draws mini-batches of captions with pairs of a noun phrase and a region.
+"""Draws mini-batches of captions with (noun phrase, region) pairs.
 
 A batch of `data.batches` also contains the noun phrases of its captions, each
 with the region that the model currently assigns to it.

@@ -30,7 +30,7 @@ def row_norms(embeddings):
 
 
 def by_threads(work, count, dim):
-    """Applies a function to slices of `count` rows, on all threads."""
+    """Splits `count` rows into slices, and calls `work` on them in threads."""
     step = max(1, 2**17 // dim)
     parts = [slice(start, start + step) for start in range(0, count, step)]
     with ThreadPoolExecutor(usable_cores()) as threads:
@@ -148,9 +148,9 @@ def checked_embeddings(**named):
 
 
 def finite_side(name, values, groups):
-    """Builds the `Side` of embeddings `[n, dim]`, whose scores must be finite.
+    """Builds the `Side` of embeddings `[n, dim]`.
 
-    Errors name the embeddings `name`.
+    Raises ValueError about the argument `name` if scores may not be finite.
     """
     _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.

@@ -86,7 +86,7 @@ def checked_choice(
 def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ranking scores and the boxes of a photo's candidates.
 
-    `similarities` are finite `[p, k]`, between p phrases and k candidates.
+    `similarities`, `[p, k]`, are finite, between p phrases and k candidates.
 
     Returns:
         (scores, boxes): float32 `[p, k]`, larger is better, and float64 `[p, k,

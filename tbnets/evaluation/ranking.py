@@ -202,9 +202,9 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     queries. The bank's texts give the levels of images, and its images give the
     levels of texts.
 
-    `scores` are the `PairScores` of `num_images` images and `num_texts` texts,
-    each followed by the bank's. `temperature` is in units of the scores'
-    standard deviation.
+    `scores` are the `PairScores` of `num_images` images followed by the bank's
+    images, and `num_texts` texts followed by the bank's texts. `temperature` is
+    in units of the scores' standard deviation.
     """
     checked_number("temperature", temperature, 0, above=True)
     images, texts = map(np.arange, scores[:2])

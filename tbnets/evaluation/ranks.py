@@ -18,7 +18,8 @@ class Ranks(NamedTuple):
             positive, ascending.
         ranks: int64 `[num_queries]`, 1-based rank of the best positive; tied
             candidates rank before it.
-        tied: bool `[num_queries]`, whether such a candidate exists.
+        tied: bool `[num_queries]`, whether a candidate is tied with the best
+            positive.
     """
 
     queries: np.ndarray

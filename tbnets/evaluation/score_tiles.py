@@ -143,7 +143,7 @@ def _queries(best):
 
 
 def _count(queries, rows, scores):
-    """Counts the better candidates in scores `[rows, n]` of some queries."""
+    """Counts the candidates in `scores` `[rows, n]` that beat the positive."""
     at_least = (scores >= queries.low[rows, None]).sum(axis=1)
     above = (scores > queries.high[rows, None]).sum(axis=1)
     queries.better[rows] += at_least
@@ -151,7 +151,7 @@ def _count(queries, rows, scores):
 
 
 def embedding_scores(image_embeddings, text_embeddings):
-    """Returns `PairScores` that are the negative distances of unit vectors.
+    """Returns `PairScores` of negative distances between unit vectors.
 
     Wang et al. 2018, Sec. 3.2.1, define the distance.
     """

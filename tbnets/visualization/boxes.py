@@ -1,7 +1,7 @@
 """Draws a photo with boxes and their phrases.
 
-Colours can be distinguished even with a colour vision deficiency. Correct boxes
-are solid with a tick, and wrong boxes are dashed with a cross.
+People with a colour vision deficiency can also distinguish the colours. Correct
+boxes are solid with a tick, and wrong boxes are dashed with a cross.
 """
 
 import contextlib
@@ -145,7 +145,7 @@ def colour_of(number):
 
 
 def _in_each_other(corners):
-    """Insets each box once per earlier box with almost the same edges."""
+    """Insets each box once for every earlier box with nearly equal edges."""
     near = np.abs(corners[:, None] - corners).max(axis=2) < LINE
     insets = CASING * np.tril(near, -1).sum(axis=1, keepdims=True)
     insets = np.minimum(insets, (corners[:, 2:] - corners[:, :2]) / 2)

@@ -105,15 +105,16 @@ class PhraseSampler:
     """Draws the batches of an epoch.
 
     Attributes:
-        hard_negatives: int `[num_phrases, n]` from `hard_negatives`, or None.
-            It replaces the negatives from a phrase's photo.
+        hard_negatives: int `[num_phrases, n]`, as returned by the function
+            `hard_negatives`, or None. It replaces the negatives from a phrase's
+            photo.
         num_batches: number of batches in every epoch.
         num_drawable: number of phrases that have a positive.
         num_positives: total number of positives.
 
-    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departures: a phrase
-    is added for an object only if no phrase of the object in the batch has the
-    same words.
+    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departure: a phrase
+    of an object is added only if the batch has no phrase of this object with
+    the same words.
     """
 
     def __init__(self, examples, sampling, seed):
@@ -146,7 +147,7 @@ class PhraseSampler:
             )
 
     def epoch(self, epoch):
-        """Yields the `BatchRows` of an epoch, which is >= 0."""
+        """Yields the `BatchRows` of epoch number `epoch` >= 0."""
         generator = generator_of(self.seed, "epoch", epoch)
         order = self._order(generator)
         for start, stop in self._bounds:

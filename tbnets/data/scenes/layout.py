@@ -251,8 +251,8 @@ def find_gap(box, other_box):
 def find_position(box, image_size):
     """Returns the name of a box's position in a square image.
 
-    The name is a corner such as "top left", or "top", "bottom", "left", "right"
-    or "centre". Any other position gives None.
+    The name is a corner, such as "top left", or one of "top", "bottom", "left",
+    "right" and "centre". Any other position gives None.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size

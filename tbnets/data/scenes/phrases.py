@@ -72,7 +72,7 @@ class NothingToSay(LookupError):
 
 
 class Group(NamedTuple):
-    """The rows, from left to right, of the objects that a plural phrase names.
+    """The rows of the objects that a plural phrase names, from left to right.
 
     `attributes` contains the shape or colour that the phrase names, or is
     empty.

@@ -21,8 +21,8 @@ def render_scene(scene, rng, clutter=0.3):
     """Renders a scene, with clutter and noise sampled from `rng`.
 
     Returns the image, uint8 `[image_size, image_size, 3]`, and the boxes, int64
-    `[num_objects, 4]`, half-open. A box tightly encloses the pixels of which
-    the object covers at least the fraction `OWNED`.
+    `[num_objects, 4]`, half-open. A box tightly encloses the pixels that
+    its object covers by at least the fraction `OWNED`.
     """
     pixels = draw_background(scene)
     if clutter > 0:

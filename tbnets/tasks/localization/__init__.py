@@ -1,1 +1,1 @@
-"""Phrase localization. `spec` composes the task."""
+"""Phrase localization. `spec` builds the specification of the task."""

@@ -36,8 +36,8 @@ WHAT_IS_SHOWN = (
 def drawn_phrases(phrases):
     """Chooses evenly spread photos, and phrases that name different objects.
 
-    Returns a dict from rows of up to `NUM_PHOTOS` photos to rows of up to
-    `NUM_PHRASES` phrases.
+    Returns a dict that maps the rows of up to `NUM_PHOTOS` photos to the rows
+    of up to `NUM_PHRASES` phrases each.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
     images = np.flatnonzero([len(rows) > 0 for rows in owned])
@@ -263,7 +263,7 @@ class LocalizationScores(Scores):
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns photos with drawn boxes, or {} without photos."""
+        """Returns photos with drawn boxes, or {} if there are no photos."""
         return draw_found_regions(self) if self.photos else {}
 
 
