@@ -168,20 +168,29 @@ class PhotoSearch:
             check_kind("cache", cache, (str, os.PathLike), advice)
         if not is_held:
             names, embeddings = _gallery(self, images, cache)
-        sentences = searching.sentences_of(queries)
-        notes = searching.notes_on(self, sentences)
-        for query, (_, note) in zip(sentences, notes):
-            if note == searching.NO_WORD:
-                text = f'the vocabulary contains no word of "{query}"'
-                text += ": its results are meaningless"
-                warnings.warn(text, stacklevel=2)
+        unknown = _warn_of_unknown(self, queries)
         if is_held:
-            return self.search_held(queries, top)
+            results = self.search_held(queries, top)
+            for row in unknown:
+                found = results[row]
+                results[row] = [x._replace(confidence=None) for x in found]
+            return results
         ranked = searching.rank(self, queries, like, embeddings, top)
         return [
             [answer(names[row], *numbers) for row, *numbers in zip(*results)]
             for results in zip(*ranked)
         ]
+
+
+def _warn_of_unknown(model, queries):
+    """Warns of sentences without a known word, and returns their rows."""
+    sentences = searching.sentences_of(queries)
+    notes = searching.notes_on(model, sentences)
+    unknown = [r for r, (_, n) in enumerate(notes) if n == searching.NO_WORD]
+    for row in unknown:
+        text = f'the vocabulary contains no word of "{sentences[row]}"'
+        warnings.warn(f"{text}: its results are meaningless", stacklevel=3)
+    return unknown
 
 
 def _gallery(model, images, cache):

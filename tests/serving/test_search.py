@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets.serving import search
-from tbnets.serving.photo_search import PhotoSearch
+from tbnets.serving.photo_search import Answer, PhotoSearch
 from tbnets.text import vocabulary
 from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
@@ -99,6 +99,16 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
     assert given == [4, 2]
     model.vocabulary = None
     assert search.notes_on(model, ["x"]) == [([], "")]
+
+
+def test_an_index_in_the_model_gives_no_confidence_without_a_known_word(model):
+    model.has = lambda *names: True
+    model.search_held = lambda queries, top: [
+        [Answer("a.jpg", 0.5, 0.9)] for _ in queries
+    ]
+    with pytest.warns(UserWarning, match='no word of "ring"'):
+        results = PhotoSearch.search(model, ["star", "ring"])
+    assert [found[0].confidence for found in results] == [0.9, None]
 
 
 @pytest.mark.parametrize(
