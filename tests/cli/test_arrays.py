@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 
@@ -12,37 +14,28 @@ def test_array_is_mapped_not_read(tmp_path):
     np.testing.assert_array_equal(array, np.eye(3))
 
 
-def write_unclosed(path):
-    np.save(path, np.eye(4))
-    # NumPy tokenizes such a header, and its error is no ValueError.
-    path.write_bytes(path.read_bytes().replace(b"(4, 4)", b"(4, 4 "))
-
-
-def write_surplus(path):
-    np.save(path, np.eye(4))
-    path.write_bytes(path.read_bytes() + b"\0")
-
-
-def write_truncated(path):
-    np.save(path, np.eye(100))
-    path.write_bytes(path.read_bytes()[:1000])
+def content_of(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(
-    "write",
+    "content",
     [
-        write_truncated,
-        write_surplus,
-        write_unclosed,
-        lambda path: np.save(path, np.array(["1"])),
-        lambda path: np.save(path, np.zeros((0, 3))),
-        lambda path: path.write_text("0.1 0.2\n"),
-        lambda path: path.write_bytes(b""),
-        lambda path: np.save(path, np.array([{}]), allow_pickle=True),
+        content_of(np.eye(100))[:1000],
+        content_of(np.eye(4)) + b"\0",
+        # NumPy tokenizes such a header, and its error is no ValueError.
+        content_of(np.eye(4)).replace(b"(4, 4)", b"(4, 4 "),
+        content_of(np.array(["1"])),
+        content_of(np.zeros((0, 3))),
+        content_of(np.array([{}]), allow_pickle=True),
+        b"0.1 0.2\n",
+        b"",
     ],
 )
-def test_broken_file_is_named(tmp_path, write):
-    write(tmp_path / "x.npy")
+def test_broken_file_is_named(tmp_path, content):
+    (tmp_path / "x.npy").write_bytes(content)
     with refused("x.npy"):
         zero_shot.read_array(tmp_path / "x.npy")
 

@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 import tbnets
-from tbnets.cli import export
 from tbnets.data.images import read_content
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.features.photo_features import open_photo_features
 from tbnets.serving import assembled, photo_index, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
-from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tests.features import tiny_cnn
@@ -126,14 +124,6 @@ def test_the_whole_answers_as_the_part_to_features(made, first):
     assert model.metadata["max_pixels"] == 80_000_000
 
 
-def test_the_verb_writes_the_whole(part, tmp_path):
-    path = tmp_path / "served"
-    keep = {"signatures": ["embed_image"]}
-    export.main(export.Options(model="tiny", output=str(path), **keep))
-    signatures = read_metadata(path / "1")["signatures"]
-    assert [*signatures["embed_image"]["inputs"]] == ["image_bytes"]
-
-
 def damage(path):
     file = path / "1/variables/variables.data-00000-of-00001"
     file.write_bytes(file.read_bytes()[:-1] + b"?")
@@ -167,13 +157,6 @@ def test_first_uses_at_once_do_it_once(part, capsys):
     assert capsys.readouterr().err.count(str(found[0])) == 1
 
 
-def test_another_part_is_another_whole(part):
-    first = zoo.locate("tiny")
-    (part / "README.md").write_text("# Tiny\n")
-    write_checksums(part)
-    assert zoo.locate("tiny") != first
-
-
 def test_made_anew_it_is_the_same_model_to_an_index(part, first):
     """Another making writes other bytes; another part is another model."""
 
@@ -189,6 +172,7 @@ def test_made_anew_it_is_the_same_model_to_an_index(part, first):
     write_checksums(path)
     (part / "README.md").write_text("# Tiny\n")
     write_checksums(part)
+    assert zoo.locate("tiny") != path
     assert about(zoo.locate("tiny")) == known
     damage(part)
     write_checksums(part)
@@ -207,15 +191,6 @@ def test_other_answers_are_refused_and_nothing_is_kept(part, told):
         zoo.load("tiny")
     kept = assembled.cache_folder().rglob("saved_model.pb")
     assert list(kept) == []
-
-
-def test_other_weights_are_refused(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(assembled, "put_together", PUT_TOGETHER)
-    other = tiny_cnn.tiny_cnn(top=False, seed=3).network
-    other.save_weights(str(tmp_path / "other.weights.h5"))
-    with tiny_cnn.known(lambda: tmp_path / "other.weights.h5"):
-        with refused("weights"):
-            zoo.load("tiny")
 
 
 def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):

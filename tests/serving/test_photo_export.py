@@ -11,12 +11,11 @@ import pytest
 
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.errors import InputError
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tests import photo_files, tiny
+from tests import tiny
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
@@ -133,14 +132,11 @@ def exported_twice(folder, tmp_path_factory):
     return opened, served, load_saved_model(path)
 
 
-@pytest.fixture(scope="module")
-def published(exported_twice):
-    """Returns the model of photos, as the zoo has them."""
-    return exported_twice[2]
-
-
 def test_a_photo_embeds_as_its_features_side_by_side(folder, exported_twice):
     session, of_features, of_photos = exported_twice
+    assert not of_features.takes_photos and of_photos.takes_photos
+    for model, version in ((of_features, "1"), (of_photos, "2")):
+        assert model.path == session.run_dir / "saved_model" / version
     names = ("test0.jpg", "train5.jpg", "dev2.jpg")
     features = open_features(*(str(folder / name) for name in STORES))
     rows = features.take(features.rows(names))
@@ -160,13 +156,6 @@ def test_a_photo_embeds_as_its_features_side_by_side(folder, exported_twice):
     )
     assert of_photos.embed_images([]).shape == (0, expected.shape[1])
     assert of_photos.similarity([], ["dog runs"]).shape == (0, 1)
-
-
-def test_a_run_is_exported_again_from_the_photo(exported_twice):
-    session, first, second = exported_twice
-    assert not first.takes_photos and second.takes_photos
-    assert first.path == session.run_dir / "saved_model" / "1"
-    assert second.path == session.run_dir / "saved_model" / "2"
 
 
 @pytest.mark.parametrize(
@@ -197,34 +186,8 @@ def test_example_queries_are_answered_by_photos(exported_twice, tmp_path):
     assert (tmp_path / "answers.png").is_file()
 
 
-def test_a_published_model_takes_photos_of_any_kind(published, tmp_path):
-    path = tmp_path / "photo"
-    path.write_bytes(photo())
-    # A string is a path, bytes are content.
-    given = [path, str(path), path.read_bytes()]
-    kinds = (
-        {"size": (7, 90)},
-        {"mode": "CMYK"},
-        {"mode": "RGBA", "format": "PNG"},
-        {"mode": "P", "format": "PNG"},
-    )
-    given += [photo_files.encode(**kind) for kind in kinds]
-    found = published.embed_images(given)
-    np.testing.assert_allclose((found**2).sum(axis=1), 1, atol=1e-5)
-    # Rows of one batch are the same to the last bit on some CPUs alone.
-    np.testing.assert_allclose(found[0], found[2], atol=1e-6)
-    np.testing.assert_allclose(found[1], found[2], atol=1e-6)
-
-
-def test_a_photo_that_is_not_there_is_named(published):
-    with pytest.raises(InputError, match="none.jpg"):
-        published.embed_images(["none.jpg"])
-    with refused("images"):
-        published.embed_images("none.jpg")
-
-
-def test_a_published_model_searches(folder, published):
-    model, photos = published, folder / "photos"
+def test_a_published_model_searches(folder, exported_twice):
+    model, photos = exported_twice[2], folder / "photos"
     paths = sorted(photos.iterdir())
     embeddings = model.embed_images(paths)
     cosines = model.embed_text(["dog runs", "cat"]) @ embeddings.T

