@@ -158,8 +158,8 @@ class Options(OfRun, Choosing):
 
 
 _OF_MODEL = {"signatures", "index", "trust", "confidence", "photos"}
-_OF_BOTH = {"run_dir", "model", "output", "serving"}
 _OF_LITERT = {"litert", "images", "calibration"}
+_OF_LITERT |= {"checkpoint", "data_root", "cnn_weights"}
 
 
 def main(options):
@@ -193,27 +193,24 @@ def check_source(options):
     pairs |= {"confidence": "photos", "photos": "confidence"}
     pairs |= {"images": "litert", "calibration": "litert"}
     check_pairs(options, pairs)
-    set_flags = changed(options) - _OF_BOTH
+    set_flags = changed(options) - {"run_dir", "model", "output"}
+    advice = "Leave it out."
     if options.litert:
-        unused = set_flags | ({"serving"} if options.serving else set())
-        own = _OF_LITERT | {"checkpoint", "data_root", "cnn_weights"}
-        for name in sorted(unused - own):
-            raise must_come_with(options, name, "an export without --litert")
-        set_flags -= own
-    if options.model:
-        if not options.output:
-            raise InputError(
-                "--output",
-                "name the folder to write",
-                f"--model={options.model} without --output",
-                "Write --output=served/NAME.",
-            )
-        for name in sorted(set_flags - _OF_MODEL):
-            raise must_come_with(options, name, "--run_dir")
-    for name in sorted(set_flags & _OF_MODEL if options.run_dir else ()):
-        raise must_come_with(
-            options, name, "--model", "Export the run, then its SavedModel."
+        unused, needs = set_flags - _OF_LITERT, "an export without --litert"
+    elif options.model:
+        unused, needs = set_flags - _OF_MODEL - {"serving"}, "--run_dir"
+    else:
+        unused, needs = set_flags & _OF_MODEL, "--model"
+        advice = "Export the run, then its SavedModel."
+    if options.model and not options.output:
+        raise InputError(
+            "--output",
+            "name the folder to write",
+            f"--model={options.model} without --output",
+            "Write --output=served/NAME.",
         )
+    for name in sorted(unused):
+        raise must_come_with(options, name, needs, advice)
 
 
 def place(options):
@@ -245,7 +242,6 @@ def export_litert(options):
         name = options.run_dir
         path = options.output or pathlib.Path(name, "litert", options.litert)
         photos = task.train if session.settings.sources().images else None
-    litert.check_convertible(endpoints)
     path, cosines = litert.write_litert(
         network,
         endpoints,

@@ -360,22 +360,16 @@ def check_gallery(options, model):
         )
 
 
-def open_searched(options):
-    """Returns the index to search."""
-    # This module imports TensorFlow.
-    from tbnets.serving.search_index import open_approximate, open_index
-
-    return (open_approximate if options.approximate else open_index)(
-        options.index
-    )
-
-
 def main(options):
     """Runs the queries."""
-    options = with_folder(options)
-    index = open_searched(options) if options.index else None
-    if index is not None and not options.images:
-        photos = str(index.photos or "")
+    options, index = with_folder(options), None
+    if options.index:
+        # This module imports TensorFlow.
+        from tbnets.serving.search_index import open_approximate, open_index
+
+        open_any = open_approximate if options.approximate else open_index
+        index = open_any(options.index)
+        photos = options.images or str(index.photos or "")
         options = dataclasses.replace(options, images=photos)
     query_flags = options.queries, options.like, options.image, options.captions
     searched = options.images, options.index, options.image_features
