@@ -173,7 +173,6 @@ SAVER_OPS = frozenset(
 )
 """Ops that save and restore a SavedModel's own variables, in functions that no
 signature calls."""
-MOST_GRAPH_BYTES = 1 << 29
 
 
 def check_ops(name, graph_def):

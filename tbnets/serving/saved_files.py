@@ -13,7 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tbnets.errors import InputError, MissingFileError, check_kind
 from tbnets.files import CheckedFile, shown
 from tbnets.serving.checksums import GRAPH_FILE, METADATA_FILE, differences
-from tbnets.serving.ops import MOST_GRAPH_BYTES, foreign_ops
+from tbnets.serving.ops import foreign_ops
 from tbnets.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "assets.extra/vocabulary.txt"
@@ -92,17 +92,9 @@ def load_graph(path, trust=False):
 
 def read_graphs(path):
     """Returns the `MetaGraphDef`s of a SavedModel, without executing them."""
-    file = path / GRAPH_FILE
-    size = file.stat().st_size
-    if size > MOST_GRAPH_BYTES:
-        raise InputError(
-            "path",
-            f"contain a graph of at most {MOST_GRAPH_BYTES} bytes",
-            f"{file} of {size} bytes",
-            "Store weights in variables.",
-        )
+    content = (path / GRAPH_FILE).read_bytes()
     try:
-        model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+        model = saved_model_pb2.SavedModel.FromString(content)
     except DecodeError as error:
         raise _failed(path, error) from error
     return model.meta_graphs

@@ -145,19 +145,10 @@ def test_the_regression_finds_the_weights_that_made_the_labels():
     assert np.isfinite(separable).all()
 
 
-@pytest.mark.parametrize(
-    "name, change",
-    [
-        ("captions", lambda arrays: [rows[:10] for rows in arrays]),
-        ("texts", lambda arrays: [arrays[0], arrays[1][:, :2], *arrays[2:]]),
-        ("bank", lambda arrays: [*arrays[:3], arrays[3] * np.nan]),
-        ("caption_to_image", lambda arrays: [*arrays[:2], [99], arrays[3]]),
-    ],
-)
-def test_bad_embeddings_are_rejected(name, change):
-    photos, texts, owners = noisy_captions(40)
-    with refused(name):
-        calibration.calibrate(*change([photos, texts, owners, texts]))
+def test_few_captions_are_rejected():
+    photos, texts, owners = noisy_captions(5)
+    with refused("captions"):
+        calibration.calibrate(photos, texts, owners, texts)
 
 
 @pytest.fixture
