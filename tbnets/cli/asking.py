@@ -225,7 +225,7 @@ STDOUT = "-"
 
 
 def alone(path):
-    """Returns a context that hides other output if `path` is "-"."""
+    """Returns a context manager that hides other output if `path` is "-"."""
     if path == STDOUT:
         return contextlib.redirect_stdout(io.StringIO())
     return contextlib.nullcontext()

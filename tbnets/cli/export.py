@@ -214,7 +214,7 @@ def check_source(options):
 
 
 def place(options):
-    """Returns the folder of the new version, or None, and the model's name."""
+    """Returns (folder, name): of the new version or None, and of the model."""
     if options.output:
         folder = pathlib.Path(options.output).absolute()
         if folder.name.isascii() and folder.name.isdecimal():

@@ -14,11 +14,11 @@ Index features, for a network that was trained on them:
   python tools/index.py --image_features=test_ims.npy --model=runs/flickr8k \
       --output=flickr8k.index
 
-With --approximate, tools/query.py --approximate finds nearly all of the best
-rows in a fraction of the time, which is worthwhile from about 100,000 rows.
-With --dtype=bfloat16, the index takes half the disk space, and similarities
-have a relative error of about 0.004. An index can be searched only with the
-network that made it. See docs/search.md.
+If the index is made with --approximate, tools/query.py --approximate finds
+nearly all of the best rows in a fraction of the time. This is worthwhile for
+100,000 rows or more. With --dtype=bfloat16, the index takes half the disk
+space, and similarities have a relative error of about 0.004. An index can be
+searched only with the network that made it. See docs/search.md.
 """
 
 import dataclasses

@@ -299,7 +299,7 @@ def answer_typed(options, model, gallery=None):
 
 
 def with_folder(options):
-    """Uses the first word as --images unless a flag names the images."""
+    """Uses the first word as --images, unless a flag specifies the images."""
     image_flags = options.images, options.image, options.captions, options.index
     if any(image_flags) or not options.queries:
         return options

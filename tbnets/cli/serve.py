@@ -117,8 +117,9 @@ def folders_of(models):
 def read_config(path):
     """Reads the file given by --model_config_file.
 
-    Returns three dicts by model name: the folder, a function that selects the
-    versions to serve, and a dict from label to version.
+    Returns three dicts that map the name of a model to its folder, to a
+    function that selects the versions to serve, and to a dict of versions by
+    label.
     """
     file = CheckedFile(path)
     protos = import_extra(

@@ -114,7 +114,8 @@ def calibrate_model(model, captions, images):
     """Fits the `Confidence` of a model that takes photos.
 
     `captions` is a caption file. Missing splits are drawn as in training.
-    Raises ValueError if the model is of another kind, or as in `calibrate`.
+    Raises ValueError if the model does not take photos and sentences or does
+    not compare them by cosine, and if there are too few captions.
     """
     is_able = model.takes_photos and model.takes_captions
     if model.has("compare") or not (is_able and model.has("embed_text")):

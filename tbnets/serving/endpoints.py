@@ -48,8 +48,8 @@ def two_branch_endpoints(
       words]` -> `embeddings` float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`, and for
-      photos `status`, string `[n]`: "" or the fault of a broken photo, whose
-      embedding is 0.
+      photos `status`, string `[n]`: "" for a valid photo, or the fault of a
+      broken photo. The embedding of a broken photo is 0.
     - `embed_image_strict`, for photos: only the embeddings. A broken photo
       makes the call fail, as in `score`.
     - `score`: images and texts -> `similarities` `[n, m]`, cosines or the
@@ -69,8 +69,8 @@ def two_branch_endpoints(
             compares these vectors.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
             `inputs.MOST_WORDS`; a `features.fisher_vectors.CaptionReader`; an
-            `inputs.TreeReader`; or None to take text features, or the inputs of
-            the network's own Keras layers.
+            `inputs.TreeReader`; or None. With None, the model takes text
+            features or the inputs of the network's own Keras layers.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`; or None to take arrays.

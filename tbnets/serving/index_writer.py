@@ -65,8 +65,8 @@ class IndexWriter:
         path: folder of the index, created if it does not exist.
         model: JSON value that identifies the model, from `photo_index.about`.
         dim: size of an embedding.
-        dtype: "float32", or "bfloat16", which halves the size; None for the
-            dtype of the existing index, or "float32".
+        dtype: "float32", or "bfloat16", which halves the size. With None, an
+            existing index keeps its dtype, and a new index has "float32".
         notes: dict of strings that replaces the notes of the index.
 
     Raises:

@@ -283,7 +283,7 @@ Inputs = Photos | Texts
 def as_input(argument, spec, values):
     """Converts an input to a tensor, after checking its shape and type.
 
-    `argument` is the name in error messages. `values` are a list of strings, a
+    `argument` is the name in error messages. `values` is a list of strings, a
     float array or, for `IMAGE_BYTES`, photos as in `pictures.read_content`.
     Raises TypeError or ValueError if they do not fit `spec`.
     """

@@ -52,9 +52,9 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
         path: folder to write, which must not exist.
         kind: `float32`; `float16`, which halves the size; or `int8`, which also
             computes in integers.
-        photos: for `int8`, about 100 photos like those of the training, as in
-            `pictures.read_content`. They determine the ranges of the
-            activations.
+        photos: for `int8`, about 100 photos similar to the training photos,
+            in a form that `pictures.read_content` accepts. They determine the
+            ranges of the activations.
         metadata: JSON-ready dict to store in `model.json`.
 
     Returns:

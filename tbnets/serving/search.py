@@ -87,9 +87,9 @@ def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
 
     A caption contains a query if it contains the query's words in the same
-    order. Other words may be in between. Returns a dict per query that maps the
-    row of each matching image to its first matching caption, or None if no
-    caption matches.
+    order. Other words may be in between. For each query, returns a dict that
+    maps the row of each matching image to its first matching caption, or None
+    if no caption matches.
     """
     from tbnets.text.vocabulary import split_words  # Imports TensorFlow.
 
