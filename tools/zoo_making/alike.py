@@ -4,11 +4,13 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError
+from tbnets.features.photo_features import RANDOM
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry
-from tbnets.tasks.trained import settings_of_model, sizes_of
+from tbnets.tasks.captioned_data import start_at_photo
+from tbnets.tasks.trained import open_trained, sizes_of
 from tbnets.text.trees import read_tree
 
 TOLERANCE = 1e-6
@@ -19,89 +21,26 @@ _QUESTIONS = 4
 def export_again(source, path):
     """Exports a SavedModel again with its weights, but without its run.
 
-    Weights are matched by name, so this fails in Keras 2, or after this process
-    built another network. Returns `path`, and the largest difference between
-    the outputs of the models.
+    Returns `path`, and the largest difference between the outputs of the
+    models.
     """
-    before = load_saved_model(source)
-    record = before.metadata.get("metadata", {})
-    if "settings" not in record:
-        raise InputError(
-            "source",
-            "be a model that was exported from a run",
-            f"source='{source}', which has no settings",
-            "Export the network again.",
-        )
-    loaded = tf.saved_model.load(str(before.path))
-    settings = _settings(record["settings"], loaded.signatures, source)
-    values = {value.name: value for value in loaded.used_variables}
-    fitted = _fitted(before, record) | _word_vectors(values, settings)
+    trained = open_trained(str(source), argument="source")
+    before, settings = load_saved_model(source), trained.settings
+    if settings.image_encoder != "features":
+        settings = settings.replace(cnn_weights=RANDOM)
+    elif before.takes_photos:
+        settings = start_at_photo(settings, "imagenet")
+    fitted = sizes_of(before.metadata) | trained.fitted
     task = registry.open_task(settings)
     network = task.model.build(settings, fitted)
-    endpoints = task.endpoints(network, fitted)
-    halved = any(value.dtype == tf.float16 for value in values.values())
-    _assign(endpoints, values, source)
+    trained.put_into(network)
     path = write_saved_model(
-        endpoints, path, metadata=record, half_precision=halved
+        task.endpoints(network, fitted),
+        path,
+        metadata=before.metadata["metadata"],
+        half_precision=any(x.dtype == np.float16 for _, x in trained.weights),
     )
-    after = load_saved_model(path)
-    return path, _compare(loaded.signatures, after)
-
-
-def _settings(record, signatures, source):
-    settings = settings_of_model(record, source)
-    inputs = {
-        spec.name
-        for signature in signatures.values()
-        for spec in signature.structured_input_signature[1].values()
-    }
-    if "image_bytes" in inputs and settings.image_encoder == "features":
-        # `_assign` overwrites these weights with those in the SavedModel.
-        settings = settings.replace(cnn_weights="imagenet")
-    return settings
-
-
-def _fitted(model, record):
-    """Returns the fitted values of a run that its served model needs."""
-    words = model.vocabulary.words if model.vocabulary else ()
-    return sizes_of(model.metadata) | {
-        "words": list(words),
-        "image_features_made_by": record.get("image_features_made_by", {}),
-        "text_features_made_by": record.get("text_features_made_by", {}),
-    }
-
-
-def _word_vectors(values, settings):
-    """Returns the model's word vectors if their size is not `word_dim`."""
-    for name, value in values.items():
-        if name.endswith("/words/embeddings:0"):
-            if value.shape[1] != settings.texts.word_dim:
-                return {"word_vectors": tf.cast(value, tf.float32).numpy()}
-    return {}
-
-
-def _assign(endpoints, values, source):
-    variables = {
-        variable.name: variable
-        for function in endpoints.functions.values()
-        for variable in function.get_concrete_function().variables
-    }
-    mismatched = values.keys() ^ variables.keys()
-    mismatched |= {
-        name
-        for name in values.keys() & variables.keys()
-        if values[name].shape != variables[name].shape
-    }
-    if mismatched:
-        raise InputError(
-            "source",
-            "hold the weights of the network that its settings build",
-            f"source='{source}', where {sorted(mismatched)[0]} and "
-            f"{len(mismatched) - 1} others do not fit",
-            "Export it with the version of tbnets that trained it.",
-        )
-    for name, variable in variables.items():
-        variable.assign(tf.cast(values[name], variable.dtype))
+    return path, _compare(before.signatures, load_saved_model(path))
 
 
 def _compare(before, after):
