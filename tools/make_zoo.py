@@ -142,8 +142,8 @@ class Options(Choosing):
     table: bool = flag(False, "Write the README of the zoo.")
 
 
-def make(options, folder, text):
-    """Exports and evaluates a run, and writes all files of the model."""
+def make(options, folder):
+    """Exports and evaluates a run, and writes the files of the model."""
     lines = []
 
     def adjust(settings):
@@ -192,8 +192,6 @@ def make(options, folder, text):
     (folder / f"{options.name}.flags").write_text(
         "".join(f"{line}\n" for line in lines), "utf-8", newline="\n"
     )
-    write_card(options, folder, text)
-    check_size(folder)
 
 
 def opened(folder, is_part):
@@ -243,12 +241,24 @@ def check_size(folder):
         )
 
 
-def write_card(options, folder, text):
-    """Writes the card of a model and the checksums of its files."""
-    metrics = cards.read_metrics(folder / cards.METRICS)
-    card = cards.render_card(options.name, text, metrics)
-    (folder / "README.md").write_text(card, "utf-8", newline="\n")
-    checksums.write_checksums(folder)
+@contextlib.contextmanager
+def remade(options, target, is_copied=False):
+    """Yields a new folder for the files of a model.
+
+    After the block, writes its card and checksums, and replaces `target`. The
+    new folder is empty, or a copy of `target` if `is_copied`.
+    """
+    text = cards.own_text(options.card or target / "README.md")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_folder(target) as folder:
+        if is_copied:
+            shutil.copytree(target, folder, dirs_exist_ok=True)
+        yield folder
+        metrics = cards.read_metrics(folder / cards.METRICS)
+        card = cards.render_card(options.name, text, metrics)
+        (folder / "README.md").write_text(card, "utf-8", newline="\n")
+        checksums.write_checksums(folder)
+        check_size(folder)
 
 
 @contextlib.contextmanager
@@ -271,19 +281,10 @@ def replaced_folder(path):
     shutil.rmtree(before, ignore_errors=True)
 
 
-def make_model(options, target):
-    """Makes a model; replaces an existing model after all files are written."""
-    text = cards.own_text(options.card or target / "README.md")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_folder(target) as folder:
-        make(options, folder, text)
-
-
 def export_again(options, target):
     """Exports a model of the zoo again with the current exporter."""
     zoo.check_files(target)
-    text = cards.own_text(options.card or target / "README.md")
-    with replaced_folder(target) as folder:
+    with remade(options, target) as folder:
         for name in (cards.METRICS, f"{options.name}.flags"):
             shutil.copy(target / name, folder / name)
         _, differs = alike.export_again(target, folder / "1")
@@ -300,16 +301,12 @@ def export_again(options, target):
             assembled.check_answers(model, answers)
         bounds = cards.bounds(model)
         write_json(folder / cards.METRICS, {**metrics, **bounds})
-        write_card(options, folder, text)
-        check_size(folder)
 
 
 def add_lite(options, target):
     """Adds a LiteRT model to a model of the zoo, and renews its card."""
     zoo.check_files(target)
-    text = cards.own_text(options.card or target / "README.md")
-    with replaced_folder(target) as folder:
-        shutil.copytree(target, folder, dirs_exist_ok=True)
+    with remade(options, target, is_copied=True) as folder:
         shutil.rmtree(folder / FOLDER / options.litert, ignore_errors=True)
         places = pathlib.Path(options.images), options.captions
         measured = add_litert(folder, options.litert, *places)
@@ -323,13 +320,10 @@ def add_lite(options, target):
             "size": zoo.size(folder / FOLDER / options.litert),
         }
         write_json(folder / cards.METRICS, metrics)
-        write_card(options, folder, text)
-        check_size(folder)
 
 
 def renew_card(options, target):
     """Updates the card of a model if no other file has changed."""
-    text = cards.own_text(options.card or target / "README.md")
     recorded = checksums.read_checksums(target) | {"README.md": ""}
     files = {name: recorded[name] for name in recorded if name != "README.md"}
     changed = [
@@ -343,13 +337,11 @@ def renew_card(options, target):
             f"--name={options.name}: {changed[0]}",
             "Set --run_dir to make the model again.",
         )
-    with replaced_folder(target) as folder:
-        shutil.copytree(target, folder, dirs_exist_ok=True)
+    with remade(options, target, is_copied=True) as folder:
         if options.confidence:
             paths = options.confidence, options.images
             confidence = calibrate_model(opened(folder, False), *paths)
             add_confidence(folder / "1", confidence)
-        write_card(options, folder, text)
 
 
 def check_confidence(options):
@@ -401,7 +393,8 @@ def main(options):
     if options.name:
         target = folder / options.name
         if options.run_dir:
-            make_model(options, target)
+            with remade(options, target) as new:
+                make(options, new)
         elif options.litert:
             add_lite(options, target)
         elif options.again:
