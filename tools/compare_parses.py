@@ -16,7 +16,6 @@ letters in the caption without spaces, so tokenization does not matter.
 
 import dataclasses
 import sys
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,32 +48,13 @@ class Options:
     processes: Whole = flag(0, "Parsing processes; 0: one per core.")
 
 
-class Agreement(NamedTuple):
-    """Numbers of phrases that the parser found, missed and added."""
-
-    found: int
-    missed: int
-    extra: int
-
-    @property
-    def recall(self) -> float:
-        """Fraction of the annotated phrases that the parser found."""
-        return self.found / max(1, self.found + self.missed)
-
-    @property
-    def precision(self) -> float:
-        """Fraction of the parser's phrases that are annotated."""
-        return self.found / max(1, self.found + self.extra)
-
-
-def compare(parsed, annotated) -> Agreement:
-    """Counts found, missed and extra phrases."""
-    found = missed = extra = 0
-    for predicted, true in zip(parsed, annotated, strict=True):
-        found += len(predicted & true)
-        missed += len(true - predicted)
-        extra += len(predicted - true)
-    return Agreement(found, missed, extra)
+def compare(parsed, annotated) -> tuple[int, int, int]:
+    """Counts the phrases that the parser found, missed and added."""
+    pairs = list(zip(parsed, annotated, strict=True))
+    found = sum(len(predicted & true) for predicted, true in pairs)
+    missed = sum(len(true - predicted) for predicted, true in pairs)
+    extra = sum(len(predicted - true) for predicted, true in pairs)
+    return found, missed, extra
 
 
 def letter_spans(words, spans) -> set[tuple[int, int]]:
@@ -133,10 +113,13 @@ def parse(options, captions):
 
 def show(title, parsed, annotated):
     """Prints a line of the table."""
-    counts = compare(parsed, annotated)
+    found, missed, extra = compare(parsed, annotated)
+    recall, precision = (
+        found / max(1, found + others) for others in (missed, extra)
+    )
     print(
-        f"{title:<34} {counts.found:>7} {counts.missed:>7} {counts.extra:>7} "
-        f"{per_cent(counts.recall):>7} {per_cent(counts.precision):>9}"
+        f"{title:<34} {found:>7} {missed:>7} {extra:>7} "
+        f"{per_cent(recall):>7} {per_cent(precision):>9}"
     )
 
 

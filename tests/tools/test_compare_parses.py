@@ -32,8 +32,15 @@ def test_agreement_by_hand():
         [{(0, 1), (1, 2)}, {(3, 4)}], [{(0, 1)}, {(3, 4), (5, 6), (7, 8)}]
     )
     assert found == (2, 2, 1)
-    assert (found.recall, found.precision) == (0.5, 2 / 3)
-    assert compare_parses.compare([set()], [set()]).recall == 0
+
+
+def test_recall_and_precision_by_hand(capsys):
+    # One of two annotated phrases is found, and two are added.
+    compare_parses.show("x", [{(0, 1), (1, 2), (2, 3)}], [{(0, 1), (5, 6)}])
+    compare_parses.show("none", [set()], [set()])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["x", "1", "1", "2", "50.0", "33.3"]
+    assert rows[1] == ["none", "0", "0", "0", "0.0", "0.0"]
 
 
 def ask(*line):
