@@ -1,14 +1,14 @@
 """Checks tbnets on an accelerator, and measures times and memory.
 
-For example, all parts (about five minutes on an H100), or two small parts on
-any machine:
+For example, to run all parts (about five minutes on an H100), or two parts with
+small inputs on any machine:
 
   python tools/check_accelerator.py
   python tools/check_accelerator.py --part=device,losses --small
 
-A part that fails does not stop the next parts; the exit code is then 1. TF32 is
-off unless --tensor_float_32 is set. Without an accelerator, all parts run on
-the CPU.
+If a part fails, the next parts still run, and the exit code is 1. TF32 is off
+unless --tensor_float_32 is set. Without an accelerator, all parts run on the
+CPU.
 """
 
 import dataclasses

@@ -58,7 +58,7 @@ def compare(parsed, annotated) -> tuple[int, int, int]:
 
 
 def letter_spans(words, spans) -> set[tuple[int, int]]:
-    """Converts spans of words to spans of letters, without spaces."""
+    """Converts spans of words to spans of letters; spaces do not count."""
     ends = np.cumsum([0, *map(len, words)])
     return {(int(ends[start]), int(ends[end])) for start, end in spans}
 

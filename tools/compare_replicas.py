@@ -6,8 +6,8 @@ processes:
   python tools/compare_replicas.py --configuration=quickstart \
       --replicas=2,3 --workers=2,4
 
-Prints the largest relative difference of the loss in any step, the relative
-difference of the final weights, and the median time of a step. In float32,
+Prints the largest relative difference in the loss at any step, the relative
+difference in the final weights, and the median time per step. In float32,
 rounding causes differences; --other_kernels measures rounding on one device.
 """
 

@@ -90,7 +90,7 @@ def rates(files):
 
 
 def main():
-    """Prints the habits and their rates."""
+    """Prints the habits of style in the texts, and how often each occurs."""
     root = pathlib.Path(__file__).resolve().parents[1]
     files = [*map(pathlib.Path, sys.argv[1:])] or files_in(root)
     for path in files:

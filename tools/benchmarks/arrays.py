@@ -23,9 +23,10 @@ def unit_rows(count, dim, seed=0):
 
 
 def embeddings(num_images, captions_per_image, dim, noise=NOISE):
-    """Makes unit embeddings, keyed by `NAMES`; captions are images plus noise.
+    """Makes unit embeddings, keyed by `NAMES`.
 
-    `owners` holds the image row of each caption.
+    A caption's embedding is its image's embedding plus noise. `owners` holds
+    the image row of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
     images = unit_rows(num_images, dim)
@@ -58,7 +59,7 @@ def step(num_images, captions_per_image, dim):
 
 
 def matches(arrays):
-    """Returns which images and captions match, bool `[images, captions]`."""
+    """Returns a bool array `[images, captions]` of the matching pairs."""
     return arrays["image_ids"][:, None] == arrays["owners"][None]
 
 

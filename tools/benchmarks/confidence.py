@@ -1,9 +1,10 @@
 """Measures the confidence of search results on captions of a test split.
 
-Each caption is searched for twice in collections of several sizes: with its
-photo, and after its photo has been removed. For comparison, a fixed cosine
-separates likely from doubtful results. It is chosen on the dev split, in a
-collection of all its photos, so that it keeps 80 % of the right first results.
+Each caption is a query twice in collections of several sizes: once with its
+photo, and once after its photo has been removed. For comparison, a fixed
+threshold of the cosine separates likely from doubtful results. It is chosen in
+a search of all photos of the dev split, so that it keeps 80 % of the right
+first results.
 """
 
 import os

@@ -21,7 +21,7 @@ WORD_DIM, NUM_COMPONENTS = 300, 30
 
 
 def run(options):
-    """Prints the table, and the encoder's maximum difference from the loop."""
+    """Prints the table, and how far the encoder and the loop differ."""
     encoder = _encoder(WORD_DIM, NUM_COMPONENTS)
     rows = _captions(options.num_captions)
     counts = _counts(rows)

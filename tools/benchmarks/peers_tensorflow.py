@@ -47,7 +47,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns a row that times a loss and its embedding gradients."""
+    """Returns a row for a loss and its gradients for the embeddings."""
 
     def row(arrays):
         def total(*inputs):

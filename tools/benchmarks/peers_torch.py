@@ -160,7 +160,7 @@ def ranking(arrays, **options):
 
 
 def batch_hard_sentences(arrays):
-    """Times BatchHardTripletLoss of sentence-transformers on one view."""
+    """Times BatchHardTripletLoss from sentence-transformers on one view."""
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.BatchHardTripletLoss(
@@ -216,14 +216,14 @@ def all_metric(arrays):
 
 
 def crossed_metric(arrays):
-    """Times NTXentLoss, averaged over both directions."""
+    """Times the mean of NTXentLoss in both directions."""
     from pytorch_metric_learning import losses
 
     return _two_ways(arrays, losses.NTXentLoss(data.TEMPERATURE), ways=2)
 
 
 def supervised_metric(arrays):
-    """Times SupConLoss, averaged over both directions."""
+    """Times the mean of SupConLoss in both directions."""
     from pytorch_metric_learning import losses
 
     return _two_ways(arrays, losses.SupConLoss(data.TEMPERATURE), ways=2)
@@ -244,7 +244,7 @@ def _two_ways(arrays, loss, miner=lambda *_: None, ways=1):
 
 
 def child_sum(arrays):
-    """Times a DGL child-sum tree LSTM and the sum of its squared states."""
+    """Times a child-sum tree LSTM in DGL; the loss sums the squared states."""
     import dgl
 
     edges = _tensors(arrays, "children", "parents")

@@ -98,7 +98,10 @@ def gradient():
 
 
 def learning(loss):
-    """Returns a function that computes a loss and its embedding gradients."""
+    """Returns a function that computes a loss and its gradients.
+
+    The gradients are with respect to the embeddings.
+    """
 
     def step(images, texts, *ids):
         with tf.GradientTape() as tape:

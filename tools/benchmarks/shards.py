@@ -1,4 +1,4 @@
-"""Compares reading pairs of pixels and captions from shards with decoding."""
+"""Compares the time to read photos and captions from shards with decoding."""
 
 import io
 import itertools
@@ -85,7 +85,7 @@ def decoding(contents):
 
 
 def reader(dataset):
-    """Returns a function that reads the next batches of endless epochs."""
+    """Returns a function that reads the next batches, in epoch after epoch."""
     batches = iter(dataset.repeat())
 
     def read():

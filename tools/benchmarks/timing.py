@@ -12,7 +12,7 @@ from tbnets import startup
 
 
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
-    """Times functions alternately, so that other load affects all equally.
+    """Times functions in turn, so that other load affects them all equally.
 
     Each function in `runs` must wait for its result. Returns a dict from name
     to the duration of each run in seconds. `before()` is not timed.
@@ -53,9 +53,9 @@ def in_another_process(function, *arguments):
 
 
 def with_peak(function):
-    """Calls a function; returns its result and the memory in MiB it needed.
+    """Calls a function; returns its result and its peak memory in MiB.
 
-    With a GPU, this is memory of the first GPU.
+    If there is a GPU, this is the memory of the first GPU.
     """
     tf, torch = (sys.modules.get(name) for name in ("tensorflow", "torch"))
     if torch and torch.cuda.is_available():

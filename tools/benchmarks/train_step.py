@@ -61,9 +61,9 @@ def make_network(widths, units):
 
 
 def step_products(batch, units, dtype=tf.float32):
-    """Returns a function that computes the products of a step.
+    """Returns a function that computes the matrix products of a training step.
 
-    The layers compute in `dtype`, and the similarities in float32.
+    The layers compute in `dtype`. The similarities are computed in float32.
     """
     inputs = [tf.cast(batch[name], dtype) for name in ("images", "captions")]
     kernels = [

@@ -109,9 +109,10 @@ def _stand(box, other, relation, image_size):
 
 
 def truths(records, image_size, on_scene=lambda: None):
-    """Returns (its scene's row, rows of scenes where it is true) per caption.
+    """Finds the scenes of which each caption is true.
 
-    Calls `on_scene()` after each scene.
+    Returns, for each caption, the row of its own scene and a set of the rows of
+    the scenes of which it is true. Calls `on_scene()` after each scene.
     """
     results = []
     for row_of_scene, scene in enumerate(records):

@@ -1,4 +1,4 @@
-"""Finds numbers on pages and in flag files that come from no recorded file."""
+"""Finds numbers on pages and in flag files that no recorded file contains."""
 
 import re
 
@@ -70,7 +70,7 @@ def _unexplained(path):
 
 
 def _not_published(measured):
-    """Yields "published" numbers in generated tables that no paper contains."""
+    """Yields "published" numbers in generated tables that are in no paper."""
     published = [*_published_rows(measured)]
     for name, table in measured.parts.items():
         for row in table["rows"]:

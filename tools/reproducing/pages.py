@@ -101,8 +101,8 @@ def _of_paper(table, measured):
 def _cells_of(table, row, recorded):
     """Returns the cells of a row, filled from recorded rows.
 
-    The row names its recorded row by `name`, or in columns `NAME`, each of
-    which applies to the columns after it.
+    `name` is the recorded row of the whole row. Otherwise, a column `NAME`
+    gives the recorded row of the columns after it.
     """
     columns, filled = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))

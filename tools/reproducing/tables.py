@@ -1,4 +1,4 @@
-"""Reads tables on Markdown pages, and finds the metrics of their columns."""
+"""Reads tables on Markdown pages, and finds the metrics in each column."""
 
 import dataclasses
 import re

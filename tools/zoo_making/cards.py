@@ -239,9 +239,9 @@ def bounds(model):
 def describe(report, model, scores, date, best=""):
     """Returns the content of a model's `metrics.json`.
 
-    `report` is the `metrics.json` of the run. `scores` are the metrics of the
-    exported model, a `served.Served`, on the test split. `best` is the metric
-    to use if there is no recall.
+    `report` is the `metrics.json` of the run. `model` is the exported model, a
+    `served.Served`, and `scores` are its metrics on the test split. `best` is
+    the metric to use if there is no recall.
     """
     if model.has("embed_phrases"):
         with_photos, without = "photos with boxes", "features of regions"
@@ -295,8 +295,8 @@ _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 def portable_flags(lines, name):
     """Replaces absolute paths in the lines of a run's flag file.
 
-    An absolute path is replaced by its last component below `data`, or below
-    `runs` for scenes that the run made.
+    An absolute path becomes `data/NAME`, with its last component as NAME, or
+    `runs/NAME` for the scenes that the run rendered.
     """
     written = [f"# The flags of the run that made model_zoo/{name}."]
     for line in lines:

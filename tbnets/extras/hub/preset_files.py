@@ -1,6 +1,6 @@
 """Finds, downloads, reads and checks the files of Keras Hub presets.
 
-The JSON files are untrusted. They may refer only to Keras Hub classes, which is
+The JSON files are untrusted. They may refer only to Keras Hub classes. This is
 checked before any class is instantiated.
 """
 
@@ -49,9 +49,10 @@ name, and returns the path of the cached file."""
 def find_preset(name, known):
     """Returns the folder or the handle of a preset.
 
-    `name` is a folder, which takes precedence, a handle or a name in `known`,
-    which maps Keras Hub's names to dicts with a `kaggle_handle`. Raises
-    FileNotFoundError for a missing folder, and ValueError for an unknown name.
+    `name` is a folder, a handle, or a name in `known`; a folder takes
+    precedence. `known` maps Keras Hub's names to dicts with a `kaggle_handle`.
+    Raises FileNotFoundError for a missing folder, and ValueError for an unknown
+    name.
     """
     if pathlib.Path(name).is_dir():
         return name

@@ -365,10 +365,10 @@ class HubCnn(Cnn):
 def build_hub_cnn(name, random=False, image_size=None):
     """Opens the image network of a preset as a `HubCnn`.
 
-    `random` weights are drawn with the global seed. `image_size` is the side of
-    the photos in pixels; None stands for the preset's own. Raises errors as
-    `open_preset`, and ValueError if the preset has no image network for this
-    size.
+    If `random`, the weights are drawn with the global seed. `image_size` is the
+    side of the photos in pixels; None stands for the preset's own. Raises the
+    same errors as `open_preset`, and ValueError if the preset has no image
+    network for this size.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)

@@ -1,4 +1,4 @@
-"""Provides the methods of a loaded model for a model on a server."""
+"""Calls a model on a server with the methods of a loaded model."""
 
 import base64
 import functools
@@ -249,7 +249,8 @@ class Client(Served):
         folder: folder of the SavedModel, from which the vocabulary and the
             settings for proposing boxes are read; None for the zoo model with
             the name `model`, if any.
-        timeout: maximum time for a result in seconds, including retries.
+        timeout: maximum time in seconds to wait for a result, including
+            retries.
         retries: number of retries if the server is unavailable.
         batch_size: maximum number of rows in a request. Larger inputs are split
             into several requests.
