@@ -87,7 +87,8 @@ def span(num_rows):
     """Returns this replica's first row, and the total number of rows."""
     if num_replicas() == 1:
         return 0, num_rows
-    place, counts = _counts(num_rows)
+    place = tf.distribute.get_replica_context().replica_id_in_sync_group
+    [counts] = gather(tf.reshape(num_rows, [1]))
     return tf.cumsum(counts, exclusive=True)[place], tf.reduce_sum(counts)
 
 
@@ -95,12 +96,5 @@ def maximum(number):
     """Returns the maximum over the replicas of an int32 scalar."""
     if num_replicas() == 1:
         return number
-    return tf.reduce_max(_counts(number)[1])
-
-
-def _counts(number):
-    """Returns this replica's place, and the numbers of all replicas."""
-    context = tf.distribute.get_replica_context()
-    place = context.replica_id_in_sync_group
-    numbers = tf.one_hot(place, num_replicas(), dtype=tf.int32) * number
-    return place, summed(numbers)
+    [numbers] = gather(tf.reshape(number, [1]))
+    return tf.reduce_max(numbers)
