@@ -461,41 +461,32 @@ def hard_negatives(similarities, roles, most):
     return found
 
 
-def logistic(z):
-    """1 / (1 + exp(-z))."""
-    return 1.0 / (1.0 + np.exp(-z))
+def h_lstm(tree, vectors, weights, functions):
+    """States of a tree's nodes, in preorder: Niu et al. 2017, Eq. 2-8.
 
-
-def h_lstm(node, kinds, vectors, weights, functions=(logistic, np.tanh)):
-    """States of a tree by recursion: Niu et al. 2017, Eq. 2-8.
-
-    `node` is a word's row of `vectors` or a list of (kind, node); `kinds`
-    name the matrices of a child's kind. Every state is `[1, units]`. Returns
-    (h, c, states), the last in the order in which nodes are done.
+    `vectors` are those of the tree's words, and `functions` the sigmoid and
+    the tangent. Every state is `[1, units]`.
     """
     sigmoid, tanh = functions
-    units = weights["b_f"].shape[-1]
-    if isinstance(node, int):
-        children, x = [], vectors[node : node + 1] @ weights["W"]
-    else:
-        children, x = node, 0.0
-    states, done, left = [], [], 0.0
-    sums = dict.fromkeys(kinds, 0.0)
-    for kind, child in children:
-        h, c, below = h_lstm(child, kinds, vectors, weights, functions)
-        sums[kind] = sums[kind] + h
-        f = sigmoid(h @ weights[f"U_f_{kind}"] + weights["b_f"])
-        left = left + f * c
-        states += below
-        done.append(kind)
-    z = x + weights["b"]
-    for kind in set(done):
-        z = z + sums[kind] @ weights[f"U_{kind}"]
-    i, o = sigmoid(z[:, :units]), sigmoid(z[:, units : 2 * units])
-    u = tanh(z[:, 2 * units :])
-    c = i * u + left
-    h = o * tanh(c)
-    return h, c, [*states, h]
+    hidden, cells = [None] * tree.num_nodes, [None] * tree.num_nodes
+    words = len(tree.words)
+    for node in reversed(range(tree.num_nodes)):  # Children before parents.
+        z, left = weights["b"], 0.0
+        if tree.texts[node]:
+            words -= 1
+            z = z + vectors[words : words + 1] @ weights["W"]
+        for child, parent in enumerate(tree.parents):
+            if parent == node:
+                kind = "noun" if tree.labels[child] == "NP" else "other"
+                h = hidden[child]
+                f = sigmoid(h @ weights[f"U_f_{kind}"] + weights["b_f"])
+                left = left + f * cells[child]
+                z = z + h @ weights[f"U_{kind}"]
+        units = weights["b_f"].shape[-1]
+        i, o = sigmoid(z[:, :units]), sigmoid(z[:, units : 2 * units])
+        cells[node] = i * tanh(z[:, 2 * units :]) + left
+        hidden[node] = o * tanh(cells[node])
+    return hidden
 
 
 def is_whole_tree(rows, vocabulary_size):

@@ -38,32 +38,6 @@ def random_tree(generator, depth, arity):
     return Tree(tuple(labels), tuple(parents), tuple(texts))
 
 
-def nested(tree, first):
-    """Returns the tree as `reference.h_lstm` takes it, and its done order."""
-    children = {node: [] for node in range(tree.num_nodes)}
-    for node, parent in enumerate(tree.parents):
-        if parent >= 0:
-            children[parent].append(node)
-    number = iter(range(first, first + len(tree.words)))
-    order = []
-
-    def visit(node):
-        if tree.texts[node]:
-            found = next(number)
-        else:
-            found = [
-                (
-                    "noun" if tree.labels[child] == "NP" else "other",
-                    visit(child),
-                )
-                for child in children[node]
-            ]
-        order.append(node)
-        return found
-
-    return visit(0), order
-
-
 def batch_of(trees):
     """Returns the rows of trees; word n of the batch has the id n + 1."""
     arrays, count = [], 0
@@ -96,20 +70,17 @@ def named_weights(layer):
     return {name: tf.convert_to_tensor(value) for name, value in names.items()}
 
 
-def wanted_states(trees, layer, vectors, functions=(tf.sigmoid, tf.tanh)):
-    """Returns the states by recursion, as {(tree, start, end, height): h}."""
-    weights, first, found = named_weights(layer), 0, []
+def wanted_states(trees, layer, vectors):
+    """Returns the states by loops, as {(tree, start, end, height): h}."""
+    weights, first, found = named_weights(layer), 0, {}
     for number, tree in enumerate(trees):
-        root, order = nested(tree, first)
+        words = vectors[first : first + len(tree.words)]
         first += len(tree.words)
-        states = reference.h_lstm(
-            root, ("noun", "other"), vectors, weights, functions
-        )[2]
-        spans, heights = tree.spans(), tree.heights()
-        for node, state in zip(order, states):
-            place = (number, *spans[node], heights[node])
-            found.append((tuple(int(one) for one in place), state))
-    return dict(found)
+        states = reference.h_lstm(tree, words, weights, (tf.sigmoid, tf.tanh))
+        places = np.column_stack([tree.spans(), tree.heights()]).tolist()
+        for place, state in zip(places, states, strict=True):
+            found[(number, *place)] = state
+    return found
 
 
 def place_of_rows(packed):
