@@ -264,6 +264,7 @@ MODELS = [
     ("batches", lambda: solve(background=2.0, candidates=ROWS[:0])),
     ("text features", lambda: solve(captions=np.ones_like(ROWS))),
     ("regularization", lambda: solve(regularization=0)),
+    ("CCA", lambda: tbnets.CCA(*sides()).batch_loss(UNNAMED)),
     ("text features", lambda: cca.cholesky_factor([[NAN]], 0.5, "text")),
     ("export", lambda: network().export("never")),
     ("head", lambda: tbnets.SimilarityNetwork(*branches(), head=(512,))),

@@ -13,7 +13,6 @@ from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.models import two_branch
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.keras_file import load_model
-from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.training.retrieval_metrics import RetrievalMetrics
 from tests.refusals import refused
 
@@ -84,16 +83,6 @@ def data_of(captions):
     return {**inputs, "image_ids": IDS, "caption_image_ids": IDS}
 
 
-def trained(name, kind=EmbeddingNetwork, **options):
-    keras.utils.set_random_seed(0)
-    images, texts, captions = NETWORKS[name]
-    network = kind(image_encoder=images(), text_encoder=texts())
-    network.compile("adam", **options)
-    data = data_of(captions)
-    network.fit(data, batch_size=2, verbose=0)
-    return network, data
-
-
 @pytest.fixture
 def small_branch(monkeypatch):
     monkeypatch.setattr(two_branch, "Branch", lambda: Branch((6, 4)))
@@ -101,7 +90,11 @@ def small_branch(monkeypatch):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_train_and_are_saved(name, tmp_path, small_branch, eagerly):
-    network, data = trained(name)
+    images, texts, captions = NETWORKS[name]
+    network = EmbeddingNetwork(image_encoder=images(), text_encoder=texts())
+    network.compile("adam")
+    data = data_of(captions)
+    network.fit(data, batch_size=2, verbose=0)
     rows = network.embed_images(PIXELS), network.embed_text(data["captions"])
     for side in rows:
         assert side.shape == (4, 4) and side.dtype == tf.float32
@@ -131,28 +124,16 @@ def test_bytes_and_float_pixels_are_equal():
     np.testing.assert_array_equal(network.embed_images(PIXELS), floats)
 
 
-def test_similarity_networks_take_any_layer(small_branch, eagerly):
-    network, data = trained("functional", SimilarityNetwork)
-    outputs = network.predict(
-        {k: data[k] for k in ("images", "captions")}, verbose=0
-    )
-    assert outputs["similarities"].shape == (4, 4)
-
-
-@pytest.mark.parametrize("captions", [CAPTIONS, TOKEN_IDS])
-def test_steps_in_chunks_equal_steps_of_whole_batches(
-    captions, small_branch, eagerly
-):
+def test_steps_in_chunks_equal_steps_of_whole_batches(small_branch, eagerly):
     weights = []
     for chunk in (None, 1):
         keras.utils.set_random_seed(0)
-        texts = of_strings() if captions is CAPTIONS else of_ids()
         network = EmbeddingNetwork(
-            image_encoder=layers.Flatten(), text_encoder=texts
+            image_encoder=layers.Flatten(), text_encoder=of_strings()
         )
         rate = keras.optimizers.SGD(0.1)
         network.compile(rate, encode_chunk=chunk)
-        network.fit(data_of(captions), batch_size=4, verbose=0)
+        network.fit(data_of(CAPTIONS), batch_size=4, verbose=0)
         weights.append(network.text_encoder.get_weights()[-1])
     np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-5)
 

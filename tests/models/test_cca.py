@@ -175,16 +175,6 @@ def test_fewer_rows_than_features_need_regularization():
         fitted([batch], regularization=0.0)
 
 
-def test_a_feature_that_never_changes_has_no_effect():
-    batch = correlated()
-    still = {**batch, "images": np.insert(batch["images"], 2, 5.0, axis=1)}
-    network, _ = fitted([still])
-    plain = network.image_branch.projection.numpy()
-    assert np.isfinite(plain).all()
-    # The feature does not affect the embedding.
-    np.testing.assert_allclose(plain[2], 0, atol=1e-3)
-
-
 def candidates(count, size=5, seed=3):
     """Returns regions whose distribution differs from `correlated`."""
     rows = np.random.default_rng(seed).normal(size=(count, size))
@@ -240,26 +230,6 @@ def test_background_is_rows_without_words(regularization, copies):
     )
 
 
-def test_candidates_without_background_change_nothing():
-    batch = correlated()
-    plain, _ = fitted([batch])
-    other, _ = fitted([{**batch, "candidates": candidates(30)}])
-    for one, two in zip(plain.weights, other.weights):
-        np.testing.assert_array_equal(one.numpy(), two.numpy())
-
-
-def test_keras_file_keeps_what_was_solved(tmp_path):
-    batch = {**correlated(), "candidates": candidates(30)}
-    network, _ = fitted([batch], background=0.5)
-    network.save(tmp_path / "network.keras")
-    loaded = tbnets.load_model(tmp_path / "network.keras")
-    for one, other in zip(network(batch).values(), loaded(batch).values()):
-        np.testing.assert_array_equal(one, other)
-    settings = loaded.power, loaded.regularization, loaded.background
-    assert settings == (4.0, 0.5, 0.5)
-    loaded.fit(tf.data.Dataset.from_tensors(batch), verbose=0, shuffle=False)
-
-
 def unfitted():
     network = tbnets.CCA(*(tbnets.CanonicalProjection(2) for _ in range(2)))
     network.compile(run_eagerly=True)
@@ -290,10 +260,3 @@ def test_it_is_solved_where_a_callback_ends_the_training():
     network.fit(data, epochs=9, callbacks=[ends], shuffle=False, verbose=0)
     wanted, _ = fitted([batch])
     np.testing.assert_allclose(network.correlations, wanted.correlations)
-
-
-def test_a_batch_has_no_loss():
-    network, _ = fitted([correlated()])
-    data = tf.data.Dataset.from_tensors(correlated())
-    with pytest.raises(InputError):
-        network.evaluate(data, verbose=0)
