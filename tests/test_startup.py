@@ -12,7 +12,6 @@ import warnings
 import pytest
 
 from tbnets import startup
-from tbnets.data.captions import read_captions
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERNELS = "TF_ENABLE_ONEDNN_OPTS"
@@ -223,8 +222,6 @@ def disk_full():
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (lambda: read_captions("nonsense", "x", "train"), True),
-        (lambda: open("/nowhere/at/all"), True),
         (lambda: os.listdir("/nowhere/at/all"), True),
         pytest.param(
             disk_full,
@@ -233,10 +230,7 @@ def disk_full():
                 not os.path.exists("/dev/full"), reason="there is no /dev/full"
             ),
         ),
-        (lambda: int("four"), False),
-        (lambda: {}["text"], False),
         (lambda: os.write(-1, b"x"), False),
-        (lambda: __import__("a_module_that_is_not_there"), False),
     ],
 )
 def test_what_is_for_the_user(function, expected):
