@@ -2,14 +2,12 @@
 
 import math
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from tbnets.checks import checked_array, checked_rows
 from tbnets.errors import InputError
 from tbnets.evaluation.ranks import Side
-from tbnets.startup import usable_cores
 
 # A pair's score is the exact inner product of float32 rows, rounded to float64
 # and then to float32. It does not depend on the library, machine or position.
@@ -19,22 +17,12 @@ FLOAT64_ROUNDOFF = 2.0**-53
 
 def row_norms(embeddings):
     """Returns the norms of float32 rows, float64 [n]."""
-    squares = np.empty(len(embeddings))
-
-    def square(part):
-        rows = embeddings[part].astype(np.float64)
-        squares[part] = np.einsum("ij,ij->i", rows, rows)
-
-    by_threads(square, len(embeddings), embeddings.shape[1])
-    return np.sqrt(squares)
-
-
-def by_threads(work, count, dim):
-    """Splits `count` rows into slices, and calls `work` on them in threads."""
-    step = max(1, 2**17 // dim)
-    parts = [slice(start, start + step) for start in range(0, count, step)]
-    with ThreadPoolExecutor(usable_cores()) as threads:
-        list(threads.map(work, parts))
+    norms = np.empty(len(embeddings))
+    step = max(1, 2**17 // embeddings.shape[1])
+    for start in range(0, len(embeddings), step):
+        rows = embeddings[start : start + step].astype(np.float64)
+        norms[start : start + step] = np.einsum("ij,ij->i", rows, rows)
+    return np.sqrt(norms)
 
 
 def _round_scores(products, norms, dim):

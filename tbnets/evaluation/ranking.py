@@ -241,10 +241,8 @@ def _levels(tile, candidates, queries, unit):
     return (unit * (levels - np.log(len(queries)))).astype(np.float32)
 
 
-# Counts are summed in the eight byte lanes of a 64-bit word. Therefore a strip
-# has at most 255 rows, and a block at most 255 words of eight columns.
 MAX_STRIP = 255
-MAX_BLOCK = 8 * 255
+MAX_BLOCK = 8 * MAX_STRIP
 # A strip with more than 1 in 32 undecided pairs is computed in float64.
 DENSE_SHARE = 32
 FLOAT32_ROUNDOFF = 2.0**-24
@@ -269,96 +267,61 @@ def queries_of(side, best, candidates):
     return Queries(best, low, high)
 
 
-class _Counter:
-    """Counts better candidates in one thread, block by block."""
+def _count_block(sides, queries, row_slice, column_slice):
+    """Scores a block and counts its better candidates in both directions."""
+    rows, columns = sides
+    x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
+    scores = x @ y.T
+    order = np.argsort(columns.groups[column_slice], kind="stable")
+    groups = columns.groups[column_slice][order]
+    mirrored = rows is columns and row_slice == column_slice
+    for start in range(0, len(x), MAX_STRIP):
+        part = scores[start : start + MAX_STRIP]
+        first = row_slice.start + start
+        places = slice(first, first + len(part)), column_slice
+        pairs = positive_pairs(rows.groups[places[0]], groups)
+        part[pairs[0], order[pairs[1]]] = -np.inf
+        for axis in range(1 if mirrored else 2):
+            _count_strip(sides, queries[axis], axis, places, part)
 
-    def __init__(self, block, sides, queries):
-        self._sides, self._queries = sides, queries
-        self._scores = np.empty(block * block, np.float32)
-        self._masks = np.zeros((2, MAX_STRIP * block), bool)
 
-    def count(self, row_slice, column_slice):
-        """Scores a block and counts its candidates in both directions."""
-        rows, columns = self._sides
-        x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
-        scores = self._scores[: len(x) * len(y)].reshape(len(x), len(y))
-        np.matmul(x, y.T, out=scores)
-        order = np.argsort(columns.groups[column_slice], kind="stable")
-        groups = columns.groups[column_slice][order]
-        mirrored = rows is columns and row_slice == column_slice
-        for start in range(0, len(x), MAX_STRIP):
-            part = scores[start : start + MAX_STRIP]
-            first = row_slice.start + start
-            places = slice(first, first + len(part)), column_slice
-            pairs = positive_pairs(rows.groups[places[0]], groups)
-            part[pairs[0], order[pairs[1]]] = -np.inf
-            self._count_strip(places, part, 1 if mirrored else 2)
-
-    def _count_strip(self, places, scores, num_directions):
-        """Counts better candidates in a strip, where positives score -inf."""
-        exact = None
-        for axis in range(num_directions):
-            queries, place = self._queries[axis], places[axis]
-            low, high = queries.low[place], queries.high[place]
-            masks = self._compare(axis, scores, low, high)
-            most, better = (_totals(axis, m, scores.shape[1]) for m in masks)
-            undecided = most - better
-            num_pairs = undecided.sum()
-            is_dense = num_pairs * DENSE_SHARE > scores.size
-            ties = False
-            if is_dense:
-                if exact is None:
-                    exact = strip_scores(*self._sides, *places)
-                    exact[np.isneginf(scores)] = -np.inf
-                best = queries.best[place]
-                masks = self._compare(axis, exact, best, best)
-                better, above = (
-                    _totals(axis, m, scores.shape[1]) for m in masks
-                )
-                ties = better != above
-            with queries.lock:
-                queries.better[place] += better
-                queries.tied[place] |= ties
-            if num_pairs and not is_dense:
-                # Continue with the few queries that have undecided pairs.
-                doubtful = np.flatnonzero(undecided)
-                at_least, above = (m.take(doubtful, axis) for m in masks)
-                places_left = np.flatnonzero(at_least != above)
-                pairs = [*np.divmod(places_left, at_least.shape[1])]
-                pairs[axis] = doubtful[pairs[axis]]
-                self._count_pairs(axis, places, pairs)
-
-    def _count_pairs(self, axis, places, pairs):
-        pairs = [rows + place.start for rows, place in zip(pairs, places)]
-        scores = pair_scores(*self._sides, *pairs)
-        queries, rows = self._queries[axis], pairs[axis]
+def _count_strip(sides, queries, axis, places, scores):
+    """Counts better candidates in a strip, where positives score -inf."""
+    place = places[axis]
+    low, high = queries.low[place], queries.high[place]
+    masks, (most, better) = _compare(axis, scores, low, high)
+    undecided, ties = most - better, False
+    num_pairs = undecided.sum()
+    is_dense = num_pairs * DENSE_SHARE > scores.size
+    if is_dense:
+        exact = strip_scores(*sides, *places)
+        exact[np.isneginf(scores)] = -np.inf
+        best = queries.best[place]
+        _, (better, above) = _compare(axis, exact, best, best)
+        ties = better != above
+    with queries.lock:
+        queries.better[place] += better
+        queries.tied[place] |= ties
+    if num_pairs and not is_dense:
+        # Score the undecided pairs of a few queries.
+        doubtful = np.flatnonzero(undecided)
+        at_least, above = (mask.take(doubtful, axis) for mask in masks)
+        pairs = [*np.nonzero(at_least != above)]
+        pairs[axis] = doubtful[pairs[axis]]
+        pairs = [rows + part.start for rows, part in zip(pairs, places)]
+        exact, rows = pair_scores(*sides, *pairs), pairs[axis]
         best = queries.best[rows]
         with queries.lock:
-            np.add.at(queries.better, rows[scores >= best], 1)
-            queries.tied[rows[scores == best]] = True
-
-    def _compare(self, axis, scores, low, high):
-        """Returns the masks `score >= low` and `score > high`.
-
-        The rows of both masks are padded to a multiple of 8 bytes.
-        """
-        num_rows, num_columns = scores.shape
-        width = -(-num_columns // 8) * 8
-        masks = self._masks[:, : num_rows * width].reshape(2, num_rows, width)
-        masks[:, :, num_columns:] = False
-        at_least, above = masks[:, :, :num_columns]
-        shape = (-1, 1) if axis == 0 else (1, -1)
-        np.greater_equal(scores, low.reshape(shape), out=at_least)
-        np.greater(scores, high.reshape(shape), out=above)
-        return masks
+            np.add.at(queries.better, rows[exact >= best], 1)
+            queries.tied[rows[exact == best]] = True
 
 
-def _totals(axis, mask, num_columns):
-    if axis == 0:
-        lanes = np.add.reduce(mask.view(np.uint64), axis=1)
-        return lanes[:, None].view(np.uint8).sum(axis=1, dtype=np.int64)
-    counts = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.uint8)
-    return counts[:num_columns]
+def _compare(axis, scores, low, high):
+    """Returns the masks `score >= low` and `score > high`, and their sums."""
+    shape = (-1, 1) if axis == 0 else (1, -1)
+    masks = scores >= low.reshape(shape), scores > high.reshape(shape)
+    # A sum in 64 bits would take four times as long.
+    return masks, [mask.sum(axis=1 - axis, dtype=np.uint16) for mask in masks]
 
 
 def block_size(dim, memory_limit_mb):
@@ -396,9 +359,8 @@ def count_better(sides, queries, memory_limit_mb):
         # more, NumPy fills it with the row's threshold before each comparison,
         # which doubles the time.
         np.setbufsize(1024)
-        counter = _Counter(size, sides, queries)
         for slices in remaining:
-            counter.count(*slices)
+            _count_block(sides, queries, *slices)
 
     # Each thread scores and counts its own blocks with a single-threaded matrix
     # product, so the scores remain in the core's cache.

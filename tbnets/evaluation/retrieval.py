@@ -244,13 +244,7 @@ def retrieval_ranks(
 
 def _exact_ranks(images, texts, memory_limit_mb):
     pairs = group_pairs(images.groups, texts.groups)
-    positives = np.empty(len(pairs[0]), np.float32)
-
-    def score(part):
-        part_rows = (rows[part] for rows in pairs)
-        positives[part] = checks.pair_scores(images, texts, *part_rows)
-
-    checks.by_threads(score, len(positives), texts.embeddings.shape[1])
+    positives = checks.pair_scores(images, texts, *pairs)
     best = best_scores(len(images.groups), pairs[0], positives)
     by_image = ranking.queries_of(images, best, texts)
     best = best_scores(len(texts.groups), pairs[1], positives)
