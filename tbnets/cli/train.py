@@ -124,7 +124,7 @@ def help_sections():
 
 
 def checked_settings(options, line):
-    """Returns the `Resolved` settings and a line about unused flags."""
+    """Returns the `Resolved` settings of a run, whose flags are checked."""
     if not line.given:
         raise InputError(
             "tools/train.py",
@@ -141,11 +141,11 @@ def checked_settings(options, line):
     else:
         resolved = with_usual(line, resolved)
     settings = resolved.settings
-    unread = run_line.check_read(line, settings)
+    run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.run.export:
         requirement = "--export, because the exported model answers"
         raise must_come_with(options, "example_query", requirement)
-    return resolved, unread
+    return resolved
 
 
 def with_usual(line, resolved):
@@ -199,7 +199,7 @@ def main(options, line):
     """Runs the training. `line` contains the flags of the run."""
     loop.make_reproducible()
     if options.dry_run or options.print_settings:
-        resolved, _ = checked_settings(options, line)
+        resolved = checked_settings(options, line)
         if options.print_settings:
             print(run_line.format_settings(resolved))
         else:
@@ -222,8 +222,8 @@ def _start_workers(options, line):
         requirement = "--distribute=mirrored, and no --local_workers"
         raise must_come_with(options, "num_replicas", requirement)
     with contextlib.redirect_stdout(io.StringIO()):
-        resolved, _ = checked_settings(options, line)
-    runs.start(resolved.settings, options.resume)
+        settings = checked_settings(options, line).settings
+    runs.start(settings, options.resume)
     local_workers.run_workers(options.local_workers)
 
 
@@ -248,7 +248,7 @@ def _quiet_unless(is_chief):
 
 def _train(options, line, workers):
     """Trains as one worker. Only the chief writes files."""
-    (settings, _), unread = checked_settings(options, line)
+    settings = checked_settings(options, line).settings
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
         print(startup.adapt_commands(summary.finished(settings, folder)))
@@ -258,7 +258,7 @@ def _train(options, line, workers):
     if settings.run.export and not queries:
         queries = session.task.example_queries
     print(summary.describe_run(session, train))
-    if unread:
+    if unread := run_line.check_read(line, settings):
         print(f"not used  {unread}")
     fit_or_stop(session, train, options)
     if workers.is_chief:

@@ -76,7 +76,10 @@ def check_run_folder(run_dir, resume):
             f"--run_dir={folder}, which is a file",
             "Choose another folder.",
         )
-    foreign = [] if is_run else _foreign_names(folder)
+    foreign = []
+    if folder.is_dir() and not is_run:
+        names = sorted(path.name for path in folder.iterdir())
+        foreign = [n for n in names if n != LOCK and not is_partial(n)]
     if foreign:
         raise InputError(
             "--run_dir",
@@ -85,13 +88,6 @@ def check_run_folder(run_dir, resume):
             f"Choose another folder, such as --run_dir={folder / 'run'}.",
         )
     return folder
-
-
-def _foreign_names(folder):
-    if not folder.is_dir():
-        return []
-    names = sorted(path.name for path in folder.iterdir())
-    return [name for name in names if name != LOCK and not is_partial(name)]
 
 
 def check_untrained(folder):

@@ -121,13 +121,6 @@ DESCRIPTIONS = {
 }
 
 
-def describe_chart(key):
-    """Returns a scalar's description in Markdown, or "" if it has none."""
-    name = key.rpartition("/")[2]
-    ending = name.rpartition("_")[2]
-    return DESCRIPTIONS.get(name) or DESCRIPTIONS.get(ending, "")
-
-
 def _unless_lost(method):
     """Makes a `Board` method report a failed write once instead of raising."""
 
@@ -255,4 +248,7 @@ class Board:
 
 
 def _scalar(tag, value, step, key):
-    tf.summary.scalar(tag, value, step=step, description=describe_chart(key))
+    name = key.rpartition("/")[2]
+    ending = name.rpartition("_")[2]
+    text = DESCRIPTIONS.get(name) or DESCRIPTIONS.get(ending, "")
+    tf.summary.scalar(tag, value, step=step, description=text)

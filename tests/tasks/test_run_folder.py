@@ -163,14 +163,21 @@ def test_damaged_results_are_written_again(folder, run_dir, content):
 def test_a_run_goes_on_from_any_folder(folder, run_dir, monkeypatch):
     monkeypatch.chdir(run_dir.parent)
     line = tiny.typed("--resume", "--run_dir=run", "--data_root=data")
-    (settings, _), _ = checked_settings(line.take(Options), line)
+    settings = checked_settings(line.take(Options), line).settings
     assert settings.captions.data_root == str(run_dir.parent / "data")
     line = tiny.typed("--resume", "--run_dir=run")
-    (settings, _), _ = checked_settings(line.take(Options), line)
+    settings = checked_settings(line.take(Options), line).settings
     session, _ = prepared(settings, True)
     assert session.state.epoch == 1
     record = json.loads((run_dir / "settings.json").read_text())
     assert record["started_in"] == str(folder.parent)
+
+
+def test_resume_refuses_other_flags(folder, run_dir):
+    # The settings in the checkpoint count, not the edited file.
+    (run_dir / "settings.json").write_text('{"margin": 0.3}')
+    with refused("--resume"):
+        runs.start(tiny.settings(folder, run_dir, margin=0.3), True)
 
 
 @pytest.mark.parametrize("content", [None, "{"])
