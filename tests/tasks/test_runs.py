@@ -2,8 +2,8 @@
 
 import json
 import os
+import pathlib
 import shutil
-from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -115,17 +115,12 @@ def test_a_run_opens_from_another_folder(home, monkeypatch):
     settings = tiny.settings("data", "run", image_features=features)
     run_dir = saved_run(settings)
     assert num_test_images(run_dir) == (8,)
-    monkeypatch.chdir(home.parent / "elsewhere")
-    assert num_test_images(run_dir) == (8,)
+    elsewhere = home.parent / "elsewhere"
+    monkeypatch.chdir(elsewhere)
     # Other data of the same name are not those of the run.
-    (home.parent / "elsewhere" / "data").mkdir()
+    (elsewhere / "data").mkdir()
     assert num_test_images(run_dir) == (8,)
-
-
-def test_what_is_named_now_starts_from_here(home, monkeypatch):
-    tiny.write_precomputed(home / "data")
-    run_dir = saved_run(tiny.settings("data", "run"))
-    monkeypatch.chdir(home.parent / "elsewhere")
+    # What is named now starts from here.
     (home / "data").rename("moved")
     with pytest.raises(UserError, match="home/data"):
         num_test_images(run_dir)
@@ -134,12 +129,9 @@ def test_what_is_named_now_starts_from_here(home, monkeypatch):
     assert num_test_images(run_dir) == (8,)
     with pytest.raises(UserError, match="elsewhere/absent"):
         num_test_images(run_dir, data_root="absent")
-
-
-def test_a_run_that_was_moved_with_its_data_opens_there(home, monkeypatch):
-    tiny.write_precomputed(home / "data")
-    run_dir = saved_run(tiny.settings("data", "run"))
-    monkeypatch.chdir(home.parent)
+    # A run that was moved with its data opens there.
+    monkeypatch.delenv("TBNETS_DATA")
+    pathlib.Path("moved").rename(home / "data")
     home.rename(home.parent / "moved")
     monkeypatch.chdir(home.parent / "moved")
     assert num_test_images("run") == (8,)
@@ -171,8 +163,10 @@ def test_an_export_names_its_epoch_and_no_place_of_this_machine(run, folder):
     exported = run.model.path
     metadata = read_metadata(exported)["metadata"]
     assert metadata["epoch"] == run.report["best_epoch"]
-    places = [bytes(place) for place in (folder, run.run_dir, Path.cwd())]
-    for file in filter(Path.is_file, exported.rglob("*")):
+    places = [
+        bytes(place) for place in (folder, run.run_dir, pathlib.Path.cwd())
+    ]
+    for file in filter(pathlib.Path.is_file, exported.rglob("*")):
         content = file.read_bytes()
         assert not any(place in content for place in places), file
 

@@ -10,7 +10,7 @@ from tbnets.evaluation import ranking, retrieval, score_tiles
 from tbnets.tasks import registry
 from tbnets.tasks.matching.scores import RetrievalScores
 from tbnets.training.retrieval_metrics import PairScorer
-from tests import fresh, lifecycle, reference, tiny, verbs
+from tests import lifecycle, reference, tiny, verbs
 from tests.refusals import refused
 
 # Which graph is traced is no matter here.
@@ -102,41 +102,6 @@ def test_exported_model_compares_as_the_run(run, features):
     for query, answered in enumerate(answers):
         order = np.argsort(-whole[:, query], kind="stable")[:3]
         assert [answer.image for answer in answered] == order.tolist()
-
-
-CLIENT = """
-import sys
-import numpy as np
-import tensorflow as tf
-import tensorflow_text
-
-model = tf.saved_model.load(sys.argv[1])
-features = tf.constant(np.load(sys.argv[2]))
-captions = tf.constant(["dog red", "cat"])
-embeddings = model.embed_image(features), model.embed_text(captions)
-np.savez(
-    sys.argv[3],
-    score=model.score(features, captions)["similarities"],
-    compare=model.compare(*[e["embeddings"] for e in embeddings])[
-        "similarities"
-    ],
-)
-assert "tbnets" not in sys.modules
-"""
-
-
-def test_exported_model_in_a_fresh_process(run, tiny_run, features, tmp_path):
-    path, out = tiny_run.captioned / "test_ims.npy", tmp_path / "out.npz"
-    fresh.run(
-        *("-c", CLIENT, run.model.path.resolve(), path, out),
-        check=True,
-        cwd=tmp_path,
-        with_tbnets=False,
-    )
-    wanted = run.model.similarity(features, ["dog red", "cat"])
-    with np.load(out) as found:
-        for name in ("score", "compare"):
-            np.testing.assert_allclose(found[name], wanted, 1e-5, 1e-6)
 
 
 def test_query_tool_ranks_by_the_head(run, tiny_run, features):

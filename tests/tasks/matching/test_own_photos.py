@@ -269,15 +269,17 @@ def test_captions_beside_the_photos_need_no_flag(folder):
     assert "without folder and extension" in data.notes({})["names"]
 
 
-@pytest.mark.parametrize("flag", ["images", "captions"])
-def test_shards_need_one_flag_and_have_the_features_of_photos(folder, flag):
+def test_shards_need_one_flag_and_have_the_features_of_photos(folder):
     photos = {name: photo(seed) for seed, name in enumerate(NAMES)} | BROKEN
     samples = [
         {name: content, f"{name[:-4]}.txt": f"A {tiny.WORDS[0]}.\nIt runs."}
         for name, content in photos.items()
     ]
     write_shards(folder / "shards", "{}.tar", samples, 3)
-    session, train = prepared(settings_for(photos=[f"--{flag}=shards"]))
+    settings = settings_for(photos=["--images=shards"])
+    other = settings_for(photos=["--captions=shards"])
+    assert settings.replace(run_dir="") == other.replace(run_dir="")
+    session, train = prepared(settings)
     assert ids_of(session, *EVERY) == {*NAMES}
     assert session.task.own_photos.left_out.keys() == BROKEN.keys()
     contents = [photos[name] for name in train.records.image_ids]
@@ -320,6 +322,32 @@ def test_flags_that_are_given_win_over_usual_ones():
     line = tiny.typed(*given, "--loss=vse++")
     loss = with_usual(line, usual)[0].loss
     assert (loss.negatives, loss.reduction) == ("hardest", "sum")
+
+
+@pytest.mark.parametrize(
+    "num_photos, values",
+    [
+        (119, (100, 32, 1, 0.4, 0.5)),
+        (120, (60, 128, 2, 0.4, 0.5)),
+        (599, (60, 128, 2, 0.4, 0.5)),
+        (600, (60, 128, 2, 0.2, 0.3)),
+        (2999, (60, 128, 2, 0.2, 0.3)),
+        (3000, (24, 128, 5, 0.2, 0.3)),
+    ],
+)
+def test_usual_flags_change_with_the_number_of_photos(num_photos, values):
+    flags = spec.usual_flags(num_photos)
+    names = ("epochs", "images_per_batch", "min_count")
+    names += ("input_dropout", "word_dropout")
+    assert tuple(flags[name] for name in names) == values
+
+
+def test_usual_flags_are_their_callers_own():
+    first = spec.usual_flags(10)
+    softmax = spec.usual_flags(10, of_triplets=False)
+    assert first.keys() - softmax.keys() == spec.OF_TRIPLETS.keys()
+    first["image_units"].append(1)
+    assert spec.usual_flags(10)["image_units"] == [1024]
 
 
 @pytest.mark.parametrize("count", [1, 240, 30000])

@@ -110,6 +110,12 @@ def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
             "--optimizer=sgd --momentum=0.6",
             ["--momentum"],
         ),
+        # The schedule decays until the last epoch, and is named too.
+        (
+            "--schedule=cosine",
+            "--schedule=cosine --epochs=9",
+            ["--epochs", "--schedule"],
+        ),
     ],
 )
 def test_a_resumed_run_keeps_what_changes_its_numbers(before, now, changed):
