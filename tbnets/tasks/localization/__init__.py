@@ -1,1 +1,1 @@
-"""Phrase localization. `spec` builds the specification of the task."""
+"""Phrase localization: the task and its scores."""

@@ -1,1 +1,1 @@
-"""Image-sentence matching. `spec` composes the task."""
+"""Image-sentence matching: the task and its scores."""

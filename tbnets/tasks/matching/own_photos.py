@@ -16,7 +16,7 @@ from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
 from tbnets.files import folder_beside, shown
 from tbnets.progress import say
-from tbnets.tasks.captioned_data import weights_of_run
+from tbnets.tasks.captioned import weights_of_run
 from tbnets.tasks.settings.settings import Settings
 
 ABSENT = "does not exist"

@@ -16,7 +16,7 @@ from tbnets.features import hub
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.captioned_data import CaptionedTask
+from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.matching.own_photos import OwnPhotos
 from tbnets.tasks.matching.scores import (
     RetrievalScores,

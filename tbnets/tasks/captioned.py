@@ -1,4 +1,4 @@
-"""Loads images with captions, the data that all tasks share."""
+"""Defines `CaptionedTask`, the base of the tasks on images with captions."""
 
 import functools
 import os
