@@ -244,7 +244,7 @@ def help_sections():
 
 
 def chosen_way(options):
-    """Returns the key of `WAYS` that the flags select, or the last key."""
+    """Returns the key of `WAYS` that a flag selects, by default the last."""
     set_flags = changed(options)
     way = next((way for way in WAYS if way in set_flags), [*WAYS][-1])
     for name in sorted(set_flags - {way, *WAYS[way]}):

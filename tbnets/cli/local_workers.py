@@ -51,7 +51,7 @@ def end_with_parent():
 
 
 def run_workers(count, command=None):
-    """Runs a command in several processes until all have ended."""
+    """Runs a command in several processes and waits until all have ended."""
     if os.environ.get(CONFIG):
         raise InputError(
             "`--local_workers` must be given without TF_CONFIG. Received: "

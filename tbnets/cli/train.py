@@ -166,7 +166,7 @@ def with_usual(line, resolved):
 
 
 def told_before(task):
-    """Describes missing recipe results. If there are none, checks the data."""
+    """Describes missing recipe results. If all exist, checks the data."""
     results = task.missing()
     if not results:
         task.check()

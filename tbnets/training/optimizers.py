@@ -33,7 +33,7 @@ from tbnets.errors import InputError, check_choice
 
 
 def optimizer_variables(optimizer):
-    """Returns the list of an optimizer's variables in every Keras version."""
+    """Returns an optimizer's variables as a list, with any Keras version."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 

@@ -36,8 +36,8 @@ GUESSED = {
 def embedding_health(embeddings):
     """Measures how evenly unit vectors `[n, dim]` fill their space.
 
-    Returns a dict. `mean_cosine` is the mean over all pairs of different rows:
-    0 for evenly spread directions, 1 for a collapse. `dimension_spread` is
+    Returns a dict. `mean_cosine` is the mean cosine over all pairs of different
+    rows: 0 for evenly spread vectors, 1 for a collapse. `dimension_spread` is
     sqrt(dim) times the mean standard deviation of a dimension: 1 for evenly
     used dimensions, 0 for a collapse.
     """

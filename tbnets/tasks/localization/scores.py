@@ -263,7 +263,7 @@ class LocalizationScores(Scores):
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns photos with drawn boxes, or {} if there are no photos."""
+        """Returns photos with boxes drawn on them, or {} without photos."""
         return draw_found_regions(self) if self.photos else {}
 
 

@@ -286,7 +286,7 @@ class RetrievalScores(Scores):
     def points(self, most=FEW_POINTS):
         """Returns images and captions as `Points` in a shared space.
 
-        Returns None if pairs were scored, because there is no shared space.
+        Returns None if `pairs` is set, because there is no shared space.
         """
         if self.pairs:
             return None
