@@ -7,10 +7,8 @@ weights, settings and words of a SavedModel are read; its graph is never run.
 import contextlib
 import difflib
 import pathlib
-import re
 from typing import NamedTuple
 
-import keras
 import numpy as np
 
 from tbnets.data.store.manifest import file_sha256
@@ -27,6 +25,7 @@ from tbnets.tasks.task import check_fitted_kinds
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import checkpoint_path
+from tbnets.training.weight_names import renumbered, uncounted, weight_names
 
 NETWORK_FLAGS = (
     *("task", "model", "image_encoder", "fine_tune", "image_size"),
@@ -52,8 +51,7 @@ class Trained(NamedTuple):
         settings: `Settings` of the model, excluding file and folder paths.
         fitted: result of `Task.fit` in training. For a SavedModel, only
             `words` and the feature descriptions.
-        weights: list of (name, array) pairs; in the network's order for a
-            checkpoint.
+        weights: list of (name, array) pairs.
         sha256: SHA-256 of the weights file.
     """
 
@@ -77,17 +75,20 @@ class Trained(NamedTuple):
         with the words of `fitted`. Raises ValueError if a weight is missing or
         has a different shape.
         """
-        variables, arrays = weights_by_name(network), self._arrays(network)
+        arrays, variables = self._arrays(network), {}
+        for name, variable in zip(weight_names(network), network.weights):
+            if name.rpartition("/")[2] not in _RESET:
+                variables[name] = variable
         for name, variable in variables.items():
             array, shape = arrays.get(name), tuple(variable.shape)
-            if _of_words(name[-1]) and np.shape(array)[1:] == shape[1:]:
+            if _of_words(name) and np.shape(array)[1:] == shape[1:]:
                 array = np.concatenate([array, variable[len(array) :]])
             if array is None or array.shape != shape:
                 text = "no weight" if array is None else f"shape {array.shape}"
                 raise InputError(
                     "--from",
                     "be a model with the weights of the run's network",
-                    f"--from={self.name} with {text} for {'/'.join(name)} of "
+                    f"--from={self.name} with {text} for {name} of "
                     f"shape {shape}",
                     "Use features like those of its training, or train a new "
                     "model.",
@@ -97,19 +98,15 @@ class Trained(NamedTuple):
             variable.assign(arrays[name].astype("float32"))
 
     def _arrays(self, network):
+        """Returns the arrays by the names of `weight_names`."""
         if self.path.suffix == ".npz":
-            # Keras 2 lists frozen word tables after the encoder's weights.
-            items = sorted(self.weights, key=lambda w: not _of_words(w[0]))
-            items = [
-                array for name, array in items if _leaf(name) not in _RESET
-            ]
-            names = weights_by_name(network)
-            names = sorted(names, key=lambda path: not _of_words(path[-1]))
-            return dict(zip(names, items)) if len(names) == len(items) else {}
-        first = _uncounted(network.name)[0]
+            return dict(self.weights)
+        # A SavedModel has the names of the process that exported it.
+        first = uncounted(network.name)[0]
         arrays = {tuple(name.split("/")): array for name, array in self.weights}
-        net = [path for path in arrays if _uncounted(path[0])[0] == first]
-        return {name[1:]: arrays[path] for path, name in _renamed(net).items()}
+        net = [path for path in arrays if uncounted(path[0])[0] == first]
+        names = renumbered(net)
+        return {"/".join(names[path][1:]): arrays[path] for path in net}
 
 
 def open_trained(name, start="", argument="--from"):
@@ -245,62 +242,5 @@ def _settings(name, record, path, argument):
     return settings
 
 
-def weights_by_name(network):
-    """Returns weights keyed by names that are equal in every process.
-
-    Keras numbers the layers of a class within a process, so the first branch of
-    the third network may be called `branch_2`. Here, its name is `branch`. A
-    key is (layer, ..., weight). The order is that of the network's weights.
-    """
-    paths = _paths(network)
-    weights = [(paths[id(weight)], weight) for weight in network.weights]
-    weights = [item for item in weights if item[0][-1] not in _RESET]
-    names = _renamed([path for path, _ in weights])
-    return {names[path]: weight for path, weight in weights}
-
-
-def _paths(layer):
-    """Returns a dict from each weight's id to its path, a tuple of names."""
-    # In Keras 2, weights have no `path`.
-    paths = {}
-    inner = [*vars(layer).values(), *getattr(layer, "layers", ())]
-    for each in inner:
-        for child in each if isinstance(each, list | tuple) else [each]:
-            if isinstance(child, keras.layers.Layer):
-                for key, path in _paths(child).items():
-                    paths[key] = (child.name, *path)
-    for weight in layer.weights:
-        paths.setdefault(id(weight), (_leaf(weight.name),))
-    return paths
-
-
-def _leaf(name):
-    return name.rpartition("/")[2].partition(":")[0]
-
-
 def _of_words(name):
-    return _leaf(name) == "embeddings"
-
-
-def _uncounted(name):
-    """Splits a name into its base and the number that Keras appends."""
-    base, number = re.fullmatch(r"(.*?)(?:_(\d+))?", name).groups()
-    return base, int(number or 0)
-
-
-def _renamed(paths):
-    """Maps each path to a path with layers numbered within their parent."""
-    beside = {}
-    for path in paths:
-        for depth, part in enumerate(path):
-            beside.setdefault(path[:depth], set()).add(_uncounted(part))
-
-    def name(above, part):
-        base, number = _uncounted(part)
-        before = [n for b, n in beside[above] if b == base and n < number]
-        return f"{base}_{len(before)}" if before else base
-
-    return {
-        path: tuple(name(path[:i], part) for i, part in enumerate(path))
-        for path in paths
-    }
+    return name.endswith("embeddings")

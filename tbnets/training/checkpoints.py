@@ -15,6 +15,7 @@ from tbnets.data.store.npy import ERRORS, read_npz, write_npz
 from tbnets.errors import InputError
 from tbnets.files import is_kind, shown
 from tbnets.training.optimizers import optimizer_variables
+from tbnets.training.weight_names import weight_names
 
 FORMAT = "tbnets-checkpoint-2"
 SAVED_MODEL = "saved_model"
@@ -59,14 +60,12 @@ class RunState:
         return {key.removeprefix(group): row[key] for key in keys}
 
 
-def _name(variable):
-    return getattr(variable, "path", None) or variable.name
-
-
 def _variables(model, optimizer):
-    kinds = {"model": model.weights}
+    """Returns (name, variable) pairs of a model and of its optimizer."""
+    kinds = {"model": list(zip(weight_names(model), model.weights))}
     if optimizer is not None:
-        kinds["optimizer"] = optimizer_variables(optimizer)
+        variables = optimizer_variables(optimizer)
+        kinds["optimizer"] = [(v.name, v) for v in variables]
     return kinds
 
 
@@ -84,9 +83,9 @@ def save_checkpoint(path, model, optimizer, state):
     """
     arrays, names, values = {}, {}, vars(state).copy()
     for kind, variables in _variables(model, optimizer).items():
-        for i, variable in enumerate(variables):
+        for i, (name, variable) in enumerate(variables):
             key = f"{kind}/{i:04d}"
-            arrays[key], names[key] = _to_numpy(variable), _name(variable)
+            arrays[key], names[key] = _to_numpy(variable), name
     for kind in ("fitted", "held"):
         values[kind] = dict(values[kind])
         for name, value in vars(state)[kind].items():
@@ -151,14 +150,14 @@ def _assign(path, kind, variables, checkpoint):
             f"{path} must hold {len(variables)} variables of the {kind}. "
             f"Received: {len(stored)}. Use the run's own flags."
         )
-    for key, variable in zip(stored, variables):
+    for key, (name, variable) in zip(stored, variables):
         if tuple(variable.shape) != arrays[key].shape:
             raise InputError(
                 f"{names[key]} in {path} must have the shape "
-                f"{tuple(variable.shape)} of {_name(variable)}. Received: "
+                f"{tuple(variable.shape)} of {name}. Received: "
                 f"{arrays[key].shape}. Use the run's own flags and vocabulary."
             )
-    for key, variable in zip(stored, variables):
+    for key, (_, variable) in zip(stored, variables):
         variable.assign(arrays[key])
 
 

@@ -164,17 +164,6 @@ def test_a_model_that_lacks_a_weight_is_refused(source):
             model._replace(weights=weights).put_into(source.network)
 
 
-def test_words_are_found_wherever_a_keras_counts_them(source):
-    """Keras 2 puts frozen ones behind the other weights of an encoder."""
-    model = trained.open_trained(str(source.run_dir))
-    [words] = [one for one in model.weights if "embeddings" in one[0]]
-    others = [one for one in model.weights if one is not words]
-    expected = model._arrays(source.network)
-    found = model._replace(weights=[words, *others])._arrays(source.network)
-    assert found.keys() == expected.keys()
-    assert all(found[name] is expected[name] for name in found)
-
-
 def test_phrase_localization_begins_with_a_model(tiny_run, tmp_path):
     before = begun(tiny_run.settings(tmp_path / "source", "localization"))
     changes = {"from": tmp_path / "source", "seed": 9}
