@@ -79,10 +79,14 @@ def test_phrases_are_compared_with_the_regions_of_their_photo(run, folder):
     network = run.network
     reader = run.task.texts.reader(run.state.fitted)
     photos = run.task.split("test").images
-    assert scores.phrases.num_phrases > 20
+    known = scores.phrases
+    assert known.num_phrases > 20
+    names = [known.images.image_ids[row] for row in known.phrase_to_image]
+    ids = run.task.split("test").records.image_ids
+    assert [ids[photo] for photo in scores.images] == names
     for photo in (0, 5):
         rows = np.flatnonzero(scores.images == photo)
-        words = [scores.phrases.phrases[row] for row in rows]
+        words = [known.phrases[row] for row in rows]
         store = scores.regions.store
         features, boxes = store.regions(scores.regions.rows[photo])
         seen = np.concatenate([features, photos.batch(np.array([photo]))])
