@@ -9,7 +9,7 @@ from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry
-from tbnets.tasks.captioned_data import start_at_photo
+from tbnets.tasks.captioned import start_at_photo
 from tbnets.tasks.trained import open_trained, sizes_of
 from tbnets.text.trees import read_tree
 
