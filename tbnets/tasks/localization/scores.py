@@ -1,15 +1,15 @@
 """Scores the regions of a photo for each of its phrases."""
 
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import SAME_THING, rows_by
 from tbnets.data.captions import same_captions
+from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.phrase_pairs import ranges
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
@@ -106,7 +106,8 @@ def sentence_scores(scores, records):
         )
     phrases = scores.phrases
     texts, first = np.unique(phrases.phrase_to_text, return_index=True)
-    similarities = scores.nearest(scores.sides["phrases"][first])
+    embeddings = scores.sides["phrases"][first]
+    similarities = scores.scorer.nearest(scores.examples, embeddings)
     distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
     lonely = np.flatnonzero(~np.isfinite(distances).all(axis=1))
     if lonely.size:
@@ -180,9 +181,9 @@ class LocalizationScores(Scores):
         proposals: list of boxes `[k, 4]`, one array per photo.
         sides: embeddings of the phrases and of some regions; {} for an exported
             model.
-        nearest: `RegionScorer.nearest`; None for an exported model.
-        rank_true_regions: `RegionScorer.rank_true_regions`; None for an
-            exported model and for combined networks.
+        scorer: the `RegionScorer` that compared them; None for an exported
+            model and for combined networks.
+        examples: `PhraseExamples` of the split; None for an exported model.
         photos: folder of the photos, or None.
     """
 
@@ -195,17 +196,17 @@ class LocalizationScores(Scores):
     proposals: list
     learned_similarity: bool = False
     sides: Mapping = dataclasses.field(default_factory=dict)
-    nearest: Callable | None = None
-    rank_true_regions: Callable | None = None
+    scorer: "RegionScorer | None" = None
+    examples: PhraseExamples | None = None
     photos: pathlib.Path | None = None
 
     def metrics(self, region_phrase_ranking=False, **choosing):
         """Returns the metrics of `evaluation.localization`.
 
-        `region_phrase_ranking` adds the metrics of `rank_true_regions`.
+        `region_phrase_ranking` adds `RegionScorer.rank_true_regions`.
         `choosing` are arguments of `correspondences.checked_choice`.
         """
-        if region_phrase_ranking and self.rank_true_regions is None:
+        if region_phrase_ranking and self.scorer is None:
             raise InputError(
                 "--region_phrase_ranking",
                 "be used with one run",
@@ -219,7 +220,8 @@ class LocalizationScores(Scores):
             ranks, types=phrases.type_masks(), texts=phrases.phrase_to_text
         )
         if region_phrase_ranking:
-            metrics |= self.rank_true_regions()
+            embeddings = self.sides["phrases"]
+            metrics |= self.scorer.rank_true_regions(self.examples, embeddings)
         return metrics
 
     def pair_scores(self, records):
@@ -253,7 +255,7 @@ class LocalizationScores(Scores):
             is_region = np.arange(self.similarities.shape[1]) < counts
             terms = [t / (float(t[is_region].std()) or 1.0) for t in terms]
         summed = (1 - weight) * terms[0] + weight * terms[1]
-        changes = {"learned_similarity": True, "rank_true_regions": None}
+        changes = {"learned_similarity": True, "scorer": None}
         return dataclasses.replace(self, similarities=-summed, **changes)
 
     @property
@@ -312,9 +314,7 @@ class RegionScorer:
         learned = self.network.learned_similarity
         sides = {"regions": first, "phrases": embeddings}
         fields = table, phrases, examples.proposals, learned, sides
-        nearest = functools.partial(self.nearest, examples)
-        rank = functools.partial(self.rank_true_regions, examples, embeddings)
-        return LocalizationScores(*fields, nearest, rank)
+        return LocalizationScores(*fields, self, examples)
 
     def nearest(self, examples, text_embeddings):
         """Returns the maximum similarity between a photo's regions and a text.

@@ -172,7 +172,7 @@ def test_true_regions_rank_all_phrases_and_back(run):
 
 def test_photos_are_compared_with_sentences_by_their_phrases(run):
     scores, data = run.scores, run.opened.task
-    nearest = scores.nearest(scores.sides["phrases"])
+    nearest = scores.scorer.nearest(run.test, scores.sides["phrases"])
     owners = scores.phrases.phrase_to_image
     own = nearest[owners, np.arange(len(owners))]
     # Each photo has as many regions, so no row of the table is padded.

@@ -1,5 +1,7 @@
 """Sentences and photos compared by phrases and regions."""
 
+import types
+
 import numpy as np
 
 from tbnets.data.captions import CaptionedImages
@@ -34,13 +36,12 @@ def marked_phrases(captions=MARKED):
 
 def made_up_scores(nearest, learned=False):
     """Phrase p is embedded as the number p; `nearest` is looked up."""
+    scorer = types.SimpleNamespace(
+        nearest=lambda _, rows: np.asarray(nearest, "f4")[:, rows[:, 0]]
+    )
+    sides = {"phrases": np.arange(4)[:, None]}
     return LocalizationScores(
-        None,
-        marked_phrases(),
-        None,
-        learned,
-        {"phrases": np.arange(4)[:, None]},
-        lambda rows: np.asarray(nearest, "f4")[:, rows[:, 0]],
+        None, marked_phrases(), None, learned, sides, scorer
     )
 
 
