@@ -26,14 +26,14 @@ import pathlib
 from tbnets.data.store.locks import FolderLock
 from tbnets.errors import InputError
 from tbnets.features.photo_features import RANDOM
-from tbnets.files import is_partial, write_atomically, write_json
+from tbnets.files import is_partial, write_atomically, write_json, write_text
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks import registry
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.records import SETTINGS_FILE
 from tbnets.tasks.settings.settings import ALL, Settings
-from tbnets.tasks.task import check_same_words, write_fitted
 from tbnets.tasks.trained import open_trained
+from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tbnets.training.checkpoints import SAVED_MODEL, checkpoint_path
 from tbnets.training.distribution import Workers
@@ -207,9 +207,18 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
                 session.checkpoint("best").unlink(missing_ok=True)
             records.write_settings(settings, folder)
             last.parent.mkdir(exist_ok=True)
-            write_fitted(fitted, folder)
+            _write_fitted(fitted, folder)
         check_run_folder(folder, resume=True)  # Fails if a worker lacks it.
     return session, train
+
+
+def _write_fitted(fitted, folder):
+    """Writes the vocabulary and the ids of skipped images as text files."""
+    if fitted.get("words"):
+        Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
+    if left_out := fitted.get("left_out"):
+        lines = (f"{name}\t{why}\n" for name, why in left_out.items())
+        write_text(folder / "left_out.txt", "".join(lines))
 
 
 def _build(task, fitted, checkpoint):
@@ -229,7 +238,14 @@ def _adapt(network, train):
 
 def _continue(session, checkpoint):
     path, state = session.checkpoint("last"), checkpoint.state
-    check_same_words(session.state.fitted, state.fitted, path)
+    now, then = session.state.fitted.get("words"), state.fitted.get("words")
+    if now != then:
+        raise InputError(
+            "--captions",
+            "have the vocabulary with which the run was started",
+            f"{len(now or [])} words; {path} has {len(then or [])}",
+            "Restore the training captions, or start a new --run_dir.",
+        )
     optimizer = session.network.optimizer
     with session.workers.scope():
         create_optimizer_variables(optimizer, session.network)

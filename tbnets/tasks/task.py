@@ -8,10 +8,9 @@ import itertools
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.files import is_kind, shown, write_text
+from tbnets.files import is_kind, shown
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.settings.settings import Settings
-from tbnets.text.vocabulary import Vocabulary
 from tbnets.visualization.plots import joined
 
 SIDES = ("words", "image_dim", "text_dim")
@@ -38,30 +37,6 @@ _MORE = {
     "word_vectors": lambda rows: rows.ndim == 2 and rows.dtype.kind == "f",
 }
 """Further conditions on some fitted values, as checkpoints are untrusted."""
-
-
-def write_fitted(fitted, folder):
-    """Writes the vocabulary and the ids of skipped images as text files."""
-    if fitted.get("words"):
-        Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
-    if left_out := fitted.get("left_out"):
-        lines = (f"{name}\t{why}\n" for name, why in left_out.items())
-        write_text(folder / "left_out.txt", "".join(lines))
-
-
-def check_same_words(fitted, before, path):
-    """Raises ValueError if a resumed run has a different vocabulary.
-
-    `before` contains the fitted values of the checkpoint at `path`.
-    """
-    now, then = fitted.get("words"), before.get("words")
-    if now != then:
-        raise InputError(
-            "--captions",
-            "have the vocabulary with which the run was started",
-            f"{len(now or [])} words; {path} has {len(then or [])}",
-            "Restore the training captions, or start a new --run_dir.",
-        )
 
 
 def check_fitted_kinds(fitted, path, required):
