@@ -8,14 +8,13 @@ from tbnets.tasks.settings.flag import REQUIRED, written
 MOST_COLUMNS = 100
 
 
-def format_help(text, sections, width=None):
+def format_help(text, sections):
     """Returns a program's help text: `text` followed by the flags.
 
-    `sections` maps each title to a list of `Flag`s. `width` is the number of
-    columns, or None for the terminal's width.
+    `sections` maps each title to a list of `Flag`s. Lines have the width of the
+    terminal, at most `MOST_COLUMNS`.
     """
-    if width is None:
-        width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
     parts = [text.strip()]
     for title, flags in sections.items():
         entries = [_format_flag(flag, max(width, 40)) for flag in flags]

@@ -188,19 +188,19 @@ OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "adamw": FusedAdam}
 NOT_DECAYED = ["bias", "gamma", "beta"]
 
 
-def build_schedule(name, rate, *, decay_steps, total_steps, decay_rate=0.1):
+def build_schedule(name, rate, *, decay_steps, total_steps):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 
-    `name` is `constant`; `step` (multiplied by `decay_rate` every
-    `decay_steps`); `exponential` (smooth decay with this rate); or `cosine` (to
-    0 over `total_steps`). Wang et al. 2016 multiply by 0.1 every 10 epochs.
+    `name` is `constant`; `step` (multiplied by 0.1 every `decay_steps`, in Wang
+    et al. 2016 every 10 epochs); `exponential` (smooth decay with this rate);
+    or `cosine` (to 0 over `total_steps`).
     """
     if name == "constant":
         return rate
     if name == "cosine":
         return keras.optimizers.schedules.CosineDecay(rate, total_steps)
     return keras.optimizers.schedules.ExponentialDecay(
-        rate, max(1, round(decay_steps)), decay_rate, staircase=name == "step"
+        rate, max(1, round(decay_steps)), 0.1, staircase=name == "step"
     )
 
 

@@ -170,7 +170,7 @@ def test_tensorboard_shows_every_scalar(tiny_run):
 )
 def test_schedules_fall_as_named(schedule, wanted):
     made = optimizers.build_schedule(
-        schedule, 1.0, decay_rate=0.1, decay_steps=2 * 5, total_steps=4 * 5
+        schedule, 1.0, decay_steps=2 * 5, total_steps=4 * 5
     )
     found = [float(made(step)) for step in (0, 5, 10, 20)]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -32,13 +32,13 @@ class Options:
     names: list[str] = flag([], "What is no flag.", kind="words")
 
 
-def help_of(width):
+def help_text():
     text = "Does a thing.\n\n  python tool.py --out=FILE\n"
-    return format_help(text, {title_of(Options): flags_of(Options)}, width)
+    return format_help(text, {title_of(Options): flags_of(Options)})
 
 
 def test_help_shows_the_text_and_flags_as_defined():
-    shown = help_of(80)
+    shown = help_text()
     assert shown.startswith("Does a thing.")
     found = entries(shown)
     assert found.pop("long").startswith("word")
@@ -57,7 +57,7 @@ def test_help_shows_the_text_and_flags_as_defined():
 @pytest.mark.parametrize("columns, widest", [(60, 60), (80, 80), (300, 100)])
 def test_help_is_as_wide_as_the_terminal(monkeypatch, columns, widest):
     monkeypatch.setenv("COLUMNS", str(columns))
-    widths = [len(line) for line in help_of(None).splitlines()]
+    widths = [len(line) for line in help_text().splitlines()]
     # A line ends where another "word " of 5 letters would not fit.
     assert widest - 5 < max(widths) <= widest
 
