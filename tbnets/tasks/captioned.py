@@ -15,7 +15,7 @@ from tbnets.tasks import texts
 from tbnets.tasks.parts import Builder
 from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.settings import Settings, unused_flags
-from tbnets.tasks.task import SIDES, Task
+from tbnets.tasks.task import Task
 
 WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 """Names of weights. For a file with such a name, write `./imagenet`."""
@@ -100,11 +100,13 @@ class CaptionedTask(Task):
         made_by: maps flags that name features to the keys of the features'
             descriptions in `fitted`.
         of_phrases: whether the texts are phrases instead of sentences.
+        encoders: description of the encoders.
     """
 
-    fits = SIDES
+    fits = ("words", "image_dim", "text_dim")
     made_by = {}
     of_phrases = False
+    encoders = ""
 
     def __init__(self, settings: Settings, model: Builder, photos=None):
         super().__init__(settings, model)
@@ -203,6 +205,10 @@ class CaptionedTask(Task):
         if self.opened.matches_names:
             facts["names"] = MATCHED
         return facts | texts.notes(fitted)
+
+    def describe(self, network):
+        """Returns the encoders and the size of the shared space."""
+        return f"{self.encoders} -> {network.embedding_dim}"
 
     def photo_reader(self, made_by):
         """Returns the `photo_reader` for the run's weights."""

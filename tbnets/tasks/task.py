@@ -13,8 +13,6 @@ from tbnets.tasks.parts import Builder
 from tbnets.tasks.settings.settings import Settings
 from tbnets.visualization.plots import joined
 
-SIDES = ("words", "image_dim", "text_dim")
-"""Fitted values of every run with images and texts."""
 _TYPES = {
     "words": list[str],
     "longest_text": int,
@@ -247,7 +245,6 @@ class Task:
         mining: miner of the batches for `compile`, or None.
         held: dict of JSON values or arrays, kept between epochs and saved in
             checkpoints.
-        encoders: description of the encoders, or "".
         usual: title and default values for unset flags.
     """
 
@@ -258,7 +255,6 @@ class Task:
     example_queries = ()
     fits = ()
     extracts = ""
-    encoders = ""
     usual = "", {}
     mining = None
 
@@ -342,9 +338,7 @@ class Task:
 
     def describe(self, network):
         """Returns a short description of the trained network."""
-        if not self.encoders:
-            return self.settings.run.model
-        return f"{self.encoders} -> {network.embedding_dim}"
+        return self.settings.run.model
 
     def scores(self, network, examples):
         """Returns the `Scores` of a network on the examples of a split."""
