@@ -7,6 +7,7 @@ in the graph, so that exported models decode photos as in training.
 
 import concurrent.futures
 import functools
+import math
 import re
 from collections.abc import Sequence
 
@@ -218,12 +219,10 @@ def _judged(photo, decode):
 def _reason(content, error):
     if not content:
         return "is empty"
-    if photo_kinds.NO_PHOTO in error.message:
+    if not photo_kinds.is_known(content):
         return pictures.convert(content)[1]
     if photo_kinds.TOO_LARGE in error.message:
-        # The sizes come first; a function name with other numbers may follow.
-        sides = error.message.partition(photo_kinds.TOO_LARGE)[2]
-        width, height = re.findall(r"\d+", sides)[:2]
+        width, height = photo_kinds.read_sides(content, math.inf).numpy()
         most = pictures.MAX_PIXELS
         return f"has {width} x {height} pixels, more than {most}"
     # A graph adds the lines of code before the reason, and nodes after it.

@@ -14,8 +14,7 @@ _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD_BYTES = 24  # The signature, and the start of the chunk IHDR.
 TOO_LARGE = "pixels; scale it down. Received width and height:"
-NO_PHOTO = "convert it. Received another kind, of so many bytes:"
-"""Fragments of two error messages, which `images` searches for."""
+"""Part of an error message, for which `images` searches."""
 UPRIGHT = 1
 _ORIENTATION_TAG = 0x0112
 _EXIF_BYTES = 1 << 17
@@ -87,7 +86,8 @@ def _png_sides(image_bytes):
     head = require(
         head,
         (start == _PNG_START) & (tf.strings.substr(head, 12, 4) == b"IHDR"),
-        f"`image_bytes` must be the content of a JPEG or PNG file; {NO_PHOTO}",
+        "`image_bytes` must be the content of a JPEG or PNG file; convert it. "
+        "Received another kind, of so many bytes:",
         tf.strings.length(image_bytes),
     )
     sides = tf.strings.substr(head, 16, 8)

@@ -15,30 +15,21 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 
 _SCENES = "Set it, or set --scenes for the embedded data set."
-_PHOTOS = (
-    "Set it, for example --image_features=features/lite0.flags for features "
-    "of the photos in --images. Or set only --images=FOLDER."
-)
-_WORDS = (
-    "Set it, for example --text_features=features/tfidf.flags. Or set another "
-    "--text_encoder to learn from the words."
-)
-_TREES = "Set it, for example --trees=features/parsed.flags."
-_BOXES = (
-    "Write a table of images, phrases and boxes (docs/data_formats.md), or "
-    "predict boxes with tools/localize.py."
-)
-_REGIONS = "Set it, for example --regions=features/regions_grid.flags."
-_UNSET = {
-    "captions": ("the captions to read", _SCENES),
-    "images": ("the folder of the photos", _SCENES),
-    "image_features": ("a feature array", _PHOTOS),
-    "text_features": ("a feature array", _WORDS),
-    "phrases": ("phrases and their boxes", _BOXES),
-    "regions": ("features of regions", _REGIONS),
-    "trees": ("a file of trees", _TREES),
+_ADVICE = {
+    "captions": _SCENES,
+    "images": _SCENES,
+    "image_features": "Set it, for example "
+    "--image_features=features/lite0.flags for features of the photos in "
+    "--images. Or set only --images=FOLDER.",
+    "text_features": "Set it, for example "
+    "--text_features=features/tfidf.flags. Or set another --text_encoder to "
+    "learn from the words.",
+    "phrases": "Write a table of images, phrases and boxes "
+    "(docs/data_formats.md), or predict boxes with tools/localize.py.",
+    "regions": "Set it, for example --regions=features/regions_grid.flags.",
+    "trees": "Set it, for example --trees=features/parsed.flags.",
 }
-"""Maps a flag to (expected value, advice), for messages if it is not set."""
+"""Maps a flag to advice, for messages if it is not set."""
 METADATA = ("metadata.csv", "metadata.jsonl")
 """Files of captions beside photos, as written by the datasets library."""
 MADE = "made"
@@ -137,10 +128,7 @@ class Sources:
         """Returns the value of a flag. Raises ValueError if it is empty."""
         value = getattr(self, flag)
         if not value:
-            expected, advice = _UNSET[flag]
-            raise InputError(
-                f"--{flag}", f"name {expected}", f"--{flag}=", advice
-            )
+            raise InputError(f"--{flag}", "be set", f"--{flag}=", _ADVICE[flag])
         return value
 
     def file(self, flag):
