@@ -49,7 +49,7 @@ def run(options):
     dev, test = (_embedded(model, options, name) for name in ("dev", "test"))
     _, cosines, _, is_right = _searched(model, *dev, np.arange(len(dev[0])))
     cutoff = np.quantile(cosines[is_right], 1 - KEPT)
-    print("photos  kept  refused  cosine: kept  refused  confidence  right")
+    print("photos  kept  rejected  cosine: kept  rejected  confidence  correct")
     rng, count = np.random.default_rng(0), len(test[0])
     for size in sorted({min(size, count) for size in SIZES}):
         rows = rng.permutation(count)
