@@ -68,8 +68,8 @@ def run(options):
             )
         ]
         print(
-            f"{size:6}  {cells[0]:4.3f}  {cells[1]:7.3f}  {cells[2]:12.3f}  "
-            f"{cells[3]:7.3f}  {chances.mean():10.3f}  {right.mean():5.3f}"
+            f"{size:6}  {cells[0]:4.3f}  {cells[1]:8.3f}  {cells[2]:12.3f}  "
+            f"{cells[3]:8.3f}  {chances.mean():10.3f}  {right.mean():7.3f}"
         )
         bins = np.array_split(np.argsort(chances), BINS)
         pairs = [(chances[b].mean(), right[b].mean()) for b in bins]
