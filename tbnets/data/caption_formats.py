@@ -1,23 +1,24 @@
 """Finds the format of a caption file and reads its images.
 
-`READERS` has a reader per format. It takes a `CaptionFile` and returns one
-`ImageRecord` per image and split, in the order of the file, or raises
-`OtherFormat`.
+`READERS` maps each format to its reader. A reader takes a `CaptionFile` and
+returns an `ImageRecord` per image and split, in the order of the file. It
+raises `OtherFormat` if the file has a different format.
 """
 
 import functools
+import glob
 import os
 import re
 
-from tbnets.data import (
-    archive_captions,
-    caption_json,
-    caption_readers,
-    caption_tables,
-)
-from tbnets.data.caption_files import CaptionFile, OtherFormat
+from tbnets.checks import first_twice
+from tbnets.data import archive_captions, caption_json, caption_tables
+from tbnets.data import splits as split_names
+from tbnets.data.caption_files import CaptionFile, ImageRecord, OtherFormat
 from tbnets.data.photo_archives import list_archives
-from tbnets.files import require_file, shown
+from tbnets.data.splits import WHOLE_FILE
+from tbnets.data.store.arrays import first_equal_rows, open_array
+from tbnets.errors import InputError
+from tbnets.files import CheckedFile, require_file, shown
 
 AUTO = "auto"
 _JSON_START = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\"\]\d-]|$)")
@@ -26,11 +27,148 @@ _PACKED = {
     b"PK\3\4": "a zip file. Unpack it, or save a spreadsheet as CSV.",
 }
 """Maps the first bytes of a compressed file to advice."""
+_TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
+
+
+def read_flickr(file):
+    """Reads a token file.
+
+    The lines are `<image>#<number><TAB><caption>`. The images of each split are
+    listed in `*.<split>Images.txt` or `<split>.txt` in the folder of the file,
+    with or without file extensions. Without lists, all images are in the split
+    "all".
+    """
+    if not re.match(r"[^\t\n]+#\d+ *\t", file.start):
+        raise OtherFormat(
+            "its first line is not <image>#<number><TAB><caption>"
+        )
+    file.is_cacheable = False
+    captions, lists = _token_captions(file), _split_lists(file.path)
+    images = {part: _listed(lists[part], captions, file) for part in lists}
+    return [
+        ImageRecord(name, list(captions[name].values()), split, name)
+        for split, names in (images or {WHOLE_FILE: captions}).items()
+        for name in names
+    ]
+
+
+def _token_captions(file):
+    # Returns {image: {caption number: caption}}.
+    rows, ends_well = file.lines()
+    captions = {}
+    for line, row in enumerate(rows, 1):
+        cut = line == len(rows) and not ends_well
+        match = _TOKEN_ROW.fullmatch(row)
+        if row.strip() and (cut or not match):
+            advice = ""
+            if cut and captions:  # Else the file may have another format.
+                advice = "Copy the truncated file again, or end its last line."
+            file.refuse("'<image>#<number><TAB><caption>'", row, line, advice)
+        elif match and file.file_name(match[1], line):
+            texts = captions.setdefault(match[1], {})
+            if match[2] in texts:
+                expected = "a unique number for each caption of an image"
+                file.refuse(expected, f"{match[1]}#{match[2]}", line)
+            texts.setdefault(match[2], match[3].strip())
+    return captions
+
+
+def _split_lists(path):
+    # Returns {split: path of the list}.
+    folder = os.path.dirname(os.fspath(path))
+    lists = {}
+    pattern = os.path.join(glob.escape(folder), "*.txt")
+    for candidate in sorted(glob.glob(pattern)):
+        name = os.path.basename(candidate)
+        match = re.fullmatch(r"(?:.*[._])?([A-Za-z]+)Images\.txt", name)
+        split = match[1].lower() if match else name.removesuffix(".txt")
+        if not match and split not in split_names.SPLIT_ORDER:
+            continue
+        if split in lists:
+            raise InputError(
+                "path",
+                "have at most one list per split in its folder",
+                f"path={path} with {lists[split]} and {candidate} for "
+                f"{split!r}",
+                "Remove one list.",
+            )
+        lists[split] = candidate
+    return lists
+
+
+def _listed(path, captions, token_file):
+    # Returns the images that a split list names.
+    file, names, by_stem = CheckedFile(path, token_file.problems), {}, {}
+    for name in captions:
+        by_stem.setdefault(os.path.splitext(name)[0], []).append(name)
+    for line, row in enumerate(file.lines()[0], 1):
+        listed = row.strip()
+        matches = [listed] if listed in captions else by_stem.get(listed, [])
+        if listed and len(matches) != 1:
+            expected = f"an image of {token_file.path}"
+            advice = (
+                f"It has {len(matches) or 'no'} images of this name. Correct "
+                "the list, or complete the token file."
+            )
+            file.refuse(expected, listed, line, advice)
+        elif listed and matches[0] in names:
+            expected = f"each image once; line {names[matches[0]]} has it"
+            file.refuse(expected, listed, line)
+        elif listed:
+            names[matches[0]] = line
+    if not names:
+        file.report("expected one image per line; found none.")
+    return names
+
+
+def read_precomputed(file):
+    """Reads features and captions (VSE++).
+
+    `<split>_ims.npy` has one row per image, and the i-th block of lines in
+    `<split>_caps.txt`, the file to read, contains the captions of image i. If
+    the array has one row per caption, rows with equal ids in `<split>_ids.txt`
+    belong to one image. Without this file, consecutive identical rows do, and
+    the id is the number of the first row.
+    """
+    base = file.path.removesuffix("_caps.txt")
+    if base == file.path:
+        raise OtherFormat("its name does not end with _caps.txt")
+    file.is_cacheable = False
+    rows, ends_well = file.lines()
+    try:
+        features = open_array(f"{base}_ims.npy")
+    except ValueError as error:
+        file.report(f"its features cannot be read: {error}")
+        return []
+    images = len(features)
+    if not rows or len(rows) % images:
+        cut = "" if ends_well else " Copy the file again: its end is missing."
+        file.report(
+            f"expected an equal number of captions for each of the {images} "
+            f"rows of {features.path}; found {len(rows)} captions.{cut}",
+            len(rows),
+        )
+        return []
+    each, twice = len(rows) // images, first_twice(features.ids)
+    keys = [key for key in features.ids for _ in range(each)]
+    if each == 1 and not features.has_ids:
+        keys = map(str, first_equal_rows(features))
+    if each > 1 and twice is not None:
+        expected = f"unique ids, because each row has {each} captions"
+        ids = CheckedFile(f"{base}_ids.txt", file.problems)
+        advice = "Put all captions of an image in one block."
+        ids.refuse(expected, twice, None, advice)
+        return []
+    records = {}
+    for key, row in zip(keys, rows):
+        record = ImageRecord(key, [], WHOLE_FILE, key, features.has_ids)
+        records.setdefault(key, record).captions.append(row.strip())
+    return list(records.values())
 
 
 READERS = {
-    "precomputed": caption_readers.read_precomputed,
-    "flickr": caption_readers.read_flickr,
+    "precomputed": read_precomputed,
+    "flickr": read_flickr,
     "phrases": caption_json.read_phrases,
     "karpathy": functools.partial(
         caption_json.read_json, caption_json.of_images
