@@ -22,19 +22,15 @@ from tbnets.data.caption_files import (
     choose_columns,
     images_of,
 )
-from tbnets.data.splits import WHOLE_FILE
+from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
 from tbnets.files import CheckedFile, ProblemError, parse_json
 
 _TEXTS = ("txt", "json", "cls")
 """Extensions of files with captions. Only the first existing file is read."""
 _CLASSES = ("classes.txt", "classnames.txt")
-_SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation"), "val"),
-    **{"restval": "restval", "dev": "dev"},
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-"""Maps each word for a split in the name of an archive to the split."""
+_SHORT = {"training": "train", "testing": "test"}
+_SHORT |= {"valid": "val", "validation": "val"}
+"""Maps words for splits in the names of archives to the splits."""
 
 
 def archive_splits(names):
@@ -44,11 +40,11 @@ def archive_splits(names):
     `val`. If a path names no split, or if all paths name `train`, the split of
     all archives is "all".
     """
-    words = "|".join(_SPLITS)
+    words = "|".join(SPLIT_ORDER)
     found = []
     for name in names:
         matches = re.findall(rf"(?<![a-z])({words})(?![a-z])", name.lower())
-        found.append(_SPLITS[matches[-1]] if matches else None)
+        found.append(_SHORT.get(matches[-1], matches[-1]) if matches else None)
     is_split = None not in found and set(found) != {"train"}
     return found if is_split else [WHOLE_FILE] * len(found)
 
@@ -63,12 +59,11 @@ def read_shards(file):
     """
     if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
         raise OtherFormat("it is compressed; decompress it first")
-    root, names = _list(file.path, ".tar")
-    file.used = f"{len(names)} shards"
+    archives = _list(file.path, ".tar")
+    file.used = f"{len(archives)} shards"
     records, counts = {}, collections.Counter()
-    classes = _read_classes(root)
-    for name, split in zip(names, archive_splits(names)):
-        path = os.path.join(root, name) if name else root
+    classes = _read_classes(photo_archives.photo_root(file.path))
+    for name, path, split in archives:
         shard = CheckedFile(path, file.problems)
         for key, files in _samples(shard).items():
             photos = [*filter(photo_archives.is_photo_name, files)]
@@ -170,10 +165,12 @@ def _read_classes(root):
 
 
 def _list(path, suffix):
+    """Returns (name, path, split) for each archive."""
     root, names = photo_archives.list_archives(path, (suffix,))
     if not names:
         raise OtherFormat(f"it is neither a {suffix} file nor a folder of them")
-    return root, names
+    paths = [os.path.join(root, name) if name else root for name in names]
+    return list(zip(names, paths, archive_splits(names)))
 
 
 def read_parquet(file):
@@ -183,10 +180,8 @@ def read_parquet(file):
     an image is its path in this column, its value in a column of file names, or
     its row number.
     """
-    root, names = _list(file.path, ".parquet")
     records = {}
-    for name, split in zip(names, archive_splits(names)):
-        path = os.path.join(root, name) if name else root
+    for name, path, split in _list(file.path, ".parquet"):
         part = CaptionFile(path, file.problems, file.columns)
         archive = _opened(part)
         rows = _parquet_rows(part, archive, split) if archive else ()
