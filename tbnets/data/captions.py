@@ -344,9 +344,9 @@ def list_splits(
 def _pattern(format, path):
     """Returns a path with {split} if each split has its own file, or ""."""
     path = os.fspath(path)
-    if format in (AUTO, "precomputed") and os.path.isdir(path):
+    if os.path.isdir(path):
         pattern = os.path.join(path, f"{split_names.SPLIT_FIELD}_caps.txt")
-        if format != AUTO or split_names.splits_in_path(pattern):
+        if format == "precomputed" or split_names.splits_in_path(pattern):
             return pattern
     # The splits of archives are in their names.
     is_pattern = split_names.SPLIT_FIELD in path and not list_archives(path)[1]

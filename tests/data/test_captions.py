@@ -382,6 +382,12 @@ def test_a_file_of_another_format_is_told_as_one(
             read(format, path)
 
 
+def test_a_folder_of_another_format_is_told_as_one(tmp_path):
+    precomputed(tmp_path, [[1]], "p")
+    with pytest.raises(ProblemError, match="`format` to precomputed"):
+        read_captions("karpathy", tmp_path, "train")
+
+
 # What each format has of its own.
 
 
