@@ -28,7 +28,7 @@ from tbnets.data.scenes import grammar, layout, rendering
 from tbnets.data.scenes.layout import SCENES_PER_SPLIT
 from tbnets.data.scenes.phrases import BACKGROUND_CHAIN
 from tbnets.errors import ExistingFileError
-from tbnets.files import new_folder, parse_json
+from tbnets.files import CheckedFile, new_folder
 
 # Flickr30K Entities counts pixels from 1 and includes the last pixel, so the
 # half-open box `[x_min, y_min, x_max, y_max]` with origin 0 is written as
@@ -215,11 +215,9 @@ def ensure_scenes(folder, settings, progress=None):
 
 
 def _checked_manifest(folder, settings):
-    path = folder / MANIFEST
-    try:
-        manifest = {**parse_json(path.read_bytes())}
-    except (TypeError, ValueError) as error:
-        raise _damaged(path, "a JSON object", error) from error
+    manifest = CheckedFile(folder / MANIFEST).json()
+    if not isinstance(manifest, dict):
+        manifest = {}
     requested = {"version": VERSION, **dataclasses.asdict(settings)}
     differences = [
         f"{name} is {manifest.get(name)!r} instead of {value!r}"
@@ -232,25 +230,7 @@ def _checked_manifest(folder, settings):
             f"folder={str(folder)!r}, where {'; '.join(differences)}. Choose "
             "another folder, delete this folder, or request its settings."
         )
-    path = folder / DATASET
-    expected, received = manifest.get("dataset_sha256"), "no file"
-    if path.exists():
-        received = hashlib.sha256(path.read_bytes()).hexdigest()
-    if received != expected:
-        raise _damaged(path, f"sha256 {expected}", received)
-    for name, ending in FOLDERS.items():
-        received = len(list((folder / name).glob(f"*{ending}")))
-        if received != settings.num_scenes:
-            expected = f"{settings.num_scenes} files {ending}"
-            raise _damaged(folder / name, expected, received)
     return manifest
-
-
-def _damaged(path, expected, received):
-    return ExistingFileError(
-        f"{path}: expected {expected}, found {received}. Delete the folder and "
-        "write the scenes again."
-    )
 
 
 def _write_all(folder, settings, progress):
