@@ -18,14 +18,86 @@ from xml.etree import ElementTree
 import numpy as np
 
 from tbnets.data.photos import stem_of
-from tbnets.data.phrase_tables import NO_CHAIN, ImagePhrases, read_sentences
-from tbnets.errors import MissingFileError
-from tbnets.files import CheckedFile, ProblemError
+from tbnets.data.phrase_tables import (
+    ImagePhrases,
+    MarkedCaption,
+    MarkedPhrase,
+)
+from tbnets.errors import InputError, MissingFileError
+from tbnets.files import CheckedFile, ProblemError, shown
 
 FOLDERS = {"Sentences": ".txt", "Annotations": ".xml"}
 MOST_BYTES = 1 << 20
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 _ADVICE = "Use a file from the folder Annotations of Flickr30K Entities."
+
+
+# `Sentences/<id>.txt` of Flickr30K Entities has one caption per line. A phrase
+# is a tag with a coreference chain and one or more types:
+#
+#     [/EN#283585/people/clothing A man in uniform] likes [/EN#0/notvisual it] .
+#
+# Chain 0 is not visible and has no annotation.
+
+NO_CHAIN = "0"
+_TAG = re.compile(
+    r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+)[ \t]\s*([^\s\[\]][^\[\]]*)\]"
+)
+
+
+def parse_caption(line, number=0) -> MarkedCaption:
+    """Parses a line of a Sentences file.
+
+    Raises ValueError if brackets are unbalanced or nested, or if a tag lacks a
+    chain, a type or words.
+
+    Example:
+        >>> parse_caption("[/EN#7/people A man] runs").phrases[0].text
+        'A man'
+    """
+    words, phrases, end = [], [], 0
+    for tag in _TAG.finditer(line):
+        words += _untagged(line[end : tag.start()])
+        first, end = len(words), tag.end()
+        words += tag[3].split()
+        text, types = " ".join(words[first:]), tuple(tag[2][1:].split("/"))
+        chain = tag[1] if tag[1].strip("0") else NO_CHAIN
+        phrases.append(MarkedPhrase(text, first, len(words), chain, types))
+    words += _untagged(line[end:])
+    return MarkedCaption(number, " ".join(words), phrases)
+
+
+def _untagged(text):
+    if bracket := re.search(r"[\[\]]", text):
+        place = bracket.start()
+        raise InputError(
+            "expected [/EN#<chain>/<type> <words>]; found "
+            f"{shown(text[max(0, place - 30) : place + 30])}. Correct the tag, "
+            "or copy the file again."
+        )
+    return text.split()
+
+
+def read_sentences(path, problems=None) -> list[MarkedCaption]:
+    """Reads the captions of one photo from a text file.
+
+    Invalid lines are added to the list `problems` and left out, and the other
+    captions keep their numbers. If `problems` is None, the first problem is
+    raised.
+
+    Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
+    """
+    file = CheckedFile(path, problems)
+    lines, _ = file.lines()
+    captions = []
+    for number, line in enumerate(lines):
+        try:
+            captions.append(parse_caption(line, number))
+        except InputError as error:
+            file.report(str(error), number + 1)
+    if not lines:
+        file.report("expected captions; found none. Copy the file again.")
+    return captions
 
 
 class AnnotatedBoxes(NamedTuple):

@@ -1,8 +1,9 @@
-"""Tests of reading Flickr30K Entities annotations."""
+"""Tests of reading Flickr30K Entities."""
 
 import pytest
 
 from tbnets.data import entities
+from tbnets.data.phrase_tables import MarkedPhrase
 from tbnets.errors import InputError
 from tbnets.files import ProblemError
 from tests import refusals
@@ -163,3 +164,92 @@ def test_boxes_are_scaled_to_the_photo(write):
     # From 20 x 30 pixels to 10 x 90: a half and three times.
     found = entities.read_boxes(path.parent, "7", (10, 90))
     assert found.tolist() == [[1, 12, 2, 27]]
+
+
+def test_caption_is_taken_apart_word_by_word():
+    found = entities.parse_caption(
+        "[/EN#41/people Two men] lift [/EN#7/other/vehicles a big cart] "
+        "over [/EN#0/notvisual it] .",
+        number=3,
+    )
+    assert found.number == 3
+    # Words: 0 Two 1 men 2 lift 3 a 4 big 5 cart 6 over 7 it 8 .
+    assert found.text == "Two men lift a big cart over it ."
+    assert found.phrases == [
+        MarkedPhrase("Two men", 0, 2, "41", ("people",)),
+        MarkedPhrase("a big cart", 3, 6, "7", ("other", "vehicles")),
+        MarkedPhrase("it", 7, 8, "0", ("notvisual",)),
+    ]
+    for phrase in found.phrases:
+        words = found.text.split()[phrase.first : phrase.end]
+        assert " ".join(words) == phrase.text
+
+
+@pytest.mark.parametrize(
+    "line, text, spans",
+    [
+        ("", "", []),
+        ("A dog runs .", "A dog runs .", []),
+        ("[/EN#1/animals A dog]", "A dog", [(0, 2)]),
+        # Tags may touch each other and what is around; blanks do not count.
+        ("so[/EN#1/a b][/EN#2/c  d   e ] f", "so b d e f", [(1, 2), (2, 4)]),
+        ("[/EN#00/a x][/EN#07/a y]", "x y", [(0, 1), (1, 2)]),
+    ],
+)
+def test_caption_at_the_edges(line, text, spans):
+    found = entities.parse_caption(line)
+    assert found.text == text
+    assert [(p.first, p.end) for p in found.phrases] == spans
+    if "00" in line:  # A chain of zeros is none.
+        assert [p.chain for p in found.phrases] == ["0", "07"]
+
+
+BAD_LINES = [
+    "[/EN#1/people A man",
+    "[/EN#1/people A man [/EN#2/a x]",
+    "[/EN#1/people [/EN#2/a x] man]",
+    "A man] runs",
+    "[/EN#1/people A man]] runs",
+    "[/EN#/people A man]",
+    "[/EN#x1/people A man]",
+    "[/EN#1 A man]",
+    "[/EN#1/ A man]",
+    "so [/EN#1/people]",
+    "[/EN#1/people ]",
+    "[/EN#1/people//x A man]",
+    "[sic] A man",
+    "[EN#1/people A man]",
+    "[/EN#1/people" + " " * 200_000,  # It takes no time.
+]
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40])
+def test_malformed_tags_are_refused(line):
+    with pytest.raises(InputError) as error:
+        entities.parse_caption(line)
+    assert len(str(error.value)) < 400
+
+
+def test_bad_lines_are_named_or_left_out(tmp_path):
+    path = tmp_path / "7.txt"
+    path.write_text("[/EN#1/a x] .\n[/EN#/a y]\n\n[/EN#2/b z\n[/EN#3/c w]\n")
+    found, problems = refusals.read_past(
+        lambda problems: entities.read_sentences(path, problems)
+    )
+    assert [problem.line for problem in problems] == [2, 4]
+    assert [(one.number, one.text) for one in found] == [
+        (0, "x ."),
+        (2, ""),
+        (4, "w"),
+    ]
+
+
+def test_files_that_are_no_captions_are_refused(tmp_path):
+    (tmp_path / "empty.txt").write_bytes(b"")
+    with refusals.at(tmp_path / "empty.txt"):
+        entities.read_sentences(tmp_path / "empty.txt")
+    (tmp_path / "latin.txt").write_bytes(b"x\n[/EN#1/a caf\xe9]\n")
+    with refusals.at(tmp_path / "latin.txt", 2):
+        entities.read_sentences(tmp_path / "latin.txt")
+    with pytest.raises(FileNotFoundError, match=r"none\.txt"):
+        entities.read_sentences(tmp_path / "none.txt")

@@ -5,9 +5,12 @@ import json
 import numpy as np
 
 from tbnets.data.captions import list_splits, read_captions
-from tbnets.data.entities import read_annotations, read_boxes
+from tbnets.data.entities import (
+    read_annotations,
+    read_boxes,
+    read_sentences,
+)
 from tbnets.data.photos import listed_rows
-from tbnets.data.phrase_tables import read_sentences
 from tbnets.data.phrases import read_phrases
 from tbnets.data.store.joining import join, take_share, tell_file
 from tbnets.text import parsing
