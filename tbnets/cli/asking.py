@@ -200,8 +200,8 @@ def whole_images(advice):
     return {"embed_image": requirement, "embed_text": requirement}
 
 
-def checked(model, name, requirements):
-    """Returns a model after checking that it has the required endpoints."""
+def check_endpoints(model, name, requirements):
+    """Raises an error if a model lacks an endpoint in `requirements`."""
     for endpoint, (requirement, advice) in requirements.items():
         if not model.has(endpoint):
             raise InputError(
@@ -210,6 +210,11 @@ def checked(model, name, requirements):
                 f"--model={name}, which has {sorted(model.signatures)}",
                 advice,
             )
+
+
+def checked(model, name, requirements):
+    """Returns a model after checking that it has endpoints and takes words."""
+    check_endpoints(model, name, requirements)
     if not model.takes_captions:
         raise InputError(
             "--model",

@@ -24,7 +24,7 @@ searched only with the network that made it. See docs/search.md.
 import dataclasses
 import os
 
-from tbnets.cli.asking import MODEL, AskingFlags
+from tbnets.cli.asking import MODEL, AskingFlags, check_endpoints
 from tbnets.data.store.manifest import BFLOAT16
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
@@ -101,13 +101,8 @@ def main(options):
             "Write for example tools/index.py photos --output=photos.index.",
         )
     model = zoo.open_model(options.model, options.trust)
-    if not model.has("embed_image"):
-        raise InputError(
-            "--model",
-            "be a network for whole images",
-            f"--model={options.model}, which has {sorted(model.signatures)}",
-            "Choose another model.",
-        )
+    requirement = "be a network for whole images", "Choose another model."
+    check_endpoints(model, options.model, {"embed_image": requirement})
     notes, batches = {"model": options.model}, embed_features(options, model)
     if options.folder:
         notes["photos"] = os.path.relpath(options.folder[0], options.output)

@@ -1,6 +1,5 @@
 """Loads LiteRT models, and calls them with lists and arrays."""
 
-import functools
 import os
 import pathlib
 import threading
@@ -66,6 +65,7 @@ class Model(PhotoSearch):
         self._side = record["preprocessing"]["side"]
         self._key = record["signature_key"]
         self._threads = threading.local()
+        self._pool = ThreadPoolExecutor(usable_cores())
         self._contents = {
             name: (self.path / name).read_bytes() for name in NETWORKS
         }
@@ -73,10 +73,6 @@ class Model(PhotoSearch):
             self.embed_text([""])
 
     __repr__ = short_repr("path", "embedding_dim")
-
-    @functools.cached_property
-    def _pool(self):
-        return ThreadPoolExecutor(usable_cores())
 
     def _run(self, name):
         """Returns this thread's function of a network."""
@@ -177,8 +173,7 @@ def load(name_or_path: Path) -> Model:
             f"export --model={name_or_path} --litert=float16 --output=FOLDER."
         )
     record = read_record(path)
-    file = CheckedFile(path / VOCABULARY)
-    words, _ = file.lines()
+    words, _ = CheckedFile(path / VOCABULARY).lines()
     tables = CheckedFile(path / CHARACTERS).json()
     most = record["tokenisation"]["max_tokens"]
     model = Model(path, record, PlainTokenizer(words, tables, most))

@@ -224,13 +224,9 @@ def _compare(folder, functions, kind, squares, tokenizer):
         [key] = inputs_of(function)
         with _silent():
             run = open_interpreter(model).get_signature_runner(_KEY)
-            pairs = [
-                (function(tf.constant(x)), run(**{key: x})) for x in inputs
-            ]
-        expected, found = (
-            np.concatenate([np.asarray(x["embeddings"]) for x in outputs])
-            for outputs in zip(*pairs)
-        )
+            found = [run(**{key: x})["embeddings"] for x in inputs]
+        expected = [function(tf.constant(x))["embeddings"] for x in inputs]
+        found, expected = np.concatenate(found), np.concatenate(expected)
         check_finite(f"embeddings of {name}", found)
         norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
         cosine = float(((expected * found).sum(axis=1) / norms).min())

@@ -154,8 +154,9 @@ class SearchIndex:
 
     def check_embedded_by(self, model: Any) -> None:
         """Raises a ValueError if another model computed the embeddings."""
-        # Compares as JSON: tuples become lists, and keys become strings.
-        if _as_json(model) != self.embedded_by:
+        # As JSON, tuples become lists, and keys become strings.
+        identity = json.loads(json.dumps(model, default=str))
+        if identity != self.embedded_by:
             name = self.notes.get("model")
             raise InputError(
                 "index",
@@ -230,14 +231,6 @@ class SearchIndex:
             self.store.verify()
             check_finite(f"similarities in {self.path}", values)
         return rows.astype(np.int64), values
-
-
-def _as_json(value):
-    """Returns a value after a JSON round trip, or unchanged if that fails."""
-    try:
-        return json.loads(json.dumps(value))
-    except (TypeError, ValueError):
-        return value
 
 
 def open_index(path: Path, model: Any = None) -> SearchIndex:
