@@ -13,40 +13,46 @@ import pytest
 
 import tbnets
 from tbnets.data.images import read_content
-from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
-from tbnets.features.photo_features import open_photo_features
+from tbnets.features.cnn import build_cnn
+from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving import assembled, photo_index, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
+from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import runs
 from tests.features import tiny_cnn
+from tests.features.test_photo_features import photo
 from tests.refusals import refused
-from tests.serving.test_photo_export import begun, settings_for, write_all
+from tests.serving.test_export import VOCABULARY, make_network
 
-NAMES = ("test0.jpg", "train5.jpg")
 PUT_TOGETHER = assembled.put_together
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Photos and features, what their networks learned, a zoo of a part.
+    """An image network, and the zoo of a model that takes its features.
 
-    Its answers are those of the networks, and then of the part.
+    Its answers are those of the network, and then of the model.
     """
     folder = tmp_path_factory.mktemp("made")
-    with tiny_cnn.known(lambda: folder / "cnn.weights.h5"):
-        write_all(folder)
-        stores = {"image_features": "store", "cnn_weights": ""}
-        session = begun(settings_for(folder, folder / "run", **stores))
-        path = folder / "zoo/tiny"
-        runs.export(session, path / "1", half_precision=True)
+    weights, path = folder / "cnn.weights.h5", folder / "zoo/tiny"
+    tiny_cnn.tiny_cnn(top=False).network.save_weights(str(weights))
+    with tiny_cnn.known(lambda: weights):
+        cnn = build_cnn(tiny_cnn.NAME, str(weights), top=False)
+        features = PhotoFeatures(cnn, ["first", "last"])
+        network = make_network(features.dim)
+        export_saved_model(
+            network,
+            VOCABULARY,
+            path / "1",
+            image_shape=(features.dim,),
+            metadata={"image_features_made_by": features.description()},
+            half_precision=True,
+        )
         part = load_saved_model(path)
-        made_by = session.state.fitted["image_features_made_by"]
-        extract = open_photo_features(made_by, "imagenet")
 
         def embed_images(photos):
-            rows = extract([read_content(photo) for photo in photos])
+            rows = features([read_content(photo) for photo in photos])
             return part.embed_images(rows.numpy())
 
         both = types.SimpleNamespace(
@@ -54,7 +60,7 @@ def made(tmp_path_factory):
         )
         (path / ANSWERS).write_text(json.dumps(assembled.answers_of(both)))
         write_checksums(path)
-        yield types.SimpleNamespace(folder=folder, part=part)
+        yield types.SimpleNamespace(folder=folder, part=part, features=features)
 
 
 @pytest.fixture(scope="module")
@@ -99,15 +105,14 @@ def test_the_first_use_puts_together_and_the_next_loads(
 
 
 def test_the_whole_answers_as_the_part_to_features(made, first):
-    features = open_features(str(made.folder / "store"))
-    rows = features.take(features.rows(NAMES))
-    wanted, model, captions = made.part, first.model, ["dog runs", ""]
+    photos = [photo(0), photo(1)]
+    rows = made.features(photos).numpy()
+    wanted, model, captions = made.part, first.model, ["a dog", ""]
     expected = wanted.embed_images(rows)
     np.testing.assert_array_equal(model.embed_features(rows), expected)
     np.testing.assert_array_equal(
         model.embed_text(captions), wanted.embed_text(captions)
     )
-    photos = [(made.folder / "photos" / name).read_bytes() for name in NAMES]
     found = model.embed_images(photos)
     np.testing.assert_allclose(found, expected, atol=1e-4)
     np.testing.assert_allclose(

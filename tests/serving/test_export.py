@@ -132,11 +132,11 @@ class TinyNetwork(keras.Model):
         return tf.math.l2_normalize(self.text_layer(means), axis=-1)
 
 
-def make_network():
-    """Returns a network on five features of an image."""
+def make_network(dim=5):
+    """Returns a network on `dim` features of an image."""
     keras.utils.set_random_seed(3)
     network = TinyNetwork()
-    network.embed_images(tf.ones([2, 5]), training=True)
+    network.embed_images(tf.ones([2, dim]), training=True)
     network.embed_text(tf.ones([2, 3], tf.int32))
     return network
 
