@@ -10,16 +10,23 @@ import ipaddress
 import json
 import os
 import socket
+import sys
 import threading
 import time
 import traceback
 import urllib.parse
 
-from werkzeug.exceptions import Forbidden, HTTPException, LengthRequired
+from werkzeug.exceptions import (
+    Forbidden,
+    HTTPException,
+    LengthRequired,
+    RequestEntityTooLarge,
+)
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from werkzeug.wrappers import Request, Response
 
 from tbnets.errors import InputError, UserError
+from tbnets.serving.protocol import HTTP_STATUS
 
 HOST = "127.0.0.1"
 PATIENCE = 30
@@ -68,23 +75,12 @@ class LocalApp:
         """Handles a WSGI request."""
         request = Request(environ)
         request.max_content_length = self._most_bytes
-        try:
-            self._check(request)
-            response = self._answer(request)
-        except HTTPException as error:
-            response = in_json({"error": error.description}, error.code)
-        except UserError as error:
-            response = in_json({"error": str(error)}, 400)
-        except Exception:
-            traceback.print_exc()
-            message = "This is a bug in tbnets. See its terminal for details."
-            response = in_json({"error": message}, 500)
-        for name, value in HEADERS.items():
-            response.headers[name] = value
+        response = respond(request, self._checked, sys.stderr.write)
+        response.headers.update(HEADERS)
         return response(environ, start_response)
 
-    def _check(self, request):
-        """Raises an error if a request is not from the server's page."""
+    def _checked(self, request):
+        """Answers a request, or raises an error if another page sent it."""
         if not is_own_name(request.host, self._host):
             raise Forbidden("Use the address of this server.")
         site = request.headers.get("Sec-Fetch-Site", "none")
@@ -92,12 +88,34 @@ class LocalApp:
             raise Forbidden(
                 "This server accepts requests only from its own page."
             )
-        if request.method in ("GET", "HEAD"):
-            return
-        if request.headers.get("Origin") != f"http://{request.host}":
-            raise Forbidden("This server takes photos only from its own page.")
-        if "Transfer-Encoding" in request.headers:
-            raise LengthRequired("The request must have a Content-Length.")
+        if request.method not in ("GET", "HEAD"):
+            if request.headers.get("Origin") != f"http://{request.host}":
+                raise Forbidden("Only the page of this server sends photos.")
+            if "Transfer-Encoding" in request.headers:
+                raise LengthRequired("The request must have a Content-Length.")
+        return self._answer(request)
+
+
+def respond(request, answer, tell):
+    """Returns `answer(request)`, or the error that it raised, as JSON.
+
+    `tell` prints the traceback of an unexpected error.
+    """
+    try:
+        return answer(request)
+    except RequestEntityTooLarge as error:
+        status, most = error.code, request.max_content_length
+        message = f"A request must have at most {most} bytes. Send less."
+    except HTTPException as error:
+        status, message = error.code, error.description
+    except UserError as error:
+        code = getattr(error, "code", "INVALID_ARGUMENT")
+        status, message = HTTP_STATUS[code], str(error)
+    except Exception:  # Errors must not end the server.
+        tell(traceback.format_exc())
+        status = 500
+        message = "This is a bug in tbnets. See its terminal for details."
+    return in_json({"error": message}, status)
 
 
 def is_own_name(name, listening):

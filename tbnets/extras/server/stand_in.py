@@ -8,23 +8,20 @@
 `StandIn` is for trials and tests. Use TensorFlow Serving in production.
 """
 
-import json
 import re
-import traceback
 
-from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wrappers import Request, Response
 
-from tbnets.extras.demo.loopback import GRACE, HOST, server_of
+from tbnets.extras.demo.loopback import (
+    GRACE,
+    HOST,
+    in_json,
+    respond,
+    server_of,
+)
 from tbnets.extras.server import json_tensors
 from tbnets.extras.server.grpc_service import GrpcServer
-from tbnets.serving.protocol import (
-    HTTP_STATUS,
-    MOST_BYTES,
-    RequestError,
-    as_dict,
-    invalid,
-)
+from tbnets.serving.protocol import MOST_BYTES, as_dict, invalid
 
 # TensorFlow Serving's REST API as a WSGI application::
 #
@@ -57,20 +54,7 @@ class RestService:
         """Handles a WSGI request."""
         request = Request(environ)
         request.max_content_length = MOST_BYTES
-        status = 200
-        try:
-            body = self._answer(request)
-        except RequestError as error:
-            status, body = HTTP_STATUS[error.code], _error(str(error))
-        except RequestEntityTooLarge:
-            most = f"A request must have at most {MOST_BYTES} bytes."
-            status, body = 413, _error(f"{most} Send fewer rows at once.")
-        except ClientDisconnected:
-            status, body = 400, _error("The request is incomplete.")
-        except Exception:  # Errors must not end the server.
-            self._tell(traceback.format_exc())
-            status, body = 500, _error("The server failed.")
-        response = Response(body, status, content_type="application/json")
+        response = respond(request, self._answer, self._tell)
         return response(environ, start_response)
 
     def _answer(self, request):
@@ -95,7 +79,8 @@ class RestService:
             inputs, by_rows = json_tensors.read_inputs(document, specs)
             del document  # The document is larger than the arrays.
             outputs = served.predict(signature, inputs)
-        return json_tensors.write_outputs(outputs, by_rows)
+        body = json_tensors.write_outputs(outputs, by_rows)
+        return Response(body, content_type="application/json")
 
     def _status(self, model, version, label):
         states = []
@@ -103,7 +88,7 @@ class RestService:
             status = {"error_code": state.code, "error_message": state.message}
             entry = {"version": str(state.version), "state": state.state}
             states.append({**entry, "status": status})
-        return _json({"model_version_status": states})
+        return in_json({"model_version_status": states})
 
     def _metadata(self, model, version, label):
         version = _number(version)
@@ -111,7 +96,7 @@ class RestService:
         spec = {"name": model, "signature_name": "", "version": str(number)}
         written = {name: as_dict(d) for name, d in signatures.items()}
         metadata = {"signature_def": {"signature_def": written}}
-        return _json({"model_spec": spec, "metadata": metadata})
+        return in_json({"model_spec": spec, "metadata": metadata})
 
 
 def _number(version):
@@ -120,14 +105,6 @@ def _number(version):
     if len(version) > 19 or int(version) > _MOST_VERSION:
         raise invalid(f"Failed to convert version: {version[:30]} to numeric.")
     return int(version)
-
-
-def _error(message):
-    return _json({"error": message})
-
-
-def _json(value):
-    return json.dumps(value, indent=1).encode()
 
 
 class StandIn:
