@@ -17,6 +17,7 @@ from tbnets.tasks.settings.records import write_settings
 from tbnets.tasks.settings.settings import ALL
 from tests import verbs
 
+BOTH = "image_to_text", "text_to_image"
 FLAGS = [*ALL.values(), *flags_of(train.Options)]
 
 
@@ -74,7 +75,9 @@ def test_numbers_of_others_are_those_of_a_paper(results, pages):
         {"cells": ["FNE, as published", "99.9"]},
         {"cells": ["FNE, as reported", "99.9"]},
     ]
-    parts = {"new": {"part": "new", "columns": columns, "rows": rows}}
+    metrics = ["", " ".join(f"test/{x}/recall_at_1" for x in BOTH), ""]
+    table = {"columns": columns, "metrics": metrics, "rows": rows}
+    parts = {"new": {"part": "new", **table}}
     changed = dataclasses.replace(results, parts=results.parts | parts)
     (pages / "docs" / "new.md").write_text("<!-- new -->\n<!-- end -->\n")
     for path, text in checks.written(changed, pages).items():
@@ -101,7 +104,8 @@ def test_a_table_without_a_file_or_a_command_is_found(results, pages):
 )
 def test_a_row_that_is_nobodys_is_refused(results, pages, row):
     columns = ["NAME", "R@1"]
-    parts = {"new": {"part": "new", "columns": columns, "rows": [row]}}
+    table = {"columns": columns, "metrics": ["", ""], "rows": [row]}
+    parts = {"new": {"part": "new", **table}}
     changed = dataclasses.replace(results, parts=results.parts | parts)
     (pages / "docs" / "new.md").write_text("<!-- new -->\n<!-- end -->\n")
     with pytest.raises(InputError, match="slow"):

@@ -8,14 +8,19 @@
 
 docs/reproduction*.md contain the tables of papers and of all rows. Tables of
 other pages are defined in docs/measured/pages/, where a cell contains text or a
-published number, or is blank if a recorded row fills it in.
+published number, or is blank if a recorded row fills it in. `metrics` of the
+table, or of one of its rows, lists the metrics of each column:
+
+- `test/image_to_text/recall_at_1,5,10` stands for three metrics,
+- `{split}/recall_sum` takes the split from the column `split`,
+- `seeds: METRIC` shows the value of each seed, and
+- `range: METRIC` shows the minimum and maximum over seeds.
 """
 
 import re
 import statistics
 
 from reproducing.measured import shown
-from reproducing.tables import by_seed, metrics_of, of_split
 from tbnets.errors import InputError
 
 _PART = re.compile(r"(<!-- ([^\n]+?) -->\n).*?(<!-- end -->)", re.S)
@@ -25,13 +30,14 @@ AS_REPORTED = "as reported"
 """Marks a row of other authors that is not in published.json."""
 _BY_SEED = "by seed"
 """Marks a cell that also shows the number of each seed, or the seeds."""
-_SHOWN = (
-    "image to text R@1 R@5 R@10",
-    "text to image R@1 R@5 R@10",
-    "test R@1 R@5 R@10",
-    "recall sum",
-    "dev sum",
-)
+_SHOWN = {
+    "image to text R@1 R@5 R@10": "test/image_to_text/recall_at_1,5,10",
+    "text to image R@1 R@5 R@10": "test/text_to_image/recall_at_1,5,10",
+    "phrases R@1 R@5 R@10": "test/phrase_to_region/recall_at_1,5,10",
+    "recall sum": "test/recall_sum",
+    "dev sum": "dev/recall_sum",
+}
+"""Metrics in the columns of the table of all rows."""
 
 
 def written(measured, root):
@@ -84,7 +90,8 @@ def _of_paper(table, measured):
             theirs[0] += f": {row['configuration']}"
         for name in row.get("ours", ()):
             ours = _recorded(name, measured.kept)
-            rows.append([*theirs, name, *_cells(columns, ours), *_about(ours)])
+            cells = _cells(table["metrics"], ours)
+            rows.append([*theirs, name, *cells, *_about(ours)])
             theirs = [""] * len(theirs)
         if not row.get("ours"):
             reason = row.get("not_run") or table["not_run"]
@@ -107,12 +114,13 @@ def _cells_of(table, row, recorded):
     columns, filled = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
     ours = _recorded(row["name"], recorded) if "name" in row else None
-    for column, cell, metrics in zip(columns, cells, shown_by(table, row)):
+    metrics = row.get("metrics", table["metrics"])
+    for column, cell, shown_by in zip(columns, cells, metrics):
         if column.startswith("NAME"):
             ours = recorded.get(cell, ours)
         elif ours:
-            split = of_split(by_seed(column)[0], columns, cells)
-            cell = _cell(column, cell, metrics or [split], ours)
+            shown_by = shown_by.format_map(dict(zip(columns, cells)))
+            cell = _cell(column, cell, shown_by, ours)
         filled.append(cell)
     marks = AS_PUBLISHED, AS_REPORTED
     if not ours and not any(mark in cells[0] for mark in marks):
@@ -124,25 +132,18 @@ def _cells_of(table, row, recorded):
     return filled
 
 
-def shown_by(table, row):
-    """Returns the metrics that each cell of a row shows, in order.
-
-    `metrics` of the row or the table lists them per column. Otherwise they
-    follow from the column names and the column `split`.
-    """
-    columns, cells = table["columns"], row["cells"]
-    named = row.get("metrics", table.get("metrics"))
-    if named:
-        return [cell.split() for cell in named]
-    return [
-        [of_split(metric, columns, cells) for metric in metrics]
-        for metrics in metrics_of(columns)
-    ]
+def metrics_of(text):
+    """Returns the metrics in an entry of `metrics`, without `seeds:`."""
+    metrics = []
+    for part in text.rpartition(": ")[2].split():
+        first, *ranks = part.split(",")
+        metrics += [first, *(first.rstrip("0123456789") + k for k in ranks)]
+    return metrics
 
 
-def _cell(column, cell, metrics, row):
+def _cell(column, cell, shown_by, row):
     """Returns the text of a cell, with a recorded row's values filled in."""
-    metrics = [metric for metric in metrics if metric in row.values]
+    metrics = [x for x in metrics_of(shown_by) if x in row.values]
     if column.lower() == "seeds" and cell:
         return ", ".join(map(str, row.seeds))
     if column == "time" and not row.of:
@@ -151,11 +152,10 @@ def _cell(column, cell, metrics, row):
         return cell
     values = [run[metrics[0]] for run in row.runs]
     seeds = " ".join(shown(metrics[0], value) for value in values)
-    is_by_seed, is_range = by_seed(column)
-    if is_range:
+    if shown_by.startswith("range: "):
         ends = [shown(metrics[0], end) for end in (min(values), max(values))]
         return " to ".join(ends) if len(values) > 1 else ""
-    if is_by_seed:
+    if shown_by.startswith("seeds: "):
         return seeds if len(values) > 1 or cell else ""
     several = cell == _BY_SEED and len(values) > 1
     means = " ".join(row.values[metric] for metric in metrics)
@@ -177,13 +177,13 @@ def _recorded(name, recorded):
 
 
 def _rows(measured):
-    columns = [column.replace("test ", "phrases ") for column in _SHOWN]
-    head = ["NAME", *columns, "seeds", "epochs", "CPU", "date"]
+    head = ["NAME", *_SHOWN, "seeds", "epochs", "CPU", "date"]
     rows = []
     for name, row in sorted(measured.kept.items()):
         epochs = ", ".join(map(str, row.epochs))
         seeds, *about = _about(row)
-        rows.append([name, *_cells(_SHOWN, row), seeds, epochs, *about])
+        cells = _cells(_SHOWN.values(), row)
+        rows.append([name, *cells, seeds, epochs, *about])
     return _table(head, rows)
 
 
@@ -204,10 +204,10 @@ def _made_by(row):
     return f"`configs/{row.configuration}.flags {row.flags}`"
 
 
-def _cells(columns, row):
+def _cells(metrics, row):
     values = [
-        [row.values.get(metric, "-") for metric in metrics]
-        for metrics in metrics_of(columns)
+        [row.values.get(metric, "-") for metric in metrics_of(text)]
+        for text in metrics
     ]
     return [" ".join(cell) if set(cell) != {"-"} else "" for cell in values]
 
