@@ -4,9 +4,9 @@ import re
 
 from reproducing import pages
 from reproducing.measured import ROOT
-from reproducing.tables import is_result, numbers, tables
 from tbnets.checks import rounded
 
+_COMMAND = re.compile(r"\btools/\w+\.py|python -m |\btbnets [a-z]+ |--\w+=")
 _GAP = r"[\s#]+"
 _RECALLS = r"\d+\.\d/\d+\.\d/\d+\.\d"
 _METRICS = {
@@ -55,18 +55,47 @@ def written(measured, root=ROOT):
 
 
 def _unexplained(path):
-    """Yields (line, problem) for tables that are not generated."""
-    for table in tables(pages.without_parts(path.read_text("utf-8"))):
-        if table.has_command and path.name != "README.md":
+    """Yields (line, problem) for the results in tables without a command.
+
+    A command is in the section of the table, or at the top of the page. In
+    README.md, all tables are generated.
+    """
+    section, top, fenced = [], [], False
+    page = pages.without_parts(path.read_text("utf-8"))
+    for line, text in enumerate([*page.splitlines(), "## end"], 1):
+        fenced ^= text.startswith("```")
+        if text.startswith("#") and not fenced:
+            prose = [x for _, x in section if not x.startswith("|")]
+            top = top or [x for _, x in section]
+            has_command = _COMMAND.search("\n".join([*top, *prose]))
+            if not has_command or path.name == "README.md":
+                yield from _results(section)
+            section = []
+        section.append((line, text))
+
+
+def _results(section):
+    """Yields (line, problem) for numbers like 1.5 in tables of a section."""
+    rows = []
+    for line, text in [*section, (0, "")]:
+        if text.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", text.strip())[1:-1]
+            rows.append((line, [cell.strip() for cell in cells]))
             continue
-        for line, cells in table.rows.items():
-            for column, cell in zip(table.columns, cells):
-                if is_result(cell):
+        for row_line, cells in rows[2:]:
+            for column, cell in zip(rows[0][1], cells):
+                if re.match(r"\**\d+\.\d", cell):
                     yield (
-                        line,
+                        row_line,
                         "expected a generated table, or a command; found "
                         f"{cell}, column {column!r}, row {cells[0]!r}",
                     )
+        rows = []
+
+
+def _numbers(cell):
+    """Returns the numbers in a cell as strings, with `-` if one is missing."""
+    return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
 
 
 def _not_published(measured):
@@ -81,7 +110,7 @@ def _not_published(measured):
             for column, cell in zip(table["columns"], row["cells"]):
                 is_theirs |= column.lower().startswith("published")
                 cell = cell.partition(" of ")[0]
-                values = {n for n in numbers(cell) if "." in n}
+                values = {n for n in _numbers(cell) if "." in n}
                 if is_theirs and not any(values <= row for row in published):
                     yield (
                         f"docs/measured/pages: expected numbers of a row of "
@@ -94,7 +123,7 @@ def _published_rows(measured):
     """Yields each row's numbers, as printed and with one decimal."""
     for table in measured.published:
         for row in table["rows"]:
-            values = {n for cell in row["published"] for n in numbers(cell)}
+            values = {n for cell in row["published"] for n in _numbers(cell)}
             yield values | {rounded(float(n)) for n in values - {"-"}}
 
 
