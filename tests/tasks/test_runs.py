@@ -253,26 +253,24 @@ FIRST = [
 ]
 
 
-def test_own_data_without_a_test_split_finish_and_answer(photo_run, tmp_path):
+def test_data_without_a_test_split_finish_and_answer(
+    photo_run, folder, tmp_path
+):
     write_own(tmp_path, *FIRST)
-    settings = tiny.settings(tmp_path, tmp_path / "run", **OWN)
-    session, _ = prepared(settings, queries=["a"])
+    for line in OWN, {**OWN, "test_split": ""}:
+        settings = tiny.settings(tmp_path, tmp_path / "run", **line)
+        task = registry.open_task(settings)
+        task.check(["a"])
+        assert task.test_split == "" and task.last.name == "dev"
+    _, model = photo_run  # Any that takes photos.
+    assert "cat.jpg  A cat sleeps." in task.answer(model, ["a"], tmp_path)
+    settings = tiny.settings(folder, tmp_path / "run", test_split="")
+    session, _ = prepared(settings)
     session.state.epoch = session.state.best_epoch = 1
     session.state.history = [{"dev/recall_sum": 1.0, "seconds": 1.0}]
     report = runs.finish(save(session))
     assert "recall_sum" in report["dev"]
     assert not {"test", "test_split"} & report.keys()
-    _, model = photo_run  # Any that takes photos.
-    text = session.task.answer(model, ["a"], tmp_path)
-    assert "cat.jpg  A cat sleeps." in text
-
-
-def test_an_empty_test_split_is_none(tmp_path):
-    write_own(tmp_path, *FIRST)
-    line = {**OWN, "test_split": ""}
-    task = registry.open_task(tiny.settings(tmp_path, tmp_path / "run", **line))
-    task.check()
-    assert task.test_split == "" and task.last.name == "dev"
 
 
 def test_what_does_not_fit_is_refused_before_a_run_is_written(folder, tmp_path):
