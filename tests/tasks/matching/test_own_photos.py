@@ -15,7 +15,7 @@ from tbnets.errors import MissingFileError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
-from tbnets.tasks.matching import own_photos, task
+from tbnets.tasks.matching import own_photos
 from tests import photo_files, tiny, verbs
 from tests.archives import write_shards
 from tests.features import tiny_cnn
@@ -223,7 +223,8 @@ def test_a_run_begins_with_another_and_makes_features_alike(session):
         file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
     name = "--from=runs/photos"
     settings = settings_for(name, "--run_dir=runs/more", "--image_units=4")
-    assert settings.optimizer.learning_rate == task.ALWAYS["learning_rate"]
+    rate = own_photos.ALWAYS["learning_rate"]
+    assert settings.optimizer.learning_rate == rate
     session, _ = prepared(settings)
     fitted, words = session.state.fitted, before.state.fitted["words"]
     assert fitted["words"] == [*words, *sorted({"at", "dusk", "zebra"})]
@@ -314,7 +315,7 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
 
 
 def test_flags_that_are_given_win_over_usual_ones():
-    given, usual = (*PHOTOS, "--epochs=3"), task.usual_flags(100)
+    given, usual = (*PHOTOS, "--epochs=3"), own_photos.usual_flags(100)
     settings, taken = with_usual(tiny.typed(*given), usual)
     assert taken == {k: v for k, v in usual.items() if k != "epochs"}
     assert (settings.epochs, settings.features.cnn_weights) == (3, "imagenet")
@@ -336,23 +337,23 @@ def test_flags_that_are_given_win_over_usual_ones():
     ],
 )
 def test_usual_flags_change_with_the_number_of_photos(num_photos, values):
-    flags = task.usual_flags(num_photos)
+    flags = own_photos.usual_flags(num_photos)
     names = ("epochs", "images_per_batch", "min_count")
     names += ("input_dropout", "word_dropout")
     assert tuple(flags[name] for name in names) == values
 
 
 def test_usual_flags_are_their_callers_own():
-    first = task.usual_flags(10)
-    softmax = task.usual_flags(10, of_triplets=False)
-    assert first.keys() - softmax.keys() == task.OF_TRIPLETS.keys()
+    first = own_photos.usual_flags(10)
+    softmax = own_photos.usual_flags(10, of_triplets=False)
+    assert first.keys() - softmax.keys() == own_photos.OF_TRIPLETS.keys()
     first["image_units"].append(1)
-    assert task.usual_flags(10)["image_units"] == [1024]
+    assert own_photos.usual_flags(10)["image_units"] == [1024]
 
 
 @pytest.mark.parametrize("count", [1, 240, 30000])
 def test_usual_flags_are_flags_within_their_limits(count):
-    values = task.usual_flags(count)
+    values = own_photos.usual_flags(count)
     settings, taken = with_usual(tiny.typed(*PHOTOS), values)
     assert taken == values
     line = [runs.records.as_flagfile_line(*v) for v in values.items()]
