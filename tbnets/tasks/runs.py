@@ -265,10 +265,11 @@ def finish(session):
     if len(last.history) > 1:
         plots.draw_history(last.history, folder / CURVES)
     path = session.checkpoint("best")
+    saved = checkpoints.read_checkpoint(path)
     if session.workers.num_replicas > 1:  # One device is enough to evaluate.
-        saved = checkpoints.read_checkpoint(path)
         session.network = _build(task, last.fitted, saved)
-    session.state = best = checkpoints.restore_checkpoint(path, session.network)
+    checkpoints.put_into(saved, path, session.network)
+    session.state = best = saved.state
     report = results(last, best)
     test_split, examples = task.test_split, session.dev
     if test_split:

@@ -161,20 +161,10 @@ def _assign(path, kind, variables, checkpoint):
         variable.assign(arrays[key])
 
 
-def restore_checkpoint(path, model, optimizer=None):
-    """Restores a built model and its optimizer; returns the `RunState`.
-
-    For inference, `optimizer` may be None.
-    """
-    checkpoint = read_checkpoint(path)
-    put_into(checkpoint, path, model, optimizer)
-    return checkpoint.state
-
-
 def put_into(checkpoint, path, model, optimizer=None):
-    """Assigns the values of a `Checkpoint` to a model and its optimizer.
+    """Assigns the values of a `Checkpoint` to a built model and its optimizer.
 
-    Errors name `path`.
+    For inference, `optimizer` may be None. Errors name `path`.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)
