@@ -75,11 +75,10 @@ class Trained(NamedTuple):
         with the words of `fitted`. Raises ValueError if a weight is missing or
         has a different shape.
         """
-        arrays, variables = self._arrays(network), {}
+        arrays, pairs = self._arrays(network), []
         for name, variable in zip(weight_names(network), network.weights):
-            if name.rpartition("/")[2] not in _RESET:
-                variables[name] = variable
-        for name, variable in variables.items():
+            if name.rpartition("/")[2] in _RESET:
+                continue
             array, shape = arrays.get(name), tuple(variable.shape)
             if _of_words(name) and np.shape(array)[1:] == shape[1:]:
                 array = np.concatenate([array, variable[len(array) :]])
@@ -93,9 +92,9 @@ class Trained(NamedTuple):
                     "Use features like those of its training, or train a new "
                     "model.",
                 )
-            arrays[name] = array
-        for name, variable in variables.items():
-            variable.assign(arrays[name].astype("float32"))
+            pairs.append((variable, array))
+        for variable, array in pairs:
+            variable.assign(array.astype("float32"))
 
     def _arrays(self, network):
         """Returns the arrays by the names of `weight_names`."""
@@ -243,4 +242,4 @@ def _settings(name, record, path, argument):
 
 
 def _of_words(name):
-    return name.endswith("embeddings")
+    return name.rpartition("/")[2] == "embeddings"
