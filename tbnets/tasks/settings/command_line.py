@@ -166,7 +166,7 @@ class CommandLine:
         try:
             unnamed = parser(["", *expanded])[1:]
         except absl_flags.Error as error:
-            raise InputError(_rephrased(str(error), expanded)) from error
+            raise InputError(_message(error, expanded, parser)) from error
         self.given = {flag.name for flag in named if parser[flag.name].present}
         self.typed = _typed(words, named)
         self.values = {f.name: _value(f, parser[f.name]) for f in named}
@@ -194,29 +194,22 @@ class _Choice(absl_flags.EnumParser):
         self.enum_values = flag.choices  # absl makes it a list.
 
 
-def _rephrased(message, words):
-    message = " ".join(message.split()).rstrip(".")
-    message = _place(message, words) + message
-    if flag := re.fullmatch(r"(.*)Missing value for flag (--\w+)", message):
-        return (
-            f"{flag[1]}`{flag[2]}` must have a value. Received: no value. "
-            f"Write {flag[2]}=VALUE. See --help."
-        )
-    return f"{message}. See --help."
-
-
-def _place(message, words):
-    named = re.search(r"flag (?:--|')([^':\s]+)", message)
-    if not named:
-        return ""
-    meant = {named[1], named[1].partition("=")[0]}
+def _message(error, words, parser):
+    """Returns the message of an absl error, with the place in a flag file."""
+    place = ""
     for word in words:
-        flag = word.lstrip("-")
-        if message.startswith("Unknown"):
-            flag = flag.partition("=")[0]
-        if flag in meant:
-            return flag_place(word)
-    return ""
+        if isinstance(word, FileWord) and not place:
+            try:
+                parser(["", word])
+            except absl_flags.Error as wrong:
+                error, place = wrong, word.place
+    text = place + " ".join(str(error).split()).rstrip(".")
+    if match := re.fullmatch(r"(.*)Missing value for flag (--\w+)", text):
+        return (
+            f"{match[1]}`{match[2]}` must have a value. Received: no value. "
+            f"Write {match[2]}=VALUE. See --help."
+        )
+    return f"{text}. See --help."
 
 
 def _typed(words, flags):
