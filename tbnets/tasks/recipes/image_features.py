@@ -1,6 +1,5 @@
 """Makes stores of features for photos, and for boxes in photos."""
 
-import copy
 import dataclasses
 import functools
 import time
@@ -29,9 +28,6 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
 )
 
-PROBE = 12
-"""Number of photos that are processed to estimate the total cost."""
-
 
 def work_through(photos, writer, what, work, **options):
     """Processes the remaining photos, and completes the store of `writer`.
@@ -41,14 +37,8 @@ def work_through(photos, writer, what, work, **options):
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
-    callback = options.pop("progress", lambda count: None)
     with progress_bar(num_left, what, "photo", leave=True) as bar:
-
-        def progress(count):
-            bar.update(count)
-            callback(count)
-
-        failures = work(photos, writer=writer, progress=progress, **options)
+        failures = work(photos, writer=writer, progress=bar.update, **options)
     writer.finish()
     seconds = time.perf_counter() - start
     for path, reason in failures:
@@ -62,56 +52,19 @@ def work_through(photos, writer, what, work, **options):
 
 
 class OfPhotos(RecipeResult):
-    """A store that a recipe makes for all photos in the captions.
-
-    `probe` contains the arguments that `estimate` passes to `make`.
-    """
-
-    probe = {}
+    """A store that a recipe makes for all photos in the captions."""
 
     def __init__(self, recipe, data):
-        super().__init__(recipe, data)
-        self._photos = data.photos
-
-    @property
-    def count(self):
-        """The number of photos."""
-        return len(self._photos)
+        super().__init__(recipe, data, data.photos)
 
     def inputs(self):
         """Returns the id, name and size of every photo."""
-        return [[key, name, size] for key, _, name, size in self._photos]
+        return [[key, name, size] for key, _, name, size in self.items]
 
     @property
     def photos(self):
         """The photos, a list of (id, path)."""
-        return [(key, path) for key, path, *_ in self._photos]
-
-    def estimate(self, scratch):
-        """Estimates the size in bytes and the time in seconds from a sample.
-
-        The first step is not timed, because it compiles the network.
-        """
-        few, times, counts = self.few(scratch), [], []
-        for part in few.parts:
-            part.make(part.folder)
-
-        def progress(count):
-            times.append(time.perf_counter())
-            counts.append(count)
-
-        few.make(few.folder, progress=progress, **self.probe)
-        size = sum(path.stat().st_size for path in few.folder.iterdir())
-        per_photo = (times[-1] - times[0]) / max(sum(counts[1:]), 1)
-        return self.count / few.count * size, self.count * per_photo
-
-    def few(self, scratch):
-        """Returns a store of only the first photos, in the folder `scratch`."""
-        few = copy.copy(self)
-        few._photos = self._photos[:PROBE]
-        few.parts = tuple(part.few(scratch) for part in self.parts)
-        few.folder = scratch / self.verb
-        return few
+        return [(key, path) for key, path, *_ in self.items]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +112,7 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
 
     `photos` is a list of (id, path). `workers` photos are processed at once, by
     default one per core. `share` is the description from `take_share`, if any.
-    `how` are `shard_images` and `progress` of `extract_photos`.
+    `how` is `shard_images` of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
@@ -184,9 +137,9 @@ class Boxes(OfPhotos):
         proposer_of_flags(self.recipe.values)
         proposals.import_opencv()
 
-    def make(self, folder, **how):
+    def make(self, folder):
         """Makes or completes the store."""
-        make_proposals(self.photos, self.recipe.values, folder, **how)
+        make_proposals(self.photos, self.recipe.values, folder)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -334,7 +287,6 @@ class FeaturesOfPhotos(OfPhotos):
     """Features of photos, made by a recipe of `extract_image_features`."""
 
     verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
-    probe = {"batch_size": PROBE // 3}
 
     def __init__(self, recipe, data):
         super().__init__(recipe, data)
@@ -360,11 +312,9 @@ class FeaturesOfPhotos(OfPhotos):
         """Builds the network, which checks its layers and weights."""
         self._features  # noqa: B018
 
-    def make(self, folder, **how):
+    def make(self, folder):
         """Makes or completes the store."""
-        make_image_features(
-            self.photos, self.values, folder, self._features, **how
-        )
+        make_image_features(self.photos, self.values, folder, self._features)
         del self._features
 
     def files(self):

@@ -5,6 +5,7 @@ the photos, captions and folders.
 """
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -13,6 +14,7 @@ import os
 import pathlib
 import re
 import shutil
+import time
 
 from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, read_manifest
@@ -40,26 +42,70 @@ class RecipeResult:
     """The result of a `Recipe` for the `data.open.Data` of a run.
 
     Subclasses define `check()`, which raises an error if the result cannot be
-    made; `inputs()`, the inputs as a JSON value; `make(folder)`, which makes or
-    completes the result; and `estimate(scratch)`, which estimates the size in
-    bytes and the time in seconds from a sample, made in the folder `scratch`.
+    made, and `make(folder)`, which makes or completes the result.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
         roots: folders for results. The first writable folder gets new results.
-        count: number of photos or texts.
+        items: list of the photos or texts.
         unit: "photo" or "text".
         parts: the `RecipeResult`s from which it is made.
+        sample: the number of items in the smallest sample of `estimate`.
     """
 
     verb, group, preset = "", None, ""
-    unit, parts = "photo", ()
+    unit, parts, sample = "photo", (), 4
 
-    def __init__(self, recipe, data):
+    def __init__(self, recipe, data, items):
         self.recipe = recipe
         self.roots = data.original_sources.made_roots
+        self.items = items
+
+    @property
+    def count(self):
+        """The number of photos or texts."""
+        return len(self.items)
+
+    def inputs(self):
+        """Returns the inputs of the result as a JSON value."""
+        return self.items
+
+    def few(self, count, folder):
+        """Returns a result of only the first items, below another folder."""
+        few = copy.copy(self)
+        few.items = self.items[:count]
+        few.parts = tuple(part.few(count, folder) for part in self.parts)
+        few.folder = folder / self.verb
+        return few
+
+    def size_like(self, few):
+        """Estimates the size in bytes from the files of a smaller result."""
+        size = sum(path.stat().st_size for path in few.folder.iterdir())
+        return size / few.count * self.count
+
+    def estimate(self, scratch):
+        """Estimates the size in bytes and the time in seconds from samples.
+
+        The samples are made in the folder `scratch`. The first sample is made
+        twice, because its first time includes imports and tracing. The next
+        samples grow until one takes at least a second longer.
+        """
+        counts, seconds = [], []
+        while len(counts) < 3 or (
+            seconds[-1] < seconds[1] + 1 and counts[-1] > counts[-2]
+        ):
+            count = self.sample * 4 ** max(len(counts) - 1, 0)
+            few = self.few(count, scratch / str(len(counts)))
+            for part in few.parts:
+                part.make(part.folder)
+            start = time.perf_counter()
+            few.make(few.folder)
+            seconds.append(time.perf_counter() - start)
+            counts.append(few.count)
+        rate = (seconds[-1] - seconds[1]) / max(counts[-1] - counts[1], 1)
+        return self.size_like(few), seconds[1] + self.count * max(rate, 0)
 
     def files(self):
         """Returns the files of the flags and of a preset, as {name: path}."""

@@ -18,7 +18,6 @@ from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
-from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.recipe import RecipeResult
 from tbnets.tasks.settings.flag import (
     PRESET,
@@ -80,8 +79,6 @@ def _said(data, name):
 
 MOST_PRINTED = 5
 FILE = "trees.jsonl"
-PROBE = 40
-"""Number of captions that are parsed to estimate the total cost."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,7 +103,7 @@ class Trees:
 def make_trees(values, texts, path, cache):
     """Parses texts, a list of (id, text), into a file of trees.
 
-    `cache` is the cache of an interrupted call, or None.
+    `cache` is the cache of an interrupted call.
     """
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
@@ -133,21 +130,15 @@ class TreesOfTexts(RecipeResult):
     """Parse trees of a run's texts, made by running `parse_captions`."""
 
     verb, group = "parse_captions", Trees
-    unit = "text"
+    unit, sample = "text", 20
 
     def __init__(self, recipe, data):
-        super().__init__(recipe, data)
-        self._texts = texts_by_id(data)
-        self.count = len(self._texts)
+        super().__init__(recipe, data, texts_by_id(data))
 
     @property
     def path(self):
         """The file of trees in the folder."""
         return self.folder / FILE
-
-    def inputs(self):
-        """Returns the (id, text) pairs."""
-        return self._texts
 
     def is_made(self, folder):
         """Returns whether the folder has the complete file of trees."""
@@ -159,29 +150,10 @@ class TreesOfTexts(RecipeResult):
 
     def make(self, folder):
         """Parses the texts that are not in the cache."""
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         cache = folder / f"{FILE}.cache"
-        make_trees(self.recipe.values, self._texts, folder / FILE, cache)
+        make_trees(self.recipe.values, self.items, folder / FILE, cache)
         cache.unlink()
-
-    def estimate(self, scratch):
-        """Estimates the size in bytes and the time in seconds from a sample."""
-        values = dataclasses.replace(self.recipe.values, processes=1)
-        texts, path = self._texts, scratch / FILE
-        seconds = []
-        for few in (texts[:1], texts[1 : 1 + PROBE]):  # The first opens it.
-            start = time.perf_counter()
-            make_trees(values, few, path, None)
-            seconds.append(time.perf_counter() - start)
-        times = (len(texts) - 1) / max(len(few), 1)
-        at_once = self.recipe.values.processes or usable_cores()
-        size = int(times * path.stat().st_size)
-        return size, seconds[0] + times * seconds[1] / at_once
-
-
-PROBES = 100, 300, 1000
-"""Numbers of texts whose features are made for an estimate. The first time
-includes imports."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -320,22 +292,16 @@ class FeaturesOfTexts(RecipeResult):
     """Features of a run's texts, made by an `extract_text_features` recipe."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"
-    unit = "text"
+    unit, sample = "text", 300
 
     def __init__(self, recipe, data):
-        super().__init__(recipe, data)
+        super().__init__(recipe, data, list(texts_by_split(data).items()))
         check_text_features(recipe.values)
-        self._texts = texts_by_split(data)
 
     @property
     def count(self):
         """The number of distinct texts."""
-        every = itertools.chain.from_iterable(self._texts.values())
-        return len(set(map(caption_key, every)))
-
-    def inputs(self):
-        """Returns the splits, each with its texts."""
-        return list(self._texts.items())
+        return len({caption_key(x) for _, some in self.items for x in some})
 
     def check(self):
         """Raises an error if a package is missing."""
@@ -348,22 +314,21 @@ class FeaturesOfTexts(RecipeResult):
 
     def make(self, folder):
         """Makes or completes the store."""
-        make_text_features(self.recipe.values, self._texts, folder)
+        make_text_features(self.recipe.values, dict(self.items), folder)
 
-    def estimate(self, scratch):
-        """Estimates the size in bytes and the time in seconds from a sample."""
-        values, seconds = self.recipe.values, []
-        name, training = next(iter(self._texts.items()))
-        for count in PROBES:
-            start, folder = time.perf_counter(), scratch / str(count)
-            make_text_features(values, {name: training[:count]}, folder)
-            seconds.append(time.perf_counter() - start)
-        encoder: Any = caption_features.load_encoder(folder)
+    def few(self, count, folder):
+        """Returns the features of the first texts of the training split."""
+        few, (name, training) = super().few(1, folder), self.items[0]
+        few.items = [(name, training[:count])]
+        return few
+
+    def size_like(self, few):
+        """Computes the size in bytes. A sample may have fewer dimensions."""
+        values = self.recipe.values
+        encoder: Any = caption_features.load_encoder(few.folder)
         dim = encoder.dim
         if values.features == "tfidf":
             dim = values.num_terms
         elif values.features == "fisher":
             dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
-        per_text = max(seconds[2] - seconds[1], 0) / (PROBES[2] - PROBES[1])
-        size = self.count * dim * np.dtype(values.dtype).itemsize
-        return size, seconds[1] + self.count * per_text
+        return self.count * dim * np.dtype(values.dtype).itemsize
