@@ -41,8 +41,8 @@ PRESETS = {"cnn": "image", "features": "text"}
 class RecipeResult:
     """The result of a `Recipe` for the `data.open.Data` of a run.
 
-    Subclasses define `check()`, which raises an error if the result cannot be
-    made, and `make(folder)`, which makes or completes the result.
+    Subclasses also define `check()`, which raises an error if the result cannot
+    be made.
 
     Attributes:
         verb: name of the command whose flags the recipe sets.
@@ -71,6 +71,10 @@ class RecipeResult:
     def inputs(self):
         """Returns the inputs of the result as a JSON value."""
         return self.items
+
+    def make(self, folder):
+        """Makes or completes the result in a folder, with a progress bar."""
+        raise NotImplementedError
 
     def few(self, count, folder):
         """Returns a result of only the first items, below another folder."""
