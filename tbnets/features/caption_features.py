@@ -13,12 +13,12 @@ from tbnets.data.captions import caption_key
 from tbnets.data.store.manifest import check_same
 from tbnets.data.store.npy import ERRORS, read_npz
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
 from tbnets.features.hub import package
 from tbnets.features.tfidf import TfidfFeatures
-from tbnets.files import CheckedFile
+from tbnets.files import CheckedFile, require_file
 
 KINDS = {
     kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
@@ -88,12 +88,7 @@ def load_encoder(path) -> CaptionEncoder:
     path = pathlib.Path(path)
     if path.is_dir():
         path = path / ENCODER_FILE
-    if not path.is_file():
-        raise MissingFileError(
-            "`path` must be a fitted caption encoder or a store with an "
-            f"encoder. Received: path={path}, which does not exist. Extract "
-            "the features again with tools/extract_text_features.py."
-        )
+    require_file(path)
     try:
         header, arrays = read_npz(path)
         if header["format"] != FORMAT:

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 
 from tbnets.data.store.npy import ERRORS
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError
+from tbnets.files import require_file
 
 # This module parses Keras' older HDF5 layout, which has one group per layer, so
 # that errors can name the tensor. Keras parses `.weights.h5` files.
@@ -227,7 +228,7 @@ def load_weights(network, path):
     network lacks, such as a classifier, are skipped. If an error is raised, the
     network is unchanged.
     """
-    require_weights_file(path)
+    require_file(path, "weights")
     try:
         check_datasets(path, path, pathlib.Path(path).stat().st_size)
         with h5py.File(path, "r") as file:
@@ -254,15 +255,6 @@ def load_weights(network, path):
             f"weights={path}, which Keras rejects ({error})",
             "Name a file of this network's weights.",
         ) from error
-
-
-def require_weights_file(path):
-    """Raises an error if the file does not exist."""
-    if not pathlib.Path(path).is_file():
-        raise MissingFileError(
-            f"`weights` must be a weights file. Received: weights={path}, "
-            "which is not a file. Check the path."
-        )
 
 
 def _text(name):

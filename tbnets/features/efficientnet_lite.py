@@ -13,6 +13,7 @@ import keras
 
 from tbnets.errors import InputError
 from tbnets.features import cnn_weights
+from tbnets.files import require_file
 
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
 """For each network, factors of EfficientNet-B0's channels and blocks."""
@@ -154,7 +155,7 @@ def load_lite_weights(network, path):
 
     Layers that the network lacks, such as the classifier, are skipped.
     """
-    cnn_weights.require_weights_file(path)
+    require_file(path, "weights")
     if h5py.is_hdf5(path):
         cnn_weights.load_weights(network, path)
     else:

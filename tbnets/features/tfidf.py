@@ -8,6 +8,7 @@ Source: Wang et al. 2016, Sec. 3.1. Departures: if NLTK's WordNet is not
 installed, simplemma provides the lemmas.
 """
 
+import collections
 import contextlib
 import functools
 from collections.abc import Sequence
@@ -173,8 +174,8 @@ class TfidfFeatures(CaptionEncoder):
 
 
 def _most_frequent(lemmas, counts, number):
-    totals = {}
+    totals = collections.Counter()
     for word, lemma in lemmas.items():
         if lemma not in STOP_WORDS:
-            totals[lemma] = totals.get(lemma, 0) + counts[word]
+            totals[lemma] += counts[word]
     return sorted(totals, key=lambda lemma: (-totals[lemma], lemma))[:number]
