@@ -181,7 +181,7 @@ def test_a_digest_tells_all_that_decides(folder, monkeypatch):
     assert planned().digest != digest
 
 
-def test_weights_count_by_their_content(folder, monkeypatch):
+def test_weights_count_by_their_content(folder):
     flags = FEATURES.replace("random", "{}.h5")
     digests = []
     for name, content in (("one", b"1"), ("two", b"1"), ("two", b"2")):
@@ -189,10 +189,6 @@ def test_weights_count_by_their_content(folder, monkeypatch):
         (folder / "tiny.flags").write_text(flags.format(name))
         digests.append(planned().digest)
     assert digests[0] == digests[1] != digests[2]
-    found = [(None, "cannot be read: x")]
-    monkeypatch.setattr(recipe, "photo_sums", lambda *_: found)
-    with refused("--cnn_weights"):
-        planned().digest  # noqa: B018  (it refuses)
 
 
 def test_what_a_kill_left_goes_on(folder, quick):
