@@ -51,12 +51,7 @@ def test_each_planted_caption_is_found_once(kind):
 
 def test_captions_of_one_image_are_not_shared():
     same = split_of(["A dog runs", "A dog runs"], owners=[0, 0])
-    assert findings.caption_findings({"train": same}) == []
-
-
-def test_an_image_in_two_splits_does_not_share_its_captions():
-    train, test = split_of(CLEAN), split_of(CLEAN)
-    assert not findings.caption_findings({"train": train, "test": test})
+    assert findings.caption_findings({"train": same, "test": same}) == []
 
 
 @pytest.mark.parametrize(

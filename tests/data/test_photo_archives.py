@@ -43,15 +43,6 @@ def test_photos_in_an_archive_are_read_as_files_are(tmp_path, format):
         np.testing.assert_array_equal(images.read_photo(path), expected)
 
 
-def test_photos_in_an_archive_are_decoded_in_a_pipeline(shard):
-    paths = [str(shard / name) for name in PHOTOS]
-    dataset = tf.data.Dataset.from_tensor_slices(paths).map(
-        lambda path: images.decode_image(images.read_file(path), 8)
-    )
-    expected = images.decode_images([shard / name for name in PHOTOS], 8)
-    np.testing.assert_array_equal([*dataset.as_numpy_iterator()], expected)
-
-
 def test_a_folder_may_be_called_as_an_archive_is(tmp_path):
     path = tmp_path / "x.tar" / "dog.jpg"
     path.parent.mkdir()

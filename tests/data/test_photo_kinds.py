@@ -1,7 +1,6 @@
 """Tests of photos of other kinds, and of photos that are to be turned."""
 
 import io
-import os
 import sys
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data import photo_kinds, pictures
-from tbnets.data.batches import read_images
 from tbnets.data.images import (
     BrokenImageError,
     decode_images,
@@ -156,15 +154,6 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
 def test_arrays_that_are_no_photo_are_refused(pixels):
     with refusals.refused("photo"):
         read_content(pixels)
-
-
-def test_training_reads_them_as_the_host_does(tmp_path):
-    paths = [tmp_path / "a.bmp", tmp_path / "b.png"]
-    for path in paths:
-        PICTURE.save(path)
-    names = tf.constant([os.fsencode(path) for path in paths])
-    found = read_images(names, 12)
-    np.testing.assert_array_equal(found, decode_images(paths, 12))
 
 
 def test_jpeg_and_png_files_pass_untouched():

@@ -1,7 +1,5 @@
 """Photos that Pillow decodes are those that a graph decodes."""
 
-import io
-
 import numpy as np
 import PIL.Image
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from tbnets.data import pictures
 from tbnets.data.images import decode_images
 from tbnets.data.pictures import read_square
+from tests.photo_files import file_of
 
 SIDE = 24
 
@@ -21,12 +20,6 @@ def picture(width=90, height=60, mode="RGB"):
     return PIL.Image.fromarray(pixels).convert(mode)
 
 
-def encoded(image, kind, **options):
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
-
-
 def turned(value):
     exif = PIL.Image.Exif()
     exif[0x0112] = value
@@ -36,19 +29,19 @@ def turned(value):
 @pytest.mark.parametrize(
     "content",
     [
-        encoded(picture(), "PNG"),
-        encoded(picture(mode="L"), "PNG"),
-        encoded(picture(mode="RGBA"), "PNG"),
-        encoded(picture(mode="P"), "PNG"),
-        encoded(picture(), "PNG", exif=turned(6)),
-        encoded(picture(), "JPEG", quality=95),
-        encoded(picture(mode="L"), "JPEG", quality=95),
-        *(encoded(picture(), "JPEG", exif=turned(n)) for n in range(1, 9)),
-        encoded(picture(900, 800), "JPEG", quality=95),
-        encoded(picture(), "WEBP", lossless=True),
-        encoded(picture(), "BMP"),
-        encoded(picture(24, 24), "PNG"),
-        encoded(picture(5, 90), "PNG"),
+        file_of(picture(), "PNG"),
+        file_of(picture(mode="L"), "PNG"),
+        file_of(picture(mode="RGBA"), "PNG"),
+        file_of(picture(mode="P"), "PNG"),
+        file_of(picture(), "PNG", exif=turned(6)),
+        file_of(picture(), "JPEG", quality=95),
+        file_of(picture(mode="L"), "JPEG", quality=95),
+        *(file_of(picture(), "JPEG", exif=turned(n)) for n in range(1, 9)),
+        file_of(picture(900, 800), "JPEG", quality=95),
+        file_of(picture(), "WEBP", lossless=True),
+        file_of(picture(), "BMP"),
+        file_of(picture(24, 24), "PNG"),
+        file_of(picture(5, 90), "PNG"),
     ],
 )
 def test_square_is_near_the_graphs(content):
@@ -71,13 +64,13 @@ def test_square_of_pixels_pictures_and_files_are_equal(tmp_path):
 
 
 def test_faults_have_reasons(tmp_path, monkeypatch):
-    jpeg = encoded(picture(), "JPEG")
+    jpeg = file_of(picture(), "JPEG")
     assert read_square(b"", SIDE) == (None, "is empty")
     assert read_square(b"text", SIDE)[1] == "is of another kind"
     assert read_square(tmp_path / "gone.jpg", SIDE)[1] == "does not exist"
     assert "truncated" in read_square(jpeg[:-200], SIDE)[1]
     # A JPEG is decoded at a part of its size, but limited by the whole.
-    content = encoded(PIL.Image.new("RGB", (400, 300)), "JPEG")
+    content = file_of(PIL.Image.new("RGB", (400, 300)), "JPEG")
     monkeypatch.setattr(pictures, "MAX_PIXELS", 400 * 300)
     assert not read_square(content, 4)[1]
     monkeypatch.setattr(pictures, "MAX_PIXELS", 400 * 300 - 1)
