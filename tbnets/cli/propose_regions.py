@@ -25,7 +25,6 @@ import pathlib
 
 import numpy as np
 import PIL.Image
-import PIL.ImageOps
 
 from tbnets.checks import per_cent
 from tbnets.cli.data_flags import PhotoFlags
@@ -36,6 +35,7 @@ from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.image_features import Proposals, make_proposals
 from tbnets.tasks.settings.flag import Count, Counts, check_ending, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
+from tbnets.visualization.montage import draw_sheet
 
 NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
@@ -102,13 +102,14 @@ def draw_picture(options, photos, store):
     stored = set(store.ids)
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
-    cells = [
-        draw_boxes_cell(options, path, store.boxes(store.rows([key])[0])[0])
-        for key, path in photos[::step][:NUM_SHOWN]
-    ]
+    cells = {}
+    for key, path in photos[::step][:NUM_SHOWN]:
+        [row] = store.rows([key])
+        cell = draw_boxes_cell(options, path, store.boxes(row)[0])
+        cells[str(len(cells))] = cell
     pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
     # A palette that keeps rare colours shrinks the file to a quarter.
-    sheet = PIL.Image.fromarray(np.concatenate(cells, axis=1)).quantize(
+    sheet = draw_sheet(cells, "").quantize(
         96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
     )
     sheet.save(options.picture, "PNG", optimize=True)
@@ -116,7 +117,7 @@ def draw_picture(options, photos, store):
 
 
 def draw_boxes_cell(options, path, boxes):
-    """Draws the first boxes of one photo, padded to a square."""
+    """Draws the first boxes of one photo."""
     pixels = images.read_photo(path)
     drawn = [
         PhraseBox(box, str(rank), rank)
@@ -126,9 +127,7 @@ def draw_boxes_cell(options, path, boxes):
         size = pixels.shape[1::-1]
         truth = entities.read_boxes(options.recall, path.name, size)
         drawn += [PhraseBox(box, "true", 0) for box in truth]
-    photo = PIL.Image.fromarray(draw_boxes(pixels, drawn, CELL_SIZE))
-    square = (CELL_SIZE, CELL_SIZE)
-    return np.asarray(PIL.ImageOps.pad(photo, square, color="black"))
+    return draw_boxes(pixels, drawn, CELL_SIZE)
 
 
 def main(options):

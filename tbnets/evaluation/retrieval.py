@@ -57,13 +57,13 @@ def evaluate_protocol(
         image_embeddings, text_embeddings, caption_to_image, image_groups
     )
 
-    def evaluate(fold, captions, own_rows):
+    recall_at, metrics = checks.checked_recall_at(recall_at), []
+    for fold, captions, own_rows in _folds(name, len(images), rows):
         fold_texts = texts if len(captions) == len(texts) else texts[captions]
         arrays = images[fold], fold_texts, own_rows
         ranks = retrieval_ranks(*arrays, image_groups=groups[fold], **options)
-        return summarize_ranks(ranks, checks.checked_recall_at(recall_at))
-
-    return _averaged(name, len(images), rows, evaluate)
+        metrics.append(summarize_ranks(ranks, recall_at))
+    return _averaged(metrics)
 
 
 def evaluate_scores_protocol(
@@ -73,16 +73,16 @@ def evaluate_scores_protocol(
     counts = scores.num_images, scores.num_texts
     given = caption_to_image, image_groups
     rows, groups = checks.checked_groups(*given, *counts)
-    numbers = np.arange(scores.num_images)
-
-    def evaluate(fold, captions, own_rows):
+    numbers, metrics = np.arange(scores.num_images), []
+    for fold, captions, own_rows in _folds(name, len(numbers), rows):
         some = scores.subset(numbers[fold], captions)
-        return score_tiles.evaluate_scores(some, own_rows, groups[fold])
+        arrays = some, own_rows, groups[fold]
+        metrics.append(score_tiles.evaluate_scores(*arrays))
+    return _averaged(metrics)
 
-    return _averaged(name, scores.num_images, rows, evaluate)
 
-
-def _averaged(name, num_images, rows, evaluate):
+def _folds(name, num_images, rows):
+    """Yields the images (a slice), captions and captions' images of folds."""
     check_choice("name", name, PROTOCOLS)
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
@@ -92,7 +92,7 @@ def _averaged(name, num_images, rows, evaluate):
             f"{num_images} images",
             "Use the protocol `full`.",
         )
-    size, folds = num_images // protocol.num_folds, []
+    size = num_images // protocol.num_folds
     for start in range(0, size * protocol.num_folds, size):
         captions = np.flatnonzero(rows // size == start // size)
         if not captions.size:
@@ -101,8 +101,10 @@ def _averaged(name, num_images, rows, evaluate):
                 "have captions for each fold",
                 f"no captions for the images {start} to {start + size - 1}",
             )
-        images = slice(start, start + size)
-        folds.append(evaluate(images, captions, rows[captions] - start))
+        yield slice(start, start + size), captions, rows[captions] - start
+
+
+def _averaged(folds):
     metrics = {}
     for name in dict.fromkeys(name for fold in folds for name in fold):
         values = [fold[name] for fold in folds if name in fold]

@@ -50,7 +50,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
     assert len(store) == 3 and store.extraction["limit"] == 60
     assert store.sizes.tolist() == [[96, 96]] * 3
     with PIL.Image.open(picture) as image:
-        assert image.size == (3 * 320, 320)
+        assert image.size == (3 * 336 + 16, 336 + 16 + 24)
 
 
 def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):
