@@ -82,6 +82,12 @@ class Group(NamedTuple):
     attributes: dict
 
 
+def _noun_phrase(chain, *words):
+    """Returns a noun phrase of (part of speech, word) pairs."""
+    leaves = " ".join(f"({label} {word})" for label, word in words)
+    return f"(NP#{chain} {leaves})"
+
+
 class Speaker:
     """Describes a scene correctly in varying words, and records each claim.
 
@@ -204,17 +210,16 @@ class Speaker:
         for row, values in zip(rows, attributes):
             self.claim("object", (row,), **values)
             words = [*self._adjectives(values), *self._noun(values)]
-            article = "an" if words[0].split()[1][0] in "aeiou" else "a"
-            words = " ".join([f"(DT {article})", *words])
-            phrases.append(f"(NP#{row + 1} {words})")
+            article = "an" if words[0][1][0] in "aeiou" else "a"
+            phrases.append(_noun_phrase(row + 1, ("DT", article), *words))
         return phrases
 
     def one_of(self, row):
         """Returns "one red" for a member of a group that was mentioned."""
         attributes = {"colour": self.scene.objects[row].colour}
         self.claim("object", (row,), **attributes)
-        words = " ".join(["(CD one)", *self._adjectives(attributes)])
-        return f"(NP#{row + 1} {words})"
+        words = self._adjectives(attributes)
+        return _noun_phrase(row + 1, ("CD", "one"), *words)
 
     def plural(self, group):
         """Returns a phrase such as "two red shapes" with the group's chain."""
@@ -222,12 +227,11 @@ class Speaker:
         self.claim("count", members, **attributes)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
         chain = self.groups.setdefault(tuple(sorted(members)), chain)
-        *modifiers, noun = self._noun(attributes)
-        singular = noun[4:-1]
-        noun = f"(NNS {PLURALS.get(singular, singular + 's')})"
-        words = [*self._adjectives(attributes), *modifiers, noun]
-        words = " ".join([f"(CD {NUMBERS[len(members)]})", *words])
-        return f"(NP#{chain} {words})"
+        number = "CD", NUMBERS[len(members)]
+        *modifiers, (_, noun) = self._noun(attributes)
+        noun = "NNS", PLURALS.get(noun, noun + "s")
+        words = *self._adjectives(attributes), *modifiers, noun
+        return _noun_phrase(chain, number, *words)
 
     def related(self):
         """Returns a noun phrase, and its relation to another object."""
@@ -279,9 +283,9 @@ class Speaker:
                 adjectives, noun = [name], "side"
         elif name == "centre":
             where, noun = "in", self.choose({"middle": 0.7, "centre": 0.3})
-        words = [f"(JJ {adjective})" for adjective in adjectives]
-        words = " ".join(["(DT the)", *words, f"(NN {noun})"])
-        return f"(PP (IN {where}) (NP#0 {words}))"
+        words = [("JJ", adjective) for adjective in adjectives]
+        place = _noun_phrase(0, ("DT", "the"), *words, ("NN", noun))
+        return f"(PP (IN {where}) {place})"
 
     def on_background(self):
         """Returns a phrase such as "on a grey background"."""
@@ -336,14 +340,14 @@ class Speaker:
         if attributes.get("texture", "plain") != "plain" and self.chance(0.35):
             names = ["size", "colour", "texture"]
         return [
-            f"(JJ {self._word(name, attributes[name])})"
+            ("JJ", self._word(name, attributes[name]))
             for name in names
             if name in attributes
         ]
 
     def _noun(self, attributes):
         noun = self._word("shape", attributes.get("shape", ""))
-        return [f"(NN {part})" for part in noun.split()]
+        return [("NN", part) for part in noun.split()]
 
     def _word(self, attribute, value):
         return self.choose(WORDS[attribute].get(value, {value: 1.0}))
