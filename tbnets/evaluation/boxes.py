@@ -7,11 +7,13 @@ and the whole photo is `0, 0, width, height`.
 
 import numpy as np
 
-from tbnets.checks import checked_array, checked_number, checked_rows
+from tbnets.checks import (
+    checked_array,
+    checked_number,
+    checked_rows,
+    rows_by,
+)
 from tbnets.errors import InputError
-
-PAIRS_AT_ONCE = 1 << 18
-"""Maximum number of overlaps that are computed at once."""
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
@@ -112,17 +114,13 @@ def overlaps_by_photo(truth, owners, proposals):
     `truth` is `[n, 4]`, and `owners`, int `[n]`, each box's photo as an index
     in `proposals`, arrays `[k, 4]`. Yields (photo, rows, overlaps): the photo's
     ascending rows of `truth`, int64 `[p]`, and float64 `[p, k]`. Photos without
-    boxes or proposals are skipped. Photos with many boxes are split.
+    boxes or proposals are skipped.
     """
     truth = check_boxes(truth, "truth")
     owners = checked_rows("owners", owners, len(proposals), len(truth))
-    order = np.argsort(owners, kind="stable")
-    ends = np.searchsorted(owners[order], np.arange(len(proposals) + 1))
-    for photo in np.flatnonzero(np.diff(ends)):
-        boxes = check_boxes(proposals[photo], f"proposals[{photo}]")
-        if not len(boxes):
+    for photo, rows in enumerate(rows_by(owners)):
+        if not len(rows):
             continue
-        step = max(1, PAIRS_AT_ONCE // len(boxes))
-        for start in range(ends[photo], ends[photo + 1], step):
-            rows = order[start : min(start + step, ends[photo + 1])]
-            yield int(photo), rows, iou(truth[rows], boxes)
+        boxes = check_boxes(proposals[photo], f"proposals[{photo}]")
+        if len(boxes):
+            yield photo, rows, iou(truth[rows], boxes)

@@ -77,16 +77,13 @@ def test_boxes_are_clipped_and_measured():
     assert box_math.areas([[1, 2, 4, 4.5], [3, 3, 3, 9]]).tolist() == [7.5, 0]
 
 
-def test_overlaps_by_photo_come_in_parts(monkeypatch):
+def test_overlaps_by_photo():
     proposals = [[[0, 0, 2, 2]], [], [[0, 0, 2, 2], [0, 0, 2, 1]]]
     truth = [[0, 0, 2, 1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 0, 1, 1]]
-    monkeypatch.setattr(box_math, "PAIRS_AT_ONCE", 3)
-    found = list(box_math.overlaps_by_photo(truth, [2, 0, 1, 2], proposals))
-    # Photo 2 has two proposals: one box at a time, 1 of 2 or 1 of 4 pixels.
-    assert [(photo, rows.tolist()) for photo, rows, _ in found] == [
-        (0, [1]),
-        (2, [0]),
-        (2, [3]),
+    parts = box_math.overlaps_by_photo(truth, [2, 0, 1, 2], proposals)
+    # Photo 2 has two proposals, with 1 of 2 pixels and 1 of 4.
+    found = [(photo, r.tolist(), iou.tolist()) for photo, r, iou in parts]
+    assert found == [
+        (0, [1], [[1]]),
+        (2, [0, 3], [[0.5, 1], [0.25, 0.5]]),
     ]
-    values = [overlaps.tolist() for *_, overlaps in found]
-    assert values == [[[1]], [[0.5, 1]], [[0.25, 0.5]]]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tbnets.data.localization.examples import proposal_roles
-from tbnets.evaluation import boxes
 from tests import reference, refusals
 
 
@@ -32,15 +31,12 @@ def negatives(found):
     "bounds", [(0.7, 0.3, 0.5), (0.5, 0.5, 0.0), (1.0, 0.0, 1.0)]
 )
 @pytest.mark.parametrize("seed", range(5))
-def test_roles_are_those_of_the_definition(
-    positives, bounds, seed, monkeypatch
-):
+def test_roles_are_those_of_the_definition(positives, bounds, seed):
     generator = np.random.default_rng(seed)
     counts = generator.integers(0, 30, 5)
     proposals = [random_boxes(generator, count) for count in counts]
     truth = random_boxes(generator, 20)
     owners = generator.integers(0, 5, 20)
-    monkeypatch.setattr(boxes, "PAIRS_AT_ONCE", 40)
     found = proposal_roles(
         truth,
         owners,
