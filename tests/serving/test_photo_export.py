@@ -1,10 +1,7 @@
 """Tests of networks trained on features and served from photos."""
 
 import csv
-import functools
-import pathlib
 import shutil
-import tempfile
 
 import numpy as np
 import pytest
@@ -37,14 +34,6 @@ def folder(tmp_path_factory):
 
 def write_all(folder):
     """Writes photos, captions, weights and features; `tiny_cnn` is known."""
-    shutil.copytree(_written().name, folder, dirs_exist_ok=True)
-
-
-@functools.cache
-def _written():
-    """Returns a `TemporaryDirectory` with them, once a process."""
-    made = tempfile.TemporaryDirectory()
-    folder = pathlib.Path(made.name)
     (folder / "photos").mkdir()
     rows, photos = [], []
     for split, count in COUNTS.items():
@@ -57,7 +46,6 @@ def _written():
     with open(folder / "captions.csv", "w", newline="") as file:
         csv.writer(file).writerows([("image", "caption", "split"), *rows])
     write_features(folder, photos)
-    return made
 
 
 def write_features(folder, photos):
@@ -82,26 +70,6 @@ def write_features(folder, photos):
         writer.finish()
 
 
-def settings_for(folder, run_dir, **changes):
-    return tiny.settings(
-        folder,
-        run_dir,
-        captions_format="table",
-        captions="captions.csv",
-        epochs=1,
-        **{
-            "cnn_weights": "cnn.weights.h5",
-            "image_features": "store",
-            **changes,
-        },
-    )
-
-
-def begun(settings):
-    """Returns a session of a network that was not trained."""
-    return prepared(settings)[0]
-
-
 @pytest.fixture(scope="module")
 def exported_twice(folder, tmp_path_factory):
     """A run exported from its features, and opened again for the photo.
@@ -111,15 +79,17 @@ def exported_twice(folder, tmp_path_factory):
     """
     place = tmp_path_factory.mktemp("twice")
     stores = [shutil.copytree(folder / name, place / name) for name in STORES]
-    settings = settings_for(
+    settings = tiny.settings(
         folder,
         place / "run",
+        captions_format="table",
+        captions="captions.csv",
+        epochs=1,
         image_features=",".join(map(str, stores)),
         image_transform="signed_sqrt",
         images="photos",
-        cnn_weights="",
     )
-    session = begun(settings)
+    session, _ = prepared(settings)  # The network is not trained.
     save(session, "best")
     served = load_saved_model(runs.export(session))
     for store in stores:  # The run describes how features are made.
