@@ -1,7 +1,6 @@
 """Builds the endpoints of a SavedModel from the methods of a network."""
 
 import dataclasses
-import functools
 import math
 
 import numpy as np
@@ -352,23 +351,22 @@ def add_search(index):
         shards = [tf.Variable(shard, trainable=False) for shard in index.shards]
         ids = tf.Variable(tf.constant(index.ids), trainable=False)
         embed = served.signatures["embed_text"]
-        find = functools.partial(_find, shards, served.signatures)
+        compare = served.signatures.get("compare")
         judge = _judge(served.confidence, index)
 
         @traced(spec, tf.TensorSpec([], tf.int32, "k"))
         def search(texts, k):
             k = require(k, k > 0, "`k` must be at least 1. Received:", k)
             queries = embed(**{spec.name: texts})["embeddings"]
-            if judge is None:
-                rows, similarities = find(queries, k)
-                found = ids.sparse_read(rows)
-                return {"ids": found, "similarities": similarities}
-            rows, similarities = find(queries, tf.maximum(k, NEIGHBOURS))
-            return {
+            wide = k if judge is None else tf.maximum(k, NEIGHBOURS)
+            rows, similarities = _find(shards, compare, queries, wide)
+            results = {
                 "ids": ids.sparse_read(rows[:, :k]),
                 "similarities": similarities[:, :k],
-                "confidences": judge(rows[:, :k], similarities),
             }
+            if judge is not None:
+                results["confidences"] = judge(rows[:, :k], similarities)
+            return results
 
         return {"search": search}
 
@@ -396,15 +394,19 @@ def _judge(confidence, index):
     return judge
 
 
-def _find(shards, signatures, queries, k):
+def _find(shards, compare, queries, k):
     """Finds the best rows of the shards, processing a few queries at a time."""
     size, options = search_index.QUERIES_AT_ONCE, {}
-    if "compare" in signatures:
+    if compare is not None:
+
+        def similarities(queries, rows):
+            rows = tf.cast(rows, tf.float32)
+            pairs = {"image_embeddings": rows, "text_embeddings": queries}
+            return tf.transpose(compare(**pairs)["similarities"])
+
         size = 1
-        options = {
-            "similarities": functools.partial(_learned, signatures["compare"]),
-            "rows_at_once": PAIRS_AT_ONCE,
-        }
+        options["similarities"] = similarities
+        options["rows_at_once"] = PAIRS_AT_ONCE
     # At least one block: `map_fn` cannot stack an empty list of results.
     count, dim = tf.shape(queries)[0], queries.shape[1]
     blocks = tf.maximum(-(-count // size), 1)
@@ -421,14 +423,6 @@ def _find(shards, signatures, queries, k):
         tf.ensure_shape(tf.reshape(x, [-1, width])[:count], [None, None])
         for x in results
     ]
-
-
-def _learned(compare, queries, rows):
-    pairs = {
-        "image_embeddings": tf.cast(rows, tf.float32),
-        "text_embeddings": queries,
-    }
-    return tf.transpose(compare(**pairs)["similarities"])
 
 
 @dataclasses.dataclass(frozen=True)

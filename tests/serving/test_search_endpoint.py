@@ -190,7 +190,7 @@ def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
         return {"similarities": found}
 
     rows, _ = endpoints._find(
-        [tf.Variable(ROWS)], {"compare": compare}, tf.constant(QUERIES), 2
+        [tf.Variable(ROWS)], compare, tf.constant(QUERIES), 2
     )
     assert rows.shape == (len(QUERIES), 2)
     assert max(pairs) == 4
