@@ -282,7 +282,7 @@ def answer(options, model, gallery=None):
     write_answers_json(options.json, record)
 
 
-def answer_typed(options, model, gallery=None):
+def answer_typed(options, model, gallery):
     """Runs queries typed at the terminal until Ctrl-D."""
     check_gallery(options, model)
     gallery = gallery or embed_images(options, model)

@@ -62,13 +62,13 @@ def unit_rows(rows) -> np.ndarray:
     return rows / np.where(lengths > 0, lengths, 1)
 
 
-def lengths_note(rows, within=1e-2) -> str:
+def lengths_note(rows) -> str:
     """Returns a note on the norms of rows, or "" if all norms are 1.
 
-    Differences up to `within` are ignored; float16 rounding causes 1e-3.
+    Ignores differences up to 0.01, such as from rounding to float16.
     """
     lengths = row_norms(np.asarray(rows, np.float32))
-    if np.abs(lengths - 1).max() <= within:
+    if np.abs(lengths - 1).max() <= 0.01:
         return ""
     return (
         f"rows of length {lengths.min():.3g} to {lengths.max():.3g}, whose "
