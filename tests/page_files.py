@@ -11,7 +11,7 @@ from tbnets.data.scenes.dataset import ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import caption_features
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.tasks import runs
 from tbnets.text.vocabulary import count_words
 from tbnets.training.checkpoints import save_checkpoint
@@ -114,7 +114,7 @@ def write_index(name, folder):
     model = tbnets.zoo.load("flickr8k_photos")
     paths = sorted(map(str, pathlib.Path(folder).iterdir()))
     rows = model.embed_images(paths)
-    with tbnets.IndexWriter(name, about(model), rows.shape[1]) as writer:
+    with tbnets.IndexWriter(name, identity_of(model), rows.shape[1]) as writer:
         writer.put(paths, rows)
 
 

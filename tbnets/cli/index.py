@@ -32,7 +32,7 @@ from tbnets.errors import InputError, import_extra
 from tbnets.progress import progress_bar
 from tbnets.serving import photo_index, search, search_index, zoo
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 
@@ -110,7 +110,8 @@ def main(options):
     if options.approximate:
         import_extra("faiss", "faiss")
     dim, path = model.embedding_dim, options.output
-    with IndexWriter(path, about(model), dim, options.dtype, notes) as writer:
+    identity, dtype = identity_of(model), options.dtype
+    with IndexWriter(path, identity, dim, dtype, notes) as writer:
         for ids, embeddings in batches:
             writer.put(ids, embeddings)
         writer.remove_others()

@@ -80,7 +80,7 @@ from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.serving import photo_index, search
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.tasks.settings.flag import (
     Count,
     Share,
@@ -397,6 +397,6 @@ def main(options):
         )
     model = options.open(requirements)
     if index is not None:
-        index.check_embedded_by(about(model))
+        index.check_embedded_by(identity_of(model))
     gallery = None if index is None else (index.ids, index)
     (answer_typed if is_typed else answer)(options, model, gallery)

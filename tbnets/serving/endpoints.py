@@ -19,7 +19,7 @@ from tbnets.serving.inputs import (
     require_photos,
     require_rows,
 )
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.text.vocabulary import Tokenizer
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
@@ -346,7 +346,7 @@ def add_search(index):
     index.store.verify()
 
     def add(served):
-        index.check_embedded_by(about(served))
+        index.check_embedded_by(identity_of(served))
         [spec] = served.inputs("embed_text").values()
         shards = [tf.Variable(shard, trainable=False) for shard in index.shards]
         ids = tf.Variable(tf.constant(index.ids), trainable=False)

@@ -4,9 +4,10 @@
 
     photos.tbnets/embeddings/MODEL/*.photos
 
-`MODEL` is a prefix of the SHA-256 that `about` returns. Files have unique names
-and are never modified, so two searches may run at once. When all photos are
-embedded, the process replaces the files that it has read with a single file.
+`MODEL` is a prefix of the SHA-256 that `identity_of` returns. Files have unique
+names and are never modified, so two searches may run at once. When all photos
+are embedded, the process replaces the files that it has read with a single
+file.
 """
 
 import concurrent.futures
@@ -65,8 +66,8 @@ class Entry(NamedTuple):
     reason: str = ""
 
 
-def about(model):
-    """Returns the header of a model's cache files, with the model's SHA-256.
+def identity_of(model):
+    """Returns a dict that identifies a model by a SHA-256.
 
     The digest covers the graph, variables and assets of a SavedModel, the
     networks of a LiteRT model, or the parts of an assembled model. Raises
@@ -98,17 +99,17 @@ def about(model):
     }
 
 
-def read_entries(path, about):
+def read_entries(path, identity):
     """Reads a cache file, which may be damaged or forged.
 
     Returns a dict of `Entry`s, by the name of the photo. Raises ValueError if
-    the file is damaged or its header is not `about`.
+    the file is damaged or its header lacks `identity`.
     """
     header, arrays = npy.read_npz(path)
     try:
-        is_own = about.items() <= header.items()
+        is_own = identity.items() <= header.items()
         photos, rows = header["photos"], arrays["rows"]
-        is_whole = rows.shape == (len(photos), about["embedding_dim"])
+        is_whole = rows.shape == (len(photos), identity["embedding_dim"])
         is_sound = rows.dtype == np.float32 and np.isfinite(rows).all()
         entries = {
             str(name): Entry((size, time), row)
@@ -264,9 +265,9 @@ class Index:
         self.entries, self._unsaved, self._files = {}, {}, []
         self._can_write = place is not False and os.path.isdir(model.path)
         if self._can_write:
-            self._folder, self._about = folder, about(model)
+            self._folder, self._identity = folder, identity_of(model)
             self._beside = files.folder_beside(folder, place)
-            name = self._about["model"][:16]
+            name = self._identity["model"][:16]
             self.place = self._beside / "embeddings" / name
             self._read()
 
@@ -312,7 +313,7 @@ class Index:
             return
         for path in self._files:
             try:
-                self.entries.update(read_entries(path, self._about))
+                self.entries.update(read_entries(path, self._identity))
             except (OSError, ValueError) as error:
                 _note(
                     f"note: {path} cannot be used ({error}); its photos are "
@@ -330,11 +331,11 @@ class Index:
         photos = {n: e for n, e in entries.items() if not e.reason}
         broken = {n: e for n, e in entries.items() if e.reason}
         header = {
-            **self._about,
+            **self._identity,
             "photos": [[n, *e.stamp] for n, e in photos.items()],
             "broken": [[n, *e.stamp, e.reason] for n, e in broken.items()],
         }
-        dim = self._about["embedding_dim"]
+        dim = self._identity["embedding_dim"]
         rows = [np.empty([0, dim], np.float32)]
         rows += [e.embedding[None] for e in photos.values()]
         rows = np.concatenate(rows)

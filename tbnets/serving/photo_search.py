@@ -19,7 +19,7 @@ from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError, check_kind
 from tbnets.serving import photo_index
 from tbnets.serving import search as searching
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 
 if TYPE_CHECKING:
     from tbnets.serving.inputs import Texts
@@ -196,7 +196,7 @@ def _warn_of_unknown(model, queries):
 def _gallery(model, images, cache):
     # The module of `SearchIndex` imports TensorFlow.
     if hasattr(images, "check_embedded_by"):
-        images.check_embedded_by(about(model))
+        images.check_embedded_by(identity_of(model))
         return images.ids, images
     takes_photos = model.takes_photos
     if isinstance(images, str | os.PathLike):

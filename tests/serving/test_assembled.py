@@ -165,23 +165,23 @@ def test_first_uses_at_once_do_it_once(part, capsys):
 def test_made_anew_it_is_the_same_model_to_an_index(part, first):
     """Another making writes other bytes; another part is another model."""
 
-    def about(path):
-        return photo_index.about(
+    def identity_of(path):
+        return photo_index.identity_of(
             types.SimpleNamespace(path=path / "1", embedding_dim=3)
         )
 
     path = zoo.locate("tiny")
-    known = about(path)
-    assert known == photo_index.about(first.model) | {"embedding_dim": 3}
+    known = identity_of(path)
+    assert known == photo_index.identity_of(first.model) | {"embedding_dim": 3}
     damage(path)
     write_checksums(path)
     (part / "README.md").write_text("# Tiny\n")
     write_checksums(part)
     assert zoo.locate("tiny") != path
-    assert about(zoo.locate("tiny")) == known
+    assert identity_of(zoo.locate("tiny")) == known
     damage(part)
     write_checksums(part)
-    assert about(zoo.locate("tiny")) != known
+    assert identity_of(zoo.locate("tiny")) != known
 
 
 @pytest.mark.parametrize("told", ["[]", '{"photos": 1}', None])

@@ -129,7 +129,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert count == 2
     # One file is left, and what was removed is not in it.
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = photo_index.read_entries(path, photo_index.about(model))
+    entries = photo_index.read_entries(path, photo_index.identity_of(model))
     assert entries.keys() == colours.keys()
     # Touched alone, a photo counts as changed.
     os.utime(photos / "c.png", ns=(0, 12345))
@@ -139,7 +139,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
 def test_no_files_tell_a_model_on_a_server(model):
     model.path = "http://localhost:8501/colours"
     with pytest.raises(InputError, match=model.path):
-        photo_index.about(model)
+        photo_index.identity_of(model)
 
 
 def test_broken_photos_are_told_each_time_but_read_once(
@@ -272,7 +272,7 @@ def test_each_model_has_its_own(model, photos, tmp_path):
 def forge(path, model, /, **changes):
     """Writes a cache file whose header has some changes."""
     header = {
-        **photo_index.about(model),
+        **photo_index.identity_of(model),
         "photos": [["a.png", 1, 2]],
         "broken": [],
         **changes,
@@ -292,7 +292,7 @@ DAMAGES = {
     "model": lambda path, model: forge(path, model, model="other"),
     "dtype": lambda path, model: npy.write_npz(
         path,
-        {**photo_index.about(model), "photos": [], "broken": []},
+        {**photo_index.identity_of(model), "photos": [], "broken": []},
         {"rows": np.zeros((0, 3))},
     ),
     "more": lambda path, model: forge(path, model, photos=[["a", 1, 2]] * 9),

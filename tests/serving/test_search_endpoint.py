@@ -13,7 +13,7 @@ from tbnets.serving.export import (
     reexport,
 )
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 from tests import reference
@@ -66,7 +66,8 @@ def made(request, tmp_path_factory):
         patch.setattr(search_index, "QUERIES_AT_ONCE", 2)
         patch.setattr(endpoints, "PAIRS_AT_ONCE", 3)
         dtype = "bfloat16" if request.param == "bfloat16" else "float32"
-        with IndexWriter(folder / "index", about(model), 3, dtype) as writer:
+        identity = identity_of(model)
+        with IndexWriter(folder / "index", identity, 3, dtype) as writer:
             writer.put(IDS, ROWS)
         index = open_index(folder / "index")
         add = endpoints.add_search(index)
@@ -114,7 +115,7 @@ def test_the_graph_has_the_confidences_of_python(tmp_path):
     export_saved_model(Plain(), None, tmp_path / "plain" / "1", **shape)
     model = load_saved_model(tmp_path / "plain")
     rows = np.random.default_rng(2).standard_normal([50, 3])
-    with IndexWriter(tmp_path / "index", about(model), 3) as writer:
+    with IndexWriter(tmp_path / "index", identity_of(model), 3) as writer:
         writer.put([str(row) for row in range(50)], rows)
     index = open_index(tmp_path / "index")
     fitted = Confidence(

@@ -14,7 +14,7 @@ from benchmarks import arrays, timing
 from benchmarks.index import QUERIES, TOP, write_index
 from tbnets.data.captions import read_captions
 from tbnets.serving import photo_index, search, search_index, zoo
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.serving.search_index import open_index
 
 MOST_QUERIES = 500
@@ -31,7 +31,7 @@ def run(options):
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "index")
         shape = count, photos.shape[1], "float32"
-        write_index(path, shape, _mixed(photos), about(model))
+        write_index(path, shape, _mixed(photos), identity_of(model))
         start = time.perf_counter()
         search_index.build_index(path)
         built = time.perf_counter() - start

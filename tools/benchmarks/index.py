@@ -11,7 +11,7 @@ from benchmarks import arrays, timing
 from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import export_saved_model, reexport
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.photo_index import about
+from tbnets.serving.photo_index import identity_of
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 
@@ -53,7 +53,7 @@ def _time(plain, folder, count, dtype, repeats):
         folder / "index",
         (count, dim, dtype),
         lambda at, size: arrays.unit_rows(size, dim, seed=at),
-        about(plain),
+        identity_of(plain),
     )
     add = add_search(open_index(folder / "index"))
     reexport(plain.path, folder / "searching" / "1", add=add)
