@@ -21,7 +21,7 @@ ORDER = [
 ]
 LAZY = "tbnets.features.hub", "tbnets.extras.hub"
 """The one import of an extra by the core, inside a function."""
-CLONE = {"tools", "tests", "benchmarks", "measuring"}
+CLONE = {"tools", "tests", "benchmarks"}
 CLONE |= {"reproducing", "site_making", "zoo_making"}
 """Modules that only a clone has, by the names that they are imported by."""
 

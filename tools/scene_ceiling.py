@@ -10,19 +10,28 @@ which each caption is true, and prints the recall of a perfect observer
 
 import collections
 import dataclasses
+import itertools
+import math
 import pathlib
 import sys
-
-from measuring import ambiguity
 
 from tbnets import cli
 from tbnets.checks import per_cent
 from tbnets.data.scenes.dataset import RECORDS
-from tbnets.data.scenes.layout import SPLITS
+from tbnets.data.scenes.layout import (
+    SPLITS,
+    find_gap,
+    find_position,
+    find_relation,
+)
+from tbnets.data.scenes.phrases import NEAR
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import flag
+
+RANKS = (1, 5, 10)
+_ATTRIBUTES = ("shape", "colour", "size", "texture")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,166 @@ def image_size(folder):
     return size
 
 
+def read_records(path, split):
+    """Reads the scenes of a split from `scenes.jsonl`."""
+    file, records = CheckedFile(path), []
+    for number, record in file.json_rows(("split", "objects", "captions")):
+        if not _is_scene(record):
+            file.refuse(
+                "a scene as tools/make_scenes.py writes it",
+                record,
+                number,
+                "Delete the folder and write the scenes again.",
+            )
+        records.append(record)
+    chosen = [record for record in records if record["split"] == split]
+    if not chosen:
+        names = sorted({record["split"] for record in records})
+        raise InputError(
+            "split",
+            "be a split of the scenes",
+            f"split={split}, and {path} has {', '.join(names)}",
+            "Choose a split of this file.",
+        )
+    return chosen
+
+
+def _is_scene(record):
+    try:
+        for item in record["objects"]:
+            named = all(isinstance(item[name], str) for name in _ATTRIBUTES)
+            if not named or [*map(type, item["box"])] != [int] * 4:
+                return False
+        rows = {*range(len(record["objects"]))}
+        for caption in record["captions"]:
+            for claim in caption["claims"]:
+                known = {*claim["objects"]} <= rows
+                if not known or not isinstance(claim["kind"], str):
+                    return False
+    except (LookupError, TypeError):
+        return False
+    return isinstance(record["split"], str)
+
+
+def is_true(claims, record, image_size):
+    """Returns whether a caption with these claims is true of a scene.
+
+    "A red circle" is true of a scene with two red circles. "Two circles" is
+    false of a scene with three circles.
+    """
+    # Rejects most scenes quickly, because they lack an object.
+    for claim in claims:
+        if claim["kind"] == "object" and not _fitting(claim, record):
+            return False
+    spoken_of = sorted({row for claim in claims for row in claim["objects"]})
+    for rows in itertools.permutations(
+        range(len(record["objects"])), len(spoken_of)
+    ):
+        meant = dict(zip(spoken_of, rows))
+        if all(_holds(claim, meant, record, image_size) for claim in claims):
+            return True
+    return False
+
+
+def _holds(claim, meant, record, image_size):
+    rows, objects = [meant[row] for row in claim["objects"]], record["objects"]
+    boxes = [objects[row]["box"] for row in rows]
+    kind = claim["kind"]
+    if kind == "background":
+        return record["background"] == claim["colour"]
+    if kind == "relation":
+        return _stand(boxes[0], boxes[1], claim["relation"], image_size)
+    if kind == "between":
+        middle, *ends = boxes
+        stands = {find_relation(end, middle) for end in ends}
+        return stands in ({"left", "right"}, {"above", "below"})
+    if kind == "position":
+        return find_position(boxes[0], image_size) == claim["position"]
+    fitting = _fitting(claim, record)
+    return fitting == set(rows) if kind == "count" else fitting >= set(rows)
+
+
+def _fitting(claim, record):
+    attributes = [(name, claim[name]) for name in _ATTRIBUTES if name in claim]
+    return {
+        row
+        for row, item in enumerate(record["objects"])
+        if all(item[name] == value for name, value in attributes)
+    }
+
+
+def _stand(box, other, relation, image_size):
+    actual = find_relation(box, other)
+    if relation != "beside":
+        return actual == relation
+    near = find_gap(box, other) <= NEAR * image_size
+    return near and actual in ("left", "right")
+
+
+def truths(records, image_size, on_scene=lambda: None):
+    """Finds the scenes of which each caption is true.
+
+    Returns, for each caption, the row of its own scene and a set of the rows of
+    the scenes of which it is true. Calls `on_scene()` after each scene.
+    """
+    results = []
+    for row_of_scene, scene in enumerate(records):
+        for caption in scene["captions"]:
+            rows = {
+                row
+                for row, record in enumerate(records)
+                if is_true(caption["claims"], record, image_size)
+            }
+            results.append((row_of_scene, rows))
+        on_scene()
+    return results
+
+
+def ceiling(captions, num_scenes):
+    """Returns the expected recalls of a perfect observer, as fractions.
+
+    From text to image, all scenes of which a caption is true rank equally. From
+    image to text, captions are ranked by the number of scenes of which they are
+    true, the fewest first.
+    """
+    # Per scene: number of true scenes -> [own captions, other captions].
+    answers = [{} for _ in range(num_scenes)]
+    for row_of_scene, scenes in captions:
+        for row in scenes:
+            counts = answers[row].setdefault(len(scenes), [0, 0])
+            counts[row != row_of_scene] += 1
+    to_text = [[groups[n] for n in sorted(groups)] for groups in answers]
+    to_image = [[[1, len(scenes) - 1]] for _, scenes in captions]
+    return {
+        f"{direction}/recall_at_{rank}": math.fsum(
+            chance_of_a_hit(groups, rank) for groups in queries
+        )
+        / len(queries)
+        for direction, queries in (
+            ("image_to_text", to_text),
+            ("text_to_image", to_image),
+        )
+        for rank in RANKS
+    }
+
+
+def chance_of_a_hit(groups, rank):
+    """Returns the chance that the first `rank` results include a right result.
+
+    `groups` is a list of `(right, wrong)`, the numbers of results in each
+    group, best group first. The order within a group is random.
+    """
+    for right, wrong in groups:
+        if rank <= right + wrong:
+            # Chance that `rank` results drawn from this group are all wrong.
+            missed = math.comb(wrong, rank) / math.comb(right + wrong, rank)
+            return 1 - missed
+        if right:
+            return 1.0
+        rank -= wrong
+    return 0.0
+
+
 def print_ceiling(captions, num_scenes):
     """Prints the shares of ambiguous captions and the best possible recalls."""
     counts = collections.Counter(len(scenes) for _, scenes in captions)
@@ -66,12 +235,11 @@ def print_ceiling(captions, num_scenes):
         f"{num_scenes} scenes, {len(captions)} captions: true of one scene "
         f"{cells[0]}, of two {cells[1]}, of more {cells[2]}"
     )
-    print(f"{'':15}" + "".join(f"{f'R@{k}':>9}" for k in ambiguity.RANKS))
-    best = ambiguity.ceiling(captions, num_scenes)
+    print(f"{'':15}" + "".join(f"{f'R@{k}':>9}" for k in RANKS))
+    best = ceiling(captions, num_scenes)
     for direction in ("image_to_text", "text_to_image"):
         cells = [
-            f"{per_cent(best[f'{direction}/recall_at_{k}']):>9}"
-            for k in ambiguity.RANKS
+            f"{per_cent(best[f'{direction}/recall_at_{k}']):>9}" for k in RANKS
         ]
         print(f"{direction.replace('_to_', ' to '):15}" + "".join(cells))
     print(f"recall sum {per_cent(sum(best.values()))}")
@@ -81,9 +249,9 @@ def main(options):
     """Prints the best possible recall on a split."""
     folder = pathlib.Path(options.scenes)
     size = image_size(folder)
-    records = ambiguity.read_records(folder / RECORDS, options.split)
+    records = read_records(folder / RECORDS, options.split)
     with progress_bar(len(records), "comparing", "scene") as bar:
-        captions = ambiguity.truths(records, size, bar.update)
+        captions = truths(records, size, bar.update)
     print_ceiling(captions, len(records))
 
 

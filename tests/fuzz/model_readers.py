@@ -4,7 +4,7 @@ import json
 import types
 
 import numpy as np
-from measuring import ambiguity
+import scene_ceiling
 from zoo_making import cards
 
 from tbnets.data.scenes import dataset as scenes
@@ -131,7 +131,7 @@ def _index(folder):
 def _read_scenes(folder):
     path = folder / "scenes"
     made = scenes.ensure_scenes(path, SCENES)
-    return made, ambiguity.read_records(path / scenes.RECORDS, "train")
+    return made, scene_ceiling.read_records(path / scenes.RECORDS, "train")
 
 
 RUN = ("run/settings.json", "run/metrics.json", "run/checkpoints/best.npz")

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from measuring import ambiguity
-from scene_ceiling import image_size, print_ceiling
+import scene_ceiling
+from scene_ceiling import image_size, is_true, print_ceiling
 
 from tbnets.data.scenes.dataset import draw_scenes, scene_record
 from tbnets.data.scenes.layout import SceneSettings
@@ -66,7 +66,7 @@ def said(kind, *objects, **more):
     ],
 )
 def test_a_caption_is_true_of_what_it_fits(claims, expected):
-    assert ambiguity.is_true(claims, SCENE, SIZE) == expected
+    assert is_true(claims, SCENE, SIZE) == expected
 
 
 def test_between_holds_from_both_ends():
@@ -74,15 +74,15 @@ def test_between_holds_from_both_ends():
     scene = {"objects": [thing("star", "red", box) for box in boxes]}
     scene["objects"][1] = thing("ring", "red", boxes[1])
     ring = said("object", 0, shape="ring")
-    assert ambiguity.is_true([ring, said("between", 0, 1, 2)], scene, SIZE)
+    assert is_true([ring, said("between", 0, 1, 2)], scene, SIZE)
     star = said("object", 0, shape="star")
-    assert not ambiguity.is_true([star, said("between", 0, 1, 2)], scene, SIZE)
+    assert not is_true([star, said("between", 0, 1, 2)], scene, SIZE)
 
 
 def test_each_caption_is_true_of_its_own_scene():
     scenes = draw_scenes("test", SceneSettings(1, 1, 40, image_size=64))
     records = [scene_record(scene) for scene in scenes]
-    found = ambiguity.truths(records, 64)
+    found = scene_ceiling.truths(records, 64)
     assert len(found) == sum(len(record["captions"]) for record in records)
     assert all(own in rows for own, rows in found)
     assert any(len(rows) > 1 for _, rows in found)
@@ -102,14 +102,14 @@ def test_each_caption_is_true_of_its_own_scene():
     ],
 )
 def test_chance_of_a_hit(groups, rank, expected):
-    chance = ambiguity.chance_of_a_hit(groups, rank)
+    chance = scene_ceiling.chance_of_a_hit(groups, rank)
     assert chance == pytest.approx(expected)
 
 
 def test_ceiling_literal(capsys):
     # Scene 0: a caption of its own, one that is true of both; scene 1: that.
     captions = [(0, {0}), (0, {0, 1}), (1, {0, 1})]
-    best = ambiguity.ceiling(captions, 2)
+    best = scene_ceiling.ceiling(captions, 2)
     # (1 + 1/2 + 1/2) / 3 captions.
     assert best["text_to_image/recall_at_1"] == pytest.approx(2 / 3)
     assert best["text_to_image/recall_at_5"] == 1
@@ -155,4 +155,4 @@ def test_a_record_that_is_no_scene_is_named(tmp_path, record):
     path = tmp_path / "scenes.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(record)}\n")
     with pytest.raises(InputError, match="scenes.jsonl:2: "):
-        ambiguity.read_records(path, "train")
+        scene_ceiling.read_records(path, "train")
