@@ -48,21 +48,11 @@ class Options:
 
 def image_size(folder):
     """Returns the width and height of the images of scenes, in pixels."""
-    path = folder / "manifest.json"
-    if not path.is_file():
-        raise InputError(
-            "--scenes",
-            "be a folder of scenes",
-            f"--scenes={folder}, without {path.name}",
-            "Make the scenes with tools/make_scenes.py.",
-        )
-    manifest = CheckedFile(path).json()
+    file = CheckedFile(folder / "manifest.json")
+    manifest = file.json()
     size = manifest.get("image_size") if isinstance(manifest, dict) else None
     if type(size) is not int or size < 1:
-        raise InputError(
-            f"{path}: expected `image_size`, in pixels, >= 1; found "
-            f"{size!r}. Make the scenes again."
-        )
+        file.refuse("`image_size` in pixels, >= 1", size)
     return size
 
 

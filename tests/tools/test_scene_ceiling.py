@@ -125,7 +125,7 @@ def test_tool_prints_the_ceiling(tmp_path):
     lines = [json.dumps(scene_record(scene)) for scene in scenes]
     (tmp_path / "scenes.jsonl").write_text("\n".join(lines) + "\n")
     call = ("scene_ceiling", f"--scenes={tmp_path}")
-    assert "`--scenes`" in verbs.run(*call).stderr
+    assert "manifest.json" in verbs.run(*call).stderr
     (tmp_path / "manifest.json").write_text('{"image_size": 64}')
     said = verbs.run(*call).stdout
     assert said.startswith("3 scenes, ") and "recall sum" in said
