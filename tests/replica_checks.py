@@ -24,7 +24,6 @@ from tbnets.layers.heads import (
     PairHead,
 )
 from tbnets.layers.tree_lstm import TreeEncoder
-from tbnets.losses import replicas
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
@@ -34,6 +33,7 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.training.optimizers import FusedAdam, FusedSGD
 from tests.eager import without_tracing
+from tests.models import test_candidates
 
 NUM_DEVICES = 2
 KERAS_2 = keras.__version__.startswith("2.")
@@ -157,75 +157,50 @@ def made_batch():
     }
 
 
-def with_candidates():
-    rng = np.random.default_rng(1)
-    drawn_for = np.array([0, 1, 1, 2, 3, 4, 4], np.int32)
-    chains = np.array([3, 3, 8, 5, 9])
-    return {
-        "images": rng.normal(size=(7, 6)).astype("f4"),
-        "captions": rng.normal(size=(5, 5)).astype("f4"),
-        "image_ids": chains[drawn_for],
-        "caption_image_ids": chains,
-        "drawn_for": drawn_for,
-        "candidates": rng.normal(size=(13, 6)).astype("f4"),
-        "is_negative": rng.random((5, 13)) < 0.5,
-    }
-
-
-def branches(dropout=0.0, batch_normalization="none"):
+def branches(batch_normalization="none"):
     keras.utils.set_random_seed(0)
     return [
-        Branch((9, 4), batch_normalization, dropout, seed=seed)
-        for seed in (10, 20)
+        Branch((9, 4), batch_normalization, 0.0, seed=seed) for seed in (10, 20)
     ]
 
 
-def embedding_network(optimizer=None, norm="none", mining=None, **loss):
-    network = EmbeddingNetwork(*branches(batch_normalization=norm))
+def embedding_network(
+    loss, encoder=None, norm="none", optimizer=None, **options
+):
+    sides = branches(norm)  # First: they set the seed of all weights.
+    network = EmbeddingNetwork(*sides, encoder and encoder())
     network.build({"images": (None, 6), **VECTORS})
-    options = {"margin": 0.3, "term_weights": ALL_TERMS, "num_negatives": 3}
-    network.compile(
-        optimizer or FusedSGD(0.1, 0.9),
-        TripletLoss(**options | loss),
-        gradient_clip_norm=0.5,
-        mining=mining,
-    )
+    optimizer = optimizer or FusedSGD(0.1, 0.9)
+    network.compile(optimizer, loss, gradient_clip_norm=0.5, **options)
     return network
+
+
+SOFTMAX = InfoNCELoss(0.2, BETWEEN)
 
 
 @check
 def softmax():
-    def make():
-        network = EmbeddingNetwork(*branches())
-        network.build({"images": (None, 6), **VECTORS})
-        loss = InfoNCELoss(0.2, BETWEEN)
-        network.compile(FusedSGD(0.1, 0.9), loss, gradient_clip_norm=0.5)
-        return network
-
-    compare(make, made_batch(), traced=True)
+    compare(lambda: embedding_network(SOFTMAX), made_batch(), traced=True)
 
 
 @check
 def chunks():
     def make():
-        layers = *branches(), Branch((8, 5), "none", dropout=0.0)
-        network = EmbeddingNetwork(*layers)
-        network.build({"images": (None, 6), **VECTORS})
-        loss = InfoNCELoss(0.2, BETWEEN)
-        network.compile(FusedSGD(0.1, 0.9), loss, encode_chunk=3)
-        return network
+        def encoder():
+            return Branch((8, 5), "none", dropout=0.0)
+
+        return embedding_network(SOFTMAX, encoder, encode_chunk=3)
 
     compare(make, made_batch())
 
 
 @check
 def statistics_of_a_batch():
+    loss = TripletLoss(0.3, 3, {term: ALL_TERMS[term] for term in TERMS[::2]})
+
     def make():
-        options = {"weight_decay": 0.1, "use_ema": True, "epsilon": 1e-3}
-        terms = {term: ALL_TERMS[term] for term in TERMS[::2]}
-        return embedding_network(
-            FusedAdam(**options), "first", term_weights=terms
-        )
+        adam = FusedAdam(weight_decay=0.1, use_ema=True, epsilon=1e-3)
+        return embedding_network(loss, norm="first", optimizer=adam)
 
     compare(make, made_batch(), steps=2, traced=True)
 
@@ -233,10 +208,12 @@ def statistics_of_a_batch():
 @check
 def candidates():
     # A mean would be the same of triplets that both replicas count.
-    options = {"term_weights": {"text_to_image": 1.5}, "reduction": "sum"}
-    options["mining"] = CandidateMining()
-    batch = with_candidates()
-    compare(lambda: embedding_network(**options), batch, 2, traced=True)
+    loss = TripletLoss(0.3, 3, {"text_to_image": 1.5}, reduction="sum")
+
+    def make():
+        return embedding_network(loss, mining=CandidateMining())
+
+    compare(make, test_candidates.batch(13), steps=2, traced=True)
 
 
 def compare_similarity(batch, **options):
@@ -259,7 +236,7 @@ def similarity_logistic():
 @check
 def similarity_softmax():
     options = {"pair_loss": "softmax", "mining": CandidateMining()}
-    compare_similarity(with_candidates(), **options)
+    compare_similarity(test_candidates.batch(13), **options)
 
 
 @check
@@ -305,46 +282,6 @@ def correlations():
     strategy = strategy_of_all()
     shared = fitted(strategy.scope(), distributed(strategy, whole))
     close(shared.correlations, alone.correlations, "correlations")
-
-
-@check
-def rows_of_unknown_number_are_gathered():
-    strategy = strategy_of_all()
-    kinds = (tf.float32, tf.float32, tf.float32, tf.int64, tf.bool)
-
-    @tf.function(autograph=False)
-    def run(values):
-        def gather(values):
-            whole = replicas.gather(*values, None)
-            assert whole.pop() is None
-            return [tf.shape(one)[0] for one in whole], whole
-
-        return strategy.run(gather, args=(values,))
-
-    def make(context):
-        def shares():
-            for place in range(NUM_DEVICES):
-                yield tuple(
-                    np.full([2 + place + 3 * i], place).astype(
-                        kind.as_numpy_dtype
-                    )
-                    for i, kind in enumerate(kinds)
-                )
-
-        spec = tuple(tf.TensorSpec([None], kind) for kind in kinds)
-        return tf.data.Dataset.from_generator(shares, output_signature=spec)
-
-    [values] = list(strategy.distribute_datasets_from_function(make))
-    sizes, whole = run(values)
-    for i, (size, rows) in enumerate(zip(sizes, whole)):
-        counts = [2 + place + 3 * i for place in range(NUM_DEVICES)]
-        wanted = np.repeat(np.arange(NUM_DEVICES), counts).astype(
-            kinds[i].as_numpy_dtype
-        )
-        for own in strategy.experimental_local_results(rows):
-            np.testing.assert_array_equal(own, wanted)
-        for own in strategy.experimental_local_results(size):
-            assert own == sum(counts)
 
 
 @check
