@@ -1,5 +1,7 @@
 """The triplet loss of one view: rows and their labels."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,10 +9,8 @@ import tensorflow as tf
 from tbnets.losses import miners
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
-from tbnets.startup import no_accelerator
 from tests import reference
-from tests.losses.batches import unit_rows
-from tests.losses.test_triplet import KEPT, REDUCED
+from tests.losses.batches import unit_rows, with_gradients
 
 # Labels are any integers: large ones that a float would merge, negative ones.
 LARGE = 2**40
@@ -23,42 +23,23 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("number, name", enumerate(LABELS))
-def test_values_and_gradients_are_those_of_the_loop(number, name):
-    """All choices of negatives meet all of `REDUCED`."""
+@pytest.mark.parametrize("loss", [TripletLoss(0.5, 2), InfoNCELoss(0.3)])
+@pytest.mark.parametrize("name", LABELS)
+def test_a_view_is_compared_as_texts_with_texts(name, loss):
     labels = np.array(LABELS[name], np.int64)
     rows = tf.constant(unit_rows(len(labels), 3))
-    for place, negatives in enumerate(KEPT):
-        margin, distance, reduction = REDUCED[(number + place) % 3].values()
-        count = 3 if negatives == "top_k" else None
-        how = distance, reduction, negatives
-        is_sparse = reduction == "sum" and no_accelerator()
-        gradient = "sparse" if is_sparse else "dense"
-        loss = TripletLoss(margin, count, {}, *how, gradient)
-        with tf.GradientTape() as tape:
-            tape.watch(rows)
-            output = loss(rows, labels)
-        gradient = tape.gradient(
-            output.total, rows, unconnected_gradients="zero"
-        )
-        same = labels[:, None] == labels
-        itself = np.eye(len(labels), dtype=bool)
-        exact = rows.numpy().astype("f8")
-        total, active, by_anchors, by_candidates = reference.triplet_term(
-            *(exact, exact, same & ~itself, ~same),
-            margin=margin,
-            num_negatives=KEPT[negatives],
-            name=distance,
-            reduction=reduction,
-        )
-        wanted = by_anchors + by_candidates
-        close = {"rtol": 1e-4, "atol": 1e-5}
-        np.testing.assert_allclose(output.total, total, **close)
-        np.testing.assert_allclose(output.terms["within_view"], total, **close)
-        np.testing.assert_allclose(
-            output.active_fraction["within_view"], active, rtol=1e-6
-        )
-        np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-5)
+    weights = {"text_to_text": 1.0}
+    of_texts = with_gradients(dataclasses.replace(loss, term_weights=weights))
+    masks = reference.positive_masks([], labels)
+    wanted, (_, wanted_gradient) = of_texts(rows[:0], rows, *masks)
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        output = loss(rows, labels)
+    found = output.total, output.terms, output.active_fraction
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
+        np.testing.assert_array_equal(one, other)
+    gradient = tape.gradient(output.total, rows, unconnected_gradients="zero")
+    np.testing.assert_array_equal(gradient, wanted_gradient)
 
 
 @pytest.fixture
