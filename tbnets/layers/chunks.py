@@ -48,7 +48,8 @@ def encode_in_chunks(encoder, inputs, chunk, size):
         _, features = _loop(num_chunks, add_features, features)
 
         def gradient(slopes, variables=()):
-            trained = _trained(encoder, variables)
+            keys = {_key(v) for v in encoder.trainable_variables}
+            trained = [v for v in variables if _key(v) in keys]
 
             def add_gradients(i, *sums):
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -62,7 +63,9 @@ def encode_in_chunks(encoder, inputs, chunk, size):
                     output_gradients=rows_of(slopes, i),
                     unconnected_gradients="zero",
                 )
-                return i + 1, *map(_plus, sums, added)
+                # A table's gradient is sparse, and its sum dense.
+                added = map(tf.convert_to_tensor, added)
+                return i + 1, *map(tf.add, sums, added)
 
             if not trained:
                 return None, [None] * len(variables)
@@ -86,17 +89,8 @@ def _loop(count, body, *values):
     )
 
 
-def _plus(total, gradient):
-    return total + tf.convert_to_tensor(gradient)  # Makes slices dense.
-
-
 def _key(variable):
     return id(variable.handle)  # Equal for a Keras 3 variable and its value.
-
-
-def _trained(encoder, variables):
-    keys = {_key(v) for v in encoder.trainable_variables}
-    return [v for v in variables if _key(v) in keys]
 
 
 def _counters(encoder):

@@ -222,13 +222,6 @@ class RankingLoss:
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
-        sizes = (x.shape[0] if x.shape.rank else None for x in (images, texts))
-        masks = self._checked_masks(masks, *sizes)
-        return self.of_views(hinges.views(images, texts, masks))
-
-    @staticmethod
-    def _checked_masks(masks, num_images, num_texts):
-        """Checks the number of masks and their shapes; returns the masks."""
         if not isinstance(masks, list | tuple) or len(masks) != 3:
             raise InputError(
                 "masks",
@@ -236,9 +229,13 @@ class RankingLoss:
                 type(masks).__name__,
                 "Build them with `tbnets.positive_masks`.",
             )
-        sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
+        num_images, num_texts = (
+            x.shape[0] if x.shape.rank else None for x in (images, texts)
+        )
         names = (f"masks.{name}" for name in PositiveMasks._fields)
-        return PositiveMasks(*map(miners.checked_mask, names, masks, sizes))
+        sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
+        masks = [*map(miners.checked_mask, names, masks, sizes)]
+        return self.of_views(hinges.views(images, texts, masks))
 
     def of_views(
         self,
