@@ -165,13 +165,6 @@ def compiled(request):
     )
 
 
-@pytest.fixture
-def on_cpu():
-    """Skips a test of code that is only used on CPUs if there is a GPU."""
-    if not startup.no_accelerator():
-        pytest.skip("TensorFlow uses a GPU, and this code is for CPUs")
-
-
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory):
     """Returns `tiny_runs.Runs`: call it with task, model and settings."""

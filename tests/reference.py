@@ -464,25 +464,26 @@ def hard_negatives(similarities, roles, most):
 def h_lstm(tree, vectors, weights, functions):
     """States of a tree's nodes, in preorder: Niu et al. 2017, Eq. 2-8.
 
-    `vectors` are those of the tree's words, and `functions` the sigmoid and
-    the tangent. Every state is `[1, units]`.
+    `vectors` are those of the tree's words, `weights` are named as in
+    `TreeLSTM`, and `functions` are the sigmoid and the tangent. Every state is
+    `[1, units]`.
     """
     sigmoid, tanh = functions
     hidden, cells = [None] * tree.num_nodes, [None] * tree.num_nodes
     words = len(tree.words)
     for node in reversed(range(tree.num_nodes)):  # Children before parents.
-        z, left = weights["b"], 0.0
+        z, left = weights["bias"], 0.0
         if tree.texts[node]:
             words -= 1
-            z = z + vectors[words : words + 1] @ weights["W"]
+            z = z + vectors[words : words + 1] @ weights["kernel"]
         for child, parent in enumerate(tree.parents):
             if parent == node:
                 kind = "noun" if tree.labels[child] == "NP" else "other"
                 h = hidden[child]
-                f = sigmoid(h @ weights[f"U_f_{kind}"] + weights["b_f"])
-                left = left + f * cells[child]
-                z = z + h @ weights[f"U_{kind}"]
-        units = weights["b_f"].shape[-1]
+                f = h @ weights[f"{kind}_forget"] + weights["forget_bias"]
+                left = left + sigmoid(f) * cells[child]
+                z = z + h @ weights[f"{kind}_gates"]
+        units = weights["forget_bias"].shape[-1]
         i, o = sigmoid(z[:, :units]), sigmoid(z[:, units : 2 * units])
         cells[node] = i * tanh(z[:, 2 * units :]) + left
         hidden[node] = o * tanh(cells[node])

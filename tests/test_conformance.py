@@ -283,12 +283,6 @@ def assert_close(found, wanted, rtol=1e-4, atol=1e-5):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
-def from_json(part):
-    """Makes a part from its config as a file would hold it."""
-    config = keras.saving.serialize_keras_object(part)
-    return keras.saving.deserialize_keras_object(json.loads(json.dumps(config)))
-
-
 def learning(made, training=True):
     """Returns a function of a batch: outputs, gradients and state.
 

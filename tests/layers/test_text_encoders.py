@@ -1,5 +1,3 @@
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,12 +9,6 @@ from tbnets.layers.text_encoders import (
 )
 
 IDS = np.array([[2, 3, 4], [5, 0, 0], [1, 0, 0]], np.int32)
-
-
-@functools.cache
-def made(kind):
-    """Returns an encoder whose weights nobody changes."""
-    return make(kind)
 
 
 def make(kind):
@@ -43,7 +35,7 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_neither_padding_nor_other_rows_take_part(kind):
-    encoder = made(kind)
+    encoder = make(kind)
     found, padded = encoder(IDS), np.pad(IDS, [[0, 0], [0, 4]])
     assert found.shape == (3, encoder.output_dim)
     np.testing.assert_allclose(found, encoder(padded), atol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.tree_lstm import TreeLSTM
+from tbnets.layers.tree_lstm import WEIGHTS, TreeLSTM
 from tbnets.text.packed_trees import (
     TreeRows,
     pack_trees,
@@ -57,22 +57,10 @@ def built(tied=False, dtype="float64", seed=0):
     return layer
 
 
-def named_weights(layer):
-    names = {
-        "W": layer.kernel,
-        "U_noun": layer.noun_gates,
-        "U_other": layer.other_gates,
-        "U_f_noun": layer.noun_forget,
-        "U_f_other": layer.other_forget,
-        "b": layer.bias,
-        "b_f": layer.forget_bias,
-    }
-    return {name: tf.convert_to_tensor(value) for name, value in names.items()}
-
-
 def wanted_states(trees, layer, vectors):
     """Returns the states by loops, as {(tree, start, end, height): h}."""
-    weights, first, found = named_weights(layer), 0, {}
+    names, first, found = ("kernel", *WEIGHTS), 0, {}
+    weights = {n: tf.convert_to_tensor(getattr(layer, n)) for n in names}
     for number, tree in enumerate(trees):
         words = vectors[first : first + len(tree.words)]
         first += len(tree.words)

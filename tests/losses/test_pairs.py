@@ -15,16 +15,6 @@ def test_a_draw_next_to_one_picks_the_last():
     assert columns.numpy()[0, 0] == 2**12 - 1
 
 
-def sampled(image_ids, caption_image_ids, text_ids=None, num_candidates=2):
-    return logistic.sample_pairs(
-        tf.constant(image_ids, tf.int64),
-        tf.constant(caption_image_ids, tf.int64),
-        None if text_ids is None else tf.constant(text_ids, tf.int64),
-        seed=tf.constant(SEED),
-        num_candidates=num_candidates,
-    )
-
-
 @pytest.mark.parametrize("case", range(12))
 def test_sample_is_that_of_the_definition(case):
     rng = np.random.default_rng(case)
@@ -32,7 +22,9 @@ def test_sample_is_that_of_the_definition(case):
     ids = rng.integers(0, 4, num_images)
     owners = rng.integers(0, 5, num_captions)
     texts = rng.integers(0, 4, num_captions) if case % 2 else None
-    found = sampled(ids, owners, texts)
+    found = logistic.sample_pairs(
+        ids, owners, texts, seed=SEED, num_candidates=2
+    )
     draws = tf.random.stateless_uniform((num_captions, 2), SEED, alg="philox")
     images, negatives = reference.pair_sample(
         ids.tolist(), owners.tolist(), texts, draws.numpy()

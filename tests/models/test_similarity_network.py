@@ -85,22 +85,14 @@ def test_tiles_and_pairs_are_those_of_the_whole():
     np.testing.assert_allclose(pairs, whole[rows, columns], rtol=1e-5)
 
 
-def drawn(network, batch, num_candidates):
-    step = tf.cast(network.optimizer.iterations, tf.int32)
-    return sample_pairs(
-        batch["image_ids"],
-        batch["caption_image_ids"],
-        seed=tf.stack([network.sampling_seed, step]),
-        num_candidates=num_candidates,
-    )
-
-
 @pytest.mark.parametrize("num_candidates", [1, 4])
 def test_batch_loss_is_that_of_its_pairs(num_candidates):
     network, batch = make(), make_batch()
     network.compile("sgd", num_candidates=num_candidates, sampling_seed=5)
     logits = network(batch)["similarities"].numpy()
-    images, negatives, _ = drawn(network, batch, num_candidates)
+    ids = batch["image_ids"], batch["caption_image_ids"]
+    options = {"seed": [5, 0], "num_candidates": num_candidates}
+    images, negatives, _ = sample_pairs(*ids, **options)
     positives = [logits[i, j] for j, i in enumerate(images)]
     # The candidate with the largest logit is the negative.
     others = [logits[i, row].max() for i, row in zip(images, negatives.numpy())]
