@@ -221,9 +221,6 @@ def test_addons_optimizers_train_and_resume(folder, tmp_path):
     assert_resumes(folder, tmp_path, optimizer="LAMB", schedule="exponential")
 
 
-ONE_STEP = {"epochs": 1, "images_per_batch": 12, "loss": "infonce"}
-
-
 def test_resume_refuses_another_vocabulary(tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
     settings = tiny.settings(folder, tmp_path / "run")
@@ -238,7 +235,8 @@ def test_resume_refuses_another_vocabulary(tmp_path):
 def test_full_disk_ends_the_run_and_keeps_the_checkpoint(
     folder, tmp_path, monkeypatch
 ):
-    settings = tiny.settings(folder, tmp_path / "run", **ONE_STEP)
+    one_step = {"epochs": 1, "images_per_batch": 12, "loss": "infonce"}
+    settings = tiny.settings(folder, tmp_path / "run", **one_step)
     last = save(prepared(settings)[0]).checkpoint("last")
     good = last.read_bytes()
 
