@@ -239,77 +239,64 @@ BASE = frozenset({"run", "captions", "features", "texts"})
 """Names of the groups that every run uses."""
 
 
-def conditions(settings: Settings) -> list:
-    """Returns the conditions under which flags are used.
+def conditions(settings: Settings) -> dict:
+    """Returns the conditions under which flags are used, by flag.
 
-    Each condition is a tuple: whether it holds, the condition in words, and
-    the names of the flags that need it.
+    A condition is a tuple: whether it holds, and the condition in words.
     """
-    return [
-        *_data_conditions(settings),
-        *_text_conditions(settings.texts, settings.run.from_ != ""),
-        *_loss_conditions(
+    return {
+        **_data_conditions(settings),
+        **_text_conditions(settings.texts, settings.run.from_ != ""),
+        **_loss_conditions(
             settings.loss or LossSettings(), settings.pairs or PairSettings()
         ),
-        *_optimizer_conditions(settings.optimizer or OptimizerSettings()),
-    ]
+        **_optimizer_conditions(settings.optimizer or OptimizerSettings()),
+    }
 
 
 def _data_conditions(settings):
     images = settings.images or ImageSettings()
     regions = settings.regions or RegionSettings()
+    encoder, scenes = settings.image_encoder, settings.captions.scenes
+    of_pixels, is_small = encoder != "features", images.image_encoder == "small"
+    extracts = not images.image_features
+    named = f"{images.image_features},{regions.regions}"
+    photos = (
+        extracts
+        or settings.features.cnn_weights != ""
+        or any(is_recipe(item.strip()) for item in named.split(","))
+    )
     captions = (
         *("captions_format", "captions", "split_lists"),
         *("image_column", "caption_column", "split_column"),
     )
-    encoder, scenes = settings.image_encoder, settings.captions.scenes
-    features = encoder == "features"
-    named = f"{images.image_features},{regions.regions}"
-    photos = (
-        not images.image_features
-        or settings.features.cnn_weights != ""
-        or any(is_recipe(item.strip()) for item in named.split(","))
-    )
-    return [
-        (not scenes, "without --scenes", captions),
-        (scenes != "", "with --scenes", ("num_scenes",)),
-        (
-            not images.image_features,
-            "without --image_features",
-            ("image_encoder",),
-        ),
-        (
-            not images.image_features and images.image_encoder != "small",
+    return {
+        **dict.fromkeys(captions, (not scenes, "without --scenes")),
+        "num_scenes": (scenes != "", "with --scenes"),
+        "image_encoder": (extracts, "without --image_features"),
+        "fine_tune": (
+            extracts and not is_small,
             "with --image_encoder other than small, without --image_features",
-            ("fine_tune",),
         ),
-        (
+        "cache": (
             settings.reads_photo_folder,
             "with --images, without --image_features, --fine_tune and --scenes",
-            ("cache",),
         ),
-        (
-            not features,
-            "with --fine_tune or --image_encoder=small",
-            ("image_size",),
-        ),
-        (
-            features,
+        "image_size": (of_pixels, "with --fine_tune or --image_encoder=small"),
+        "image_transform": (
+            not of_pixels,
             "without --fine_tune and --image_encoder=small",
-            ("image_transform",),
         ),
-        (
+        "cnn_weights": (
             encoder != "small",
             "with --image_encoder other than small",
-            ("cnn_weights",),
         ),
-        (
+        "images": (
             photos and not scenes,
             "without --scenes, and without --image_features or with "
             "--cnn_weights or a recipe",
-            ("images",),
         ),
-    ]
+    }
 
 
 def _text_conditions(texts, begins_with_model):
@@ -317,98 +304,79 @@ def _text_conditions(texts, begins_with_model):
     is_preset = encoder.startswith("hub:")
     words = encoder != "features" and not is_preset
     vectors = words and texts.word_vectors != ""
-    trained = vectors and texts.word_vectors_training != "frozen"
     text = "with --text_encoder other than features or hub:PRESET"
-    return [
-        (is_preset, "with --text_encoder=hub:PRESET", ("fine_tune_text",)),
-        (encoder == "h_lstm", "with --text_encoder=h_lstm", ("trees",)),
-        (
+    recurrent = (
+        encoder in ("lstm", "gru", "h_lstm"),
+        "with --text_encoder=lstm or gru or h_lstm",
+    )
+    of_words = ("min_count", "max_words", "word_dropout")
+    return {
+        "fine_tune_text": (is_preset, "with --text_encoder=hub:PRESET"),
+        "trees": (encoder == "h_lstm", "with --text_encoder=h_lstm"),
+        "text_features": (
             encoder == "features",
             "with --text_encoder=features",
-            ("text_features",),
         ),
-        (words, text, ("min_count", "max_words", "word_dropout")),
-        (
+        **dict.fromkeys(of_words, (words, text)),
+        "word_dim": (
             words and not texts.word_vectors,
             f"{text}, without --word_vectors",
-            ("word_dim",),
         ),
-        (
+        "word_vectors": (
             words and not begins_with_model,
             f"{text}, without --from",
-            ("word_vectors",),
         ),
-        (
+        "word_vectors_training": (
             vectors or (words and begins_with_model),
             f"{text} and --word_vectors or --from",
-            ("word_vectors_training",),
         ),
-        (vectors, f"{text} and --word_vectors", ("word_vectors_scale",)),
-        (
-            trained,
+        "word_vectors_scale": (vectors, f"{text} and --word_vectors"),
+        "new_word_dims": (
+            vectors and texts.word_vectors_training != "frozen",
             f"{text} and --word_vectors and --word_vectors_training other than "
             "frozen",
-            ("new_word_dims",),
         ),
-        (
-            encoder in ("lstm", "gru", "h_lstm"),
-            "with --text_encoder=lstm or gru or h_lstm",
-            ("rnn_units", "mean_beside"),
-        ),
-    ]
+        **dict.fromkeys(("rnn_units", "mean_beside"), recurrent),
+    }
 
 
 def _loss_conditions(loss, pairs):
-    is_triplet = loss.kind == "triplet"
-    text = "--loss other than infonce"
-    return [
-        (
-            is_triplet,
-            f"with {text}",
-            ("margin", "negatives", "distance", "reduction"),
-        ),
-        (not is_triplet, "with --loss=infonce", ("temperature",)),
-        (
+    is_triplet, text = loss.kind == "triplet", "--loss other than infonce"
+    of_triplets = ("margin", "negatives", "distance", "reduction")
+    return {
+        **dict.fromkeys(of_triplets, (is_triplet, f"with {text}")),
+        "temperature": (not is_triplet, "with --loss=infonce"),
+        "num_negatives": (
             is_triplet and loss.negatives == "top_k",
             f"with --negatives=top_k and {text}",
-            ("num_negatives",),
         ),
-        (
+        "num_candidates": (
             pairs.pair_loss == "logistic",
             "with --pair_loss=logistic",
-            ("num_candidates",),
         ),
-    ]
+    }
 
 
 def _optimizer_conditions(options):
-    name, stepped = options.optimizer, ("step", "exponential")
-    return [
-        (name == "sgd", "with --optimizer=sgd", ("momentum",)),
-        (name != "adam", "with --optimizer other than adam", ("weight_decay",)),
-        (
-            options.schedule in stepped,
+    name = options.optimizer
+    return {
+        "momentum": (name == "sgd", "with --optimizer=sgd"),
+        "weight_decay": (name != "adam", "with --optimizer other than adam"),
+        "decay_epochs": (
+            options.schedule in ("step", "exponential"),
             "with --schedule=step or exponential",
-            ("decay_epochs",),
         ),
-    ]
+    }
 
 
 def unused_flags(settings: Settings) -> dict[str, str]:
     """Maps each flag that other settings make unused to its condition."""
-    return {
-        name: words
-        for holds, words, names in conditions(settings)
-        if not holds
-        for name in names
-    }
+    known = conditions(settings).items()
+    return {name: words for name, (holds, words) in known if not holds}
 
 
 def conditions_in_words() -> dict[str, str]:
     """Returns a dict from each flag to the condition under which it is used."""
     defaults = make_settings(complete({}), GROUPS)
-    return {
-        name: words
-        for _, words, names in conditions(defaults)
-        for name in names
-    }
+    known = conditions(defaults).items()
+    return {name: words for name, (_, words) in known}
