@@ -25,7 +25,7 @@ from tbnets.data.phrases import read_phrases
 from tbnets.data.sources import Sources
 from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
 from tbnets.data.store.manifest import extraction_differences
-from tbnets.data.store.opening import load_features, open_features
+from tbnets.data.store.opening import load_features, read_made_by
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import shown
 from tbnets.text.trees import trees_of
@@ -333,8 +333,7 @@ class Data:
                 continue  # This split has no features.
             if not all(map(os.path.exists, paths)):
                 continue
-            features, here = open_features(*paths), ", ".join(paths)
-            values = compared(features.made_by)
+            here, values = ", ".join(paths), compared(read_made_by(*paths))
             if lines := extraction_differences(made_by, values, where, here):
                 raise InputError(
                     f"--{flag}",

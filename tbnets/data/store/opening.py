@@ -16,6 +16,7 @@ from tbnets.data.store.arrays import (
     ids_file,
     open_array,
 )
+from tbnets.data.store.manifest import read_manifest
 from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError, check_kind
 
@@ -56,8 +57,7 @@ class SideBySide(Features):
         self.parts = tuple(parts)
         self._part_rows = [part.rows(self.ids) for part in parts]
         self.failed = {k: v for part in parts for k, v in part.failed.items()}
-        made_by = [part.made_by for part in parts]
-        self.made_by = {SIDE_BY_SIDE: made_by} if any(made_by) else {}
+        self.made_by = joined_made_by([part.made_by for part in parts])
 
     def rows(self, image_ids) -> np.ndarray:
         """Returns the rows of images. An error names the incomplete source."""
@@ -74,6 +74,13 @@ class SideBySide(Features):
         """Compares the files with their checksums, if there are any."""
         for part in self.parts:
             part.verify()
+
+
+def joined_made_by(parts) -> dict:
+    """Returns the `made_by` of features concatenated from several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return {SIDE_BY_SIDE: list(parts)} if any(parts) else {}
 
 
 _checked = set()
@@ -144,3 +151,12 @@ def _check(part):
         part.verify()
         check_finite(part)
         _checked.add(key)
+
+
+def read_made_by(*paths) -> dict:
+    """Returns the `Features.made_by` of paths, reading only the manifests."""
+
+    def made_by(path):
+        return read_manifest(path).made_by if os.path.isdir(path) else {}
+
+    return joined_made_by([made_by(path) for path in paths])

@@ -8,7 +8,7 @@ import pytest
 
 from tbnets.data.store import opening, shards
 from tbnets.data.store.arrays import check_finite, ids_file
-from tbnets.data.store.opening import load_features, open_features
+from tbnets.data.store.opening import load_features, open_features, read_made_by
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals
@@ -113,8 +113,7 @@ def test_features_are_joined_by_id(two, tmp_path):
     taken = features.take(rows).tolist()
     assert taken == [[*first[1], 1, 2], [*first[0], 3, 4]]
     assert load_features(with_store)[1] == range(2)
-    [made_by] = features.made_by["side_by_side"][1:]
-    assert features.made_by["side_by_side"][0] == {} and "model" in made_by
+    assert read_made_by(*with_store) == features.made_by
     features = open_features(*paths)
     assert features.ids == ("b", "a") and features.dim == 5
     expected = {"a": [*first[1], *second[0]], "b": [*first[0], *second[1]]}
