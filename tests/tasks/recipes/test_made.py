@@ -269,8 +269,11 @@ def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
 
 
 def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
-    data = opened()
+    (folder / "trees.flags").write_text("--parser=right_branching\n")
+    (folder / "words.flags").write_text("--features=tfidf\n")
+    data = opened(trees="trees.flags", text_features="words.flags")
     text = kinds.describe_plan(missing(data))
     assert planned().folder.name in text and "3 photos" in text
+    assert text.count("3 texts") == 2
     assert not (folder / "data").exists()
     assert capsys.readouterr() == ("", "")
