@@ -184,20 +184,18 @@ def read_parquet(file):
     for name, path, split in _list(file.path, ".parquet"):
         part = CaptionFile(path, file.problems, file.columns)
         archive = _opened(part)
-        rows = _parquet_rows(part, archive, split) if archive else ()
-        for record in images_of(part, rows):
-            known = record.image_id, record.split
-            if archive.names:
-                place = posixpath.join(name, record.file_name)
-                record = record._replace(file_name=place)
-                known = record.image_id
-            if known not in records:
-                records[known] = record
+        if not archive:
+            continue
+        rows = _parquet_rows(part, archive, split)
+        for record in images_of(part, rows, name if archive.names else ""):
+            key = record.image_id, "" if archive.names else record.split
+            if key not in records:
+                records[key] = record
             elif archive.names:
                 expected = "a unique name for each photo in all files"
                 part.refuse(expected, record.image_id)
             else:
-                records[known].captions.extend(record.captions)
+                records[key].captions.extend(record.captions)
         file.used = part.used
     return list(records.values())
 

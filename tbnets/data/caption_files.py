@@ -246,8 +246,11 @@ class Row(NamedTuple):
     identity: object = None
 
 
-def images_of(file, rows: Iterable[Row]):
-    """Merges rows with the same image and split into `ImageRecord`s."""
+def images_of(file, rows: Iterable[Row], archive=""):
+    """Merges rows with equal images and splits into `ImageRecord`s.
+
+    `archive` is the path of the archive that contains the photos, or "".
+    """
     records, spelled, addresses, identities = {}, {}, {}, {}
     for place, image, texts, split, folder, identity in rows:
         image = str(image) if type(image) is int else image
@@ -267,6 +270,7 @@ def images_of(file, rows: Iterable[Row]):
             and _is_spelled(file, place, image, spelled)
         ):
             key = (image, part.strip())
+            name = posixpath.join(archive, name)
             record = ImageRecord(image, [], part.strip(), name)
             records.setdefault(key, record).captions.extend(captions)
             identities.setdefault(image, set()).add(identity)

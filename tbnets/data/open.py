@@ -177,6 +177,8 @@ class Data:
         original_sources: the argument `sources`, without rendered scenes.
         cuts: result of `draw_cuts` if splits were drawn, otherwise None. A
             resumed run restores this value.
+        matches: result of `match_names`, or None if all photos of the opened
+            splits have the names in the captions.
     """
 
     def __init__(
@@ -190,7 +192,7 @@ class Data:
         self._recipe_results = {}
         self._to_agree = {}
         self.cuts = None
-        self._matches = None
+        self.matches = None
         self._splits = {}
         self._features = {}
         self._widths = {}
@@ -446,11 +448,6 @@ class Data:
         folder = self.sources.images and self.sources.photo_folder
         if not folder or all(is_file(folder / x) for x in records.names):
             return {}
-        if self._matches is None:
-            self._matches = match_names(folder, self.sources.where)
-        return self._matches
-
-    @property
-    def matches_names(self):
-        """Whether `match_names` has matched images of the opened splits."""
-        return bool(self._matches)
+        if self.matches is None:
+            self.matches = match_names(folder, self.sources.where)
+        return self.matches

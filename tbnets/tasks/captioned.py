@@ -202,7 +202,7 @@ class CaptionedTask(Task):
             sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
             text = f"drawn by image, as the captions have none: {sizes}"
             facts["splits"] = text
-        if self.opened.matches_names:
+        if self.opened.matches:
             facts["names"] = MATCHED
         return facts | texts.notes(fitted)
 

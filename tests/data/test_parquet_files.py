@@ -128,9 +128,11 @@ def test_captions_of_photos_in_a_folder(tmp_path):
         (tmp_path / name).write_bytes(content)
     path = tmp_path / "metadata.parquet"
     write(path, file_name=NAMES, text=CAPTIONS["caption"])
+    write(tmp_path / "more.parquet", file_name=NAMES[:1], text=["More."])
     data = Data(Sources(str(tmp_path), captions=".", images="."))
     split = data.split("train")
     assert read(tmp_path).image_ids == (*NAMES,)
+    assert captions_of(read(tmp_path))["0.jpg"] == ["Dog 0.", "More."]
     [content, *_] = split.photos.batch(np.arange(1))
     assert content.decode() == str(tmp_path / split.records.names[0])
 
