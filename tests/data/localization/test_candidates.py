@@ -75,7 +75,7 @@ def listed(view, num_negatives, names):
     return found
 
 
-@pytest.mark.parametrize("num_negatives", [1, 4, 100])
+@pytest.mark.parametrize("num_negatives", [4, 100])
 @pytest.mark.parametrize("name", SHAPES)
 def test_triplets_are_those_of_algorithm_1(name, num_negatives):
     # Other rows for each number of negatives.
