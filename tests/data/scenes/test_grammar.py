@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from measuring import ambiguity
+from scene_ceiling import is_true
 
 from tbnets.data.scenes import grammar, phrases
 from tbnets.data.scenes.dataset import draw_scenes, scene_record
@@ -43,7 +43,7 @@ def test_every_claim_is_true_of_its_scene(described):
     for one in described:
         record = scene_record(one)
         for caption in one.captions:
-            assert ambiguity.is_true(caption.claims, record, 64)
+            assert is_true(caption.claims, record, 64)
             kinds.update(claim["kind"] for claim in caption.claims)
     assert kinds >= {"object", "count", "relation", "position", "background"}
 
