@@ -175,7 +175,7 @@ def embed_images(options, model):
     )
 
 
-def example_captions(options, model, names):
+def example_images(options, model, names):
     """Returns the model's inputs for `names`, which are photo names or ids."""
     if model.takes_photos or not names:
         return names
@@ -206,7 +206,7 @@ def answer_image(options, model):
     """Ranks --captions for --image and returns a JSON record."""
     captions = read_queries(options.captions)
     check_gallery(options, model)
-    query = example_captions(options, model, [options.image])
+    query = example_images(options, model, [options.image])
     query = search.embed_examples(model, query)
     embeddings = search.embed(
         model.embed_text, captions, "caption", options.batch_size
@@ -225,9 +225,9 @@ def answer_image(options, model):
 def answer_texts(options, model, gallery=None):
     """Ranks and draws the images for each query; returns a JSON record."""
     queries, like = options.queries, options.like
-    examples_of = example_captions(options, model, like)
+    examples = example_images(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
-    ranked = search.rank(model, queries, examples_of, embeddings, options.top)
+    ranked = search.rank(model, queries, examples, embeddings, options.top)
     order, similarities, confidences = ranked
     limit = least_confidence(options, model, len(ids))
     notes = search.notes_on(model, queries)

@@ -238,7 +238,7 @@ def test_query_reads_stores(folder):
         image_features=[str(store.path)], image=store.ids[3], batch_size=5
     )
     ids, embeddings = query.embed_images(options, Rows)
-    one = query.example_captions(options, Rows, [options.image])
+    one = query.example_images(options, Rows, [options.image])
     assert ids[3] == store.ids[3] and embeddings.shape == (len(store), 8)
     np.testing.assert_array_equal(embeddings[3:4], one)
 
