@@ -38,101 +38,6 @@ from tbnets.serving.saved_files import (
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
-
-def reexport(  # noqa: PLR0913  (all but the first two by name)
-    source,
-    path,
-    *,
-    keep=(),
-    add=None,
-    extra=None,
-    metadata=None,
-    trust=False,
-    confidence=None,
-):
-    """Copies a SavedModel, adding or leaving out signatures.
-
-    Copied signatures keep their names, dtypes and shapes, and return
-    bit-identical results. Variables that no signature reads are left out.
-
-    Args:
-        source: folder of the SavedModel, of its versions or of its run.
-        path: folder to write, which must not exist.
-        keep: names of the existing and added signatures to keep; empty for all.
-            If the default signature is left out, the first name becomes the
-            default.
-        add: function that takes the source's `Served`, whose `signatures` it
-            may call, and returns a dict of `tf.function`s by name. Each has an
-            input signature and returns a dict of tensors. Added signatures
-            replace signatures of the same name.
-        extra: as in `write_saved_model`.
-        metadata: additional metadata, a dict of JSON values.
-        trust: whether to allow all ops in the source's graph.
-        confidence: `Confidence` of search results; None for that of the source.
-
-    Raises:
-        FileExistsError: `path` exists.
-        ValueError: a name in `keep` is not a signature; or as in
-            `saved_files.load_graph` and `write_saved_model`.
-    """
-    path = check_new(path)
-    served = load_saved_model(source, trust)
-    served.confidence = confidence or served.confidence
-    root, before = served.root, served.signatures
-    # A graph holds only weak references to its variables, so `new` must
-    # outlive the save.
-    new = add(served) if add else {}
-    added = {name: guarded(f) for name, f in new.items()}
-    signatures = {**before, **added}
-    signatures.pop(DEFAULT, None)
-    for name in keep:
-        advice = "Leave it out, or choose another source."
-        check_choice("signatures", name, sorted(signatures), advice)
-    chosen = {name: signatures[name] for name in keep or signatures}
-    default = _default(before.get(DEFAULT), chosen)
-    for name in before.keys() - chosen.keys():
-        if hasattr(root, name):
-            delattr(root, name)
-    for name in added.keys() & chosen.keys():
-        setattr(root, name, chosen[name])
-    signatures = {DEFAULT: default, **chosen}
-    variables = {id(v): v for f in signatures.values() for v in f.variables}
-    # Saves only the variables that the signatures read.
-    setattr(root, saved_files.KEPT, list(variables.values()))
-    description = _described(served, metadata or {}, chosen)
-
-    def write_files(folder):
-        if served.confidence is not None:
-            served.confidence.save(folder)
-        if extra is not None:
-            extra(folder)
-
-    words = served.vocabulary
-    return save(root, signatures, path, description, words, write_files)
-
-
-def add_confidence(path, confidence):
-    """Writes a `Confidence` into the folder of a SavedModel."""
-    confidence.save(path)
-    metadata = saved_files.read_metadata(path)
-    write_json(path / METADATA_FILE, {**metadata, SHA256: hash_files(path)})
-
-
-def _default(default, chosen):
-    description = default and describe_signature(default)
-    is_kept = description in map(describe_signature, chosen.values())
-    return default if is_kept else next(iter(chosen.values()))
-
-
-def _described(served, metadata, functions):
-    old, current = served.metadata, versions()
-    source = {name: old.get(name) for name in current}
-    source["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
-    signatures = {name: describe_signature(f) for name, f in functions.items()}
-    changes = {"signatures": signatures, "exported_from": source}
-    return {**old, **metadata, **current, **changes}
-
-
 DEFAULT = "serving_default"
 """Name of the signature that a server calls if a request names none."""
 
@@ -360,6 +265,100 @@ def _traced(endpoints, half_precision):
     for name, function in functions.items():
         setattr(module, name, function)
     return module, functions
+
+
+def reexport(  # noqa: PLR0913  (all but the first two by name)
+    source,
+    path,
+    *,
+    keep=(),
+    add=None,
+    extra=None,
+    metadata=None,
+    trust=False,
+    confidence=None,
+):
+    """Copies a SavedModel, adding or leaving out signatures.
+
+    Copied signatures keep their names, dtypes and shapes, and return
+    bit-identical results. Variables that no signature reads are left out.
+
+    Args:
+        source: folder of the SavedModel, of its versions or of its run.
+        path: folder to write, which must not exist.
+        keep: names of the existing and added signatures to keep; empty for all.
+            If the default signature is left out, the first name becomes the
+            default.
+        add: function that takes the source's `Served`, whose `signatures` it
+            may call, and returns a dict of `tf.function`s by name. Each has an
+            input signature and returns a dict of tensors. Added signatures
+            replace signatures of the same name.
+        extra: as in `write_saved_model`.
+        metadata: additional metadata, a dict of JSON values.
+        trust: whether to allow all ops in the source's graph.
+        confidence: `Confidence` of search results; None for that of the source.
+
+    Raises:
+        FileExistsError: `path` exists.
+        ValueError: a name in `keep` is not a signature; or as in
+            `saved_files.load_graph` and `write_saved_model`.
+    """
+    path = check_new(path)
+    served = load_saved_model(source, trust)
+    served.confidence = confidence or served.confidence
+    root, before = served.root, served.signatures
+    # A graph holds only weak references to its variables, so `new` must
+    # outlive the save.
+    new = add(served) if add else {}
+    added = {name: guarded(f) for name, f in new.items()}
+    signatures = {**before, **added}
+    signatures.pop(DEFAULT, None)
+    for name in keep:
+        advice = "Leave it out, or choose another source."
+        check_choice("signatures", name, sorted(signatures), advice)
+    chosen = {name: signatures[name] for name in keep or signatures}
+    default = _default(before.get(DEFAULT), chosen)
+    for name in before.keys() - chosen.keys():
+        if hasattr(root, name):
+            delattr(root, name)
+    for name in added.keys() & chosen.keys():
+        setattr(root, name, chosen[name])
+    signatures = {DEFAULT: default, **chosen}
+    variables = {id(v): v for f in signatures.values() for v in f.variables}
+    # Saves only the variables that the signatures read.
+    setattr(root, saved_files.KEPT, list(variables.values()))
+    description = _described(served, metadata or {}, chosen)
+
+    def write_files(folder):
+        if served.confidence is not None:
+            served.confidence.save(folder)
+        if extra is not None:
+            extra(folder)
+
+    words = served.vocabulary
+    return save(root, signatures, path, description, words, write_files)
+
+
+def add_confidence(path, confidence):
+    """Writes a `Confidence` into the folder of a SavedModel."""
+    confidence.save(path)
+    metadata = saved_files.read_metadata(path)
+    write_json(path / METADATA_FILE, {**metadata, SHA256: hash_files(path)})
+
+
+def _default(default, chosen):
+    description = default and describe_signature(default)
+    is_kept = description in map(describe_signature, chosen.values())
+    return default if is_kept else next(iter(chosen.values()))
+
+
+def _described(served, metadata, functions):
+    old, current = served.metadata, versions()
+    source = {name: old.get(name) for name in current}
+    source["sha256"] = file_sha256(served.path / saved_files.GRAPH_FILE)
+    signatures = {name: describe_signature(f) for name, f in functions.items()}
+    changes = {"signatures": signatures, "exported_from": source}
+    return {**old, **metadata, **current, **changes}
 
 
 def next_version(folder):
