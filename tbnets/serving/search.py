@@ -164,13 +164,13 @@ def rank(model, queries, like, embeddings, top):
             "Use an embedding network, or search with sentences.",
         )
 
-    def closest(rows, similarities, confidence=None):
+    def closest(rows, confidence=None):
         wide = top if confidence is None else max(top, NEIGHBOURS)
-        if not isinstance(embeddings, np.ndarray):
+        if isinstance(embeddings, np.ndarray):
+            order, values = best(model.compare(embeddings, rows).T, wide)
+        else:
             learned = model.compare if model.has("compare") else None
             order, values = embeddings.search(rows, wide, learned)
-        else:
-            order, values = best(similarities(rows), wide)
         order = order[:, :top]
         chances = np.full(order.shape, np.nan, np.float32)
         if confidence is not None and order.size:
@@ -180,15 +180,13 @@ def rank(model, queries, like, embeddings, top):
     results = []
     if len(queries) or not len(like):
         texts = embed(model.embed_text, queries, "query")
-        compare = lambda x: model.compare(embeddings, x).T  # noqa: E731
-        results.append(closest(texts, compare, model.confidence))
+        results.append(closest(texts, model.confidence))
         if model.confidence is not None:
             notes = notes_on(model, sentences_of(queries))
             unknown = [note == NO_WORD for _, note in notes]
             results[0][2][unknown] = np.nan
     if len(like):
-        examples = embed_examples(model, like)
-        results.append(closest(examples, lambda x: x @ embeddings.T))
+        results.append(closest(embed_examples(model, like)))
     return Ranked(*map(np.concatenate, zip(*results)))
 
 
