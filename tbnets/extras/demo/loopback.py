@@ -209,8 +209,8 @@ class _Handler(WSGIRequestHandler):
 class Server(ThreadedWSGIServer):
     """A server that serves all connected clients before it stops."""
 
+    daemon_threads = False  # Threads that `server_close` waits for.
     is_ending = False
-    _clients = ()
 
     def start(self):
         """Starts to serve requests in a thread."""
@@ -222,22 +222,8 @@ class Server(ThreadedWSGIServer):
     def end(self, grace=GRACE):
         """Closes the port and waits up to `grace` seconds for requests."""
         self.is_ending = True
-        end = time.monotonic() + grace
         self.shutdown()
-        self._accepting.join()
-        for client in self._clients:
-            client.join(max(0, end - time.monotonic()))
-
-    def process_request(self, request, client_address):
-        """Serves a client in a thread that `end` waits for."""
-        client = threading.Thread(
-            target=self.process_request_thread,
-            args=(request, client_address),
-            daemon=True,
-        )
-        self._clients = [*filter(threading.Thread.is_alive, self._clients)]
-        client.start()
-        self._clients.append(client)
+        self._accepting.join(grace)
 
     def shutdown_request(self, request):
         """Closes a connection after reading all data that the client sends.
@@ -254,7 +240,7 @@ class Server(ThreadedWSGIServer):
         self.close_request(request)
 
     def server_close(self):
-        """Closes the port after accepting all pending connections."""
+        """Accepts pending connections, closes the port and waits for all."""
         # Otherwise the kernel would reset the connections.
         with contextlib.suppress(OSError):  # No client, or already closed.
             self.socket.settimeout(0)

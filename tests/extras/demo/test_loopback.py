@@ -4,7 +4,7 @@ import signal
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 
 import pytest
 from werkzeug.wrappers import Response
@@ -54,8 +54,7 @@ def test_clients_in_the_queue_are_answered_before_the_end(server):
     clients = [connect(server) for _ in range(8)]
     for client in clients:
         client.sendall(REQUEST)
-    server.start()
-    server.end()  # Nobody has been accepted yet, most likely.
+    server.server_close()  # Nobody has been accepted yet.
     assert all(read(client).endswith(b"answer") for client in clients)
     with pytest.raises(ConnectionRefusedError):
         connect(server)
@@ -65,9 +64,10 @@ def test_a_client_that_has_connected_may_still_ask(server, monkeypatch):
     monkeypatch.setattr(loopback, "_SILENCE", 60)
     client = connect(server)
     server.start()
-    with ThreadPoolExecutor() as pool:
+    with futures.ThreadPoolExecutor() as pool:
         ending = pool.submit(server.end)
-        server._accepting.join()
+        with pytest.raises(futures.TimeoutError):
+            ending.result(0.2)
         client.sendall(REQUEST)
         assert read(client).endswith(b"answer")
         ending.result()
