@@ -155,6 +155,10 @@ def test_the_flags_train_the_same(made, run_dir):
     assert lines[0].startswith("#")
 
 
+@pytest.mark.skipif(
+    keras.__version__.startswith("2."),
+    reason="weights in a SavedModel of Keras 2 do not have the layers' names",
+)
 def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     folder = shutil.copytree(made[0], tmp_path / "zoo")
     path = folder / "tiny" / "1"

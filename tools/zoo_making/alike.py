@@ -22,7 +22,7 @@ def export_again(source, path):
     """Exports a SavedModel again with its weights, but without its run.
 
     Returns `path`, and the largest difference between the outputs of the
-    models.
+    models. Weights are matched by name, which fails in Keras 2.
     """
     trained = open_trained(str(source), argument="source")
     before, settings = load_saved_model(source), trained.settings
