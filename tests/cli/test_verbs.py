@@ -13,7 +13,6 @@ from tbnets import cli, startup
 from tbnets.errors import InputError, MissingFileError
 from tbnets.models.fit_arguments import FiniteSteps
 from tbnets.tasks.settings.flag import name_flags
-from tests import fresh
 from tests.refusals import refused
 from tests.verbs import ask, call
 
@@ -186,9 +185,10 @@ def test_help_of_a_verb_teaches_by_commands_that_can_be_typed(monkeypatch):
     monkeypatch.setattr("sys.argv", ["/bin/tbnets", "query"])
     out, _, _ = ask("query", "-?")
     assert "  tbnets query photos " in out and "tools/" not in out
-    ended = fresh.run("-c", SCRIPT, "evaluate")
+    command = [sys.executable, "-c", SCRIPT, "zoo", "--export=x"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert "tbnets evaluate" in ended.stderr
+    assert ended.stderr.count("\n") == 1 and "tbnets zoo " in ended.stderr
 
 
 def test_texts_name_the_command_of_this_process(monkeypatch):
