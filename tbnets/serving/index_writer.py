@@ -104,7 +104,7 @@ class IndexWriter:
         has_folder = self.path.exists()
         if not (self.path / MANIFEST).exists():
             make_folder(self.path, known=[_LOCK])
-        self._lock = FolderLock.take(self.path, _LOCK, "path", is_alone=True)
+        self._lock = FolderLock(self.path, _LOCK, "path")
         self._is_new = not (self.path / MANIFEST).exists()
         self._makes_folder = self._is_new and not has_folder
         if self._is_new:

@@ -33,7 +33,8 @@ class FolderInUse(ExistingFileError):
 class FolderLock:
     """An exclusive lock on a folder, held by one process.
 
-    It is released when the process ends or the last reference to it is deleted.
+    A second lock in the process is also rejected; `take` returns the first one.
+    A lock is released when the process ends or its last reference is deleted.
     The file `name` in the folder contains the process ID and is not removed.
     `argument` is the argument that errors name.
     """
@@ -53,19 +54,14 @@ class FolderLock:
         os.ftruncate(self._descriptor, 0)
         holder = f"{os.getpid()} of {platform.node()}\n"
         os.pwrite(self._descriptor, holder.encode("ascii", "replace"), 0)
+        self._locks[os.path.realpath(folder), name] = self
 
     @classmethod
-    def take(cls, folder, name, argument, is_alone=False):
-        """Locks a folder, or returns this process's existing lock.
-
-        If `is_alone` is True, a second lock in this process is also rejected.
-        """
-        place = (os.path.realpath(folder), name)
+    def take(cls, folder, name, argument):
+        """Locks a folder, or returns this process's existing lock."""
         with cls._guard:
-            lock = cls._locks.get(place)
-            if lock is None or is_alone:
-                lock = cls._locks[place] = cls(folder, name, argument)
-        return lock
+            lock = cls._locks.get((os.path.realpath(folder), name))
+            return lock or cls(folder, name, argument)
 
     @classmethod
     def wait(cls, folder, name, tell):

@@ -15,6 +15,7 @@ from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError
 from tbnets.features import extraction
+from tbnets.files import try_lock
 from tbnets.tasks.recipes import kinds, recipe
 from tbnets.tasks.recipes.kinds import missing, plan
 from tests import verbs
@@ -208,14 +209,13 @@ def test_a_second_process_waits_for_the_first(
 ):
     one, told = planned(), []
     one.folder.parent.mkdir(parents=True)
-    lock = [
-        locks.FolderLock(one.folder.parent, f".{one.folder.name}.lock", "x")
-    ]
+    lock = open(one.folder.parent / f".{one.folder.name}.lock", "wb")
+    assert try_lock(lock.fileno())
 
     def make_meanwhile(_):
         told.append(capsys.readouterr().err)
         shutil.copytree(by_tool, one.folder)
-        lock.clear()
+        lock.close()
 
     monkeypatch.setattr(locks.time, "sleep", make_meanwhile)
     monkeypatch.setattr(type(one), "make", None)
