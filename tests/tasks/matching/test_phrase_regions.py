@@ -58,7 +58,7 @@ def run(folder, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("runs") / "run"
     changes = {"model": "embedding", "text_encoder": "mean", "loss": "vse++"}
     values = tiny_scenes.arguments(
-        folder, run_dir, image_features="photos", epochs=4, **changes
+        folder, run_dir, image_features="photos", epochs=2, **changes
     )
     for name in ("regions", "regions_per_image", "correspondence_epochs"):
         del values[name]
