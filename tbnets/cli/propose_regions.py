@@ -75,9 +75,8 @@ def report_recall(options, photos, store):
     covered, matches = np.zeros((2, len(limits)), np.int64)
     stored = set(store.ids)
     for key, path in photos:
-        [row] = store.rows([key]) if key in stored else [None]
-        is_sized = row is not None and store.sizes is not None
-        size = store.sizes[row] if is_sized else None
+        row = store.rows([key])[0] if key in stored else None
+        size = None if row is None else store.sizes[row]
         truth = entities.read_boxes(options.recall, path.name, size)
         total += len(truth)
         if row is None:

@@ -156,8 +156,7 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     `folder` is the `Annotations` folder of Flickr30K Entities. The boxes are
     scaled to `photo_size` (width, height) in pixels, if it is set.
     """
-    name = CheckedFile(folder).file_name(image_id)
-    stem = name.rsplit(".", 1)[0]
+    stem = stem_of(CheckedFile(folder).file_name(image_id))
     photo = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
     boxes = [box for boxes in photo.boxes.values() for box in boxes]
     boxes = np.unique(np.reshape(boxes, (-1, 4)), axis=0)
