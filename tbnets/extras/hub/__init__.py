@@ -1,25 +1,12 @@
 """Keras Hub presets as image and text networks."""
 
-from tbnets.extras.hub.presets import (
-    PresetEncoder,
-    PresetPhotos,
-    build_hub_cnn,
-    converter_of,
-    files,
-    keras_hub,
-    open_preset,
-)
-from tbnets.extras.hub.texts import HubFeatures, HubTextEncoder, HubTokenizer
-
-__all__ = [
-    "HubFeatures",
-    "HubTextEncoder",
-    "HubTokenizer",
-    "PresetEncoder",
-    "PresetPhotos",
-    "build_hub_cnn",
-    "converter_of",
-    "files",
-    "keras_hub",
-    "open_preset",
-]
+from tbnets.extras.hub.presets import PresetEncoder as PresetEncoder
+from tbnets.extras.hub.presets import PresetPhotos as PresetPhotos
+from tbnets.extras.hub.presets import build_hub_cnn as build_hub_cnn
+from tbnets.extras.hub.presets import converter_of as converter_of
+from tbnets.extras.hub.presets import files as files
+from tbnets.extras.hub.presets import keras_hub as keras_hub
+from tbnets.extras.hub.presets import open_preset as open_preset
+from tbnets.extras.hub.texts import HubFeatures as HubFeatures
+from tbnets.extras.hub.texts import HubTextEncoder as HubTextEncoder
+from tbnets.extras.hub.texts import HubTokenizer as HubTokenizer
