@@ -157,12 +157,9 @@ def serve(builder, arrays):
     except ImportError as error:
         answer(missing=str(error.name or error))
         return
-    except MemoryError as error:
-        answer(failed=_why(f"bad_alloc {error}", ""))
-        return
     except Exception as error:
-        first, *_ = str(error).splitlines() or [""]
-        answer(failed=_why(str(error), f"{type(error).__name__}: {first}"))
+        text = f"{type(error).__name__}: {error}"
+        answer(failed=_why(text, text.splitlines()[0]))
         return
     answer(**record)
     seconds = record["seconds"]
@@ -200,7 +197,8 @@ def _first(builder, arrays):
 
 
 def _why(text, otherwise):
-    if any(word in text for word in ("bad_alloc", "allocat", "OOM")):
+    words = "MemoryError", "bad_alloc", "allocat", "OOM"
+    if any(word in text for word in words):
         return f"more than {LIMIT_GIB} GiB of memory"
     return otherwise
 
