@@ -157,7 +157,8 @@ def make(options, folder):
     session = runs.open_run(
         options.run_dir, data_root=options.data_root, adjust=adjust
     )
-    report = cards.read_report(pathlib.Path(options.run_dir, cards.METRICS))
+    path = pathlib.Path(options.run_dir, cards.METRICS)
+    report = cards.read_metrics(path, cards.OF_RUN)
     fitted, choice, extras = None, chosen(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)

@@ -87,7 +87,8 @@ def test_places_of_flags_are_no_machines():
 def test_metrics_that_were_written_are_read(tmp_path):
     path = tmp_path / "metrics.json"
     path.write_text(json.dumps(METRICS))
-    assert cards.read_report(path) == cards.read_metrics(path) == METRICS
+    assert cards.read_metrics(path, cards.OF_RUN) == METRICS
+    assert cards.read_metrics(path) == METRICS
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,8 @@ def test_damaged_metrics_are_named(tmp_path, damaged, named):
     (tmp_path / "dogs").mkdir()
     path = tmp_path / "dogs" / "metrics.json"
     path.write_text(json.dumps(damaged))
-    for read in (cards.read_report, cards.read_metrics):
+    for kinds in (cards.OF_RUN, cards.OF_MODEL):
         with pytest.raises(InputError, match=f"{path}: .*`{named}`"):
-            read(path)
+            cards.read_metrics(path, kinds)
     with pytest.raises(InputError, match="dogs/metrics.json"):
         cards.render_table(tmp_path)

@@ -11,7 +11,7 @@ import textwrap
 from tbnets.checks import per_cent, rounded
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
-from tbnets.files import CheckedFile, is_kind, shown
+from tbnets.files import CheckedFile, is_kind
 from tbnets.serving.zoo import METRICS, size
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
@@ -49,8 +49,9 @@ _OF_BOTH = {
     "versions": dict,
     "test": dict,
 }
-_OF_RUN = {**_OF_BOTH, "dev": dict}
-_OF_MODEL = {
+OF_RUN = {**_OF_BOTH, "dev": dict}
+"""Types of the values in the `metrics.json` of a run."""
+OF_MODEL = {
     **_OF_BOTH,
     "takes": str,
     "embedding_dim": int,
@@ -60,25 +61,17 @@ _OF_MODEL = {
 }
 
 
-def read_report(path):
-    """Reads the `metrics.json` of a finished run with a test split."""
-    cure = "Let the run finish, or write the file again by --resume."
-    return _read(CheckedFile(path), _OF_RUN, cure)
+def read_metrics(path, kinds=OF_MODEL):
+    """Reads the `metrics.json` of a model of the zoo, or of a finished run."""
+    file = CheckedFile(path)
 
-
-def read_metrics(path):
-    """Reads the `metrics.json` of a model of the zoo."""
-    cure = "Make the model again, or restore the file."
-    return _read(CheckedFile(path), _OF_MODEL, cure)
-
-
-def _read(file, kinds, cure):
     def check(values, kinds, where):
         for name, kind in kinds.items():
             if not is_kind(values.get(name), kind):
-                file.report(
-                    f"expected `{name}` in {where} of type {kind.__name__}; "
-                    f"found {shown(values.get(name))}. {cure}"
+                file.refuse(
+                    f"`{name}` in {where} of type {kind.__name__}",
+                    values.get(name),
+                    advice="Make the model again, or let its run finish.",
                 )
 
     report = file.json()
