@@ -120,8 +120,7 @@ class PackedTrees(NamedTuple):
     roots: tf.Tensor
     rows: tf.Tensor
 
-    def __repr__(self) -> str:
-        return of_fields(self)
+    __repr__ = of_fields
 
 
 def tree_array(tree, word_ids) -> np.ndarray:
