@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from tbnets.text import vocabulary as words_lib
 from tbnets.text.vocabulary import (
-    PaddedRows,
     Tokenizer,
     Vocabulary,
     count_words,
@@ -132,13 +131,6 @@ def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
     assert tokens.batch([1, 0]).tolist() == [[5, 0, 0, 0], [2, 3, 4, 0]]
     assert tokens.batch([2]).tolist() == [[1, 6, 7, 8, 9, 0, 0, 0]]
     assert tokens.batch([]).shape == (0, 4)
-
-
-def test_one_long_caption_widens_no_other_batch():
-    tokens = PaddedRows(np.ones(20_003, np.int32), [1, 20_000, 2])
-    assert tokens.batch([0, 2]).shape == (2, 4)
-    assert tokens.batch([1]).shape == (1, 20_480)
-    assert tokens.values.size == 20_003
 
 
 def test_widths_are_few():
