@@ -210,7 +210,7 @@ def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
 
 
 class Task:
-    """A task with its settings and model: data, scores and endpoints.
+    """Loads data, computes scores and makes endpoints for a run.
 
     ::
 

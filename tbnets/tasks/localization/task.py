@@ -25,7 +25,7 @@ from tbnets.tasks.settings.settings import Settings
 
 
 class LocalizationTask(CaptionedTask):
-    """Finds the regions of phrases, loaded as `PhraseExamples`.
+    """Finds the regions that phrases name. Loads `PhraseExamples`.
 
     `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
     `PhraseSampler` of the batches, or None until `batches` is called.

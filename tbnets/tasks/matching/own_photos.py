@@ -1,4 +1,4 @@
-"""Extracts and caches features of the photos in a folder, with default flags.
+"""Extracts and caches features of photos, and chooses default flags for them.
 
 When a run starts, it leaves out photos that are missing or cannot be decoded,
 and their captions. The run's checkpoints record these photos.

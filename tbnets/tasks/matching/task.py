@@ -30,7 +30,7 @@ from tbnets.training.retrieval_metrics import Embedder, PairScorer
 
 
 class MatchingTask(CaptionedTask):
-    """Matches photos and sentences, loaded as `data.batches.Examples`.
+    """Matches photos and sentences. Loads `data.batches.Examples`.
 
     `own_photos` are the `OwnPhotos`, or None if the run extracts no features.
     `images` is the `SplitData` attribute that holds the images.
