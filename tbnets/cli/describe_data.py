@@ -8,10 +8,10 @@ For example:
       --image_features='flickr8k/precomp/{split}_ims.npy'
 
 For each split, the command counts images, captions, words, empty and repeated
-captions, and words that are not in the training split. It then prints every
-problem with its file and line: unreadable rows, images in two splits, broken or
-missing image files, and missing or non-finite features. The exit code is 1 if
-there are problems.
+captions, and words that are not in the training split. It then prints the
+problems with their files and lines: unreadable rows, images in two splits,
+broken or missing image files, and missing or non-finite features. Equal
+problems are printed once. The exit code is 1 if there are problems.
 
 Findings, such as captions that several images share, very long captions or
 captions in a foreign language, do not change the exit code. With --images, the
