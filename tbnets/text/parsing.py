@@ -125,54 +125,48 @@ class EmbeddedParser:
         return f"({_RENAMED.get(label, label)} {inside})"
 
 
-class CoreNLPParser:
-    """Parses captions with the CoreNLP server at `url`."""
-
-    def __init__(self, url=DEFAULT_URL):
-        corenlp = import_extra("parse", "nltk.parse.corenlp")
-        try:
-            urllib.request.urlopen(url, timeout=10).close()
-        except (OSError, ValueError) as error:
-            raise UnreachableError(
-                "`corenlp_url` must be the address of a running CoreNLP "
-                f"server. Received: corenlp_url={url}, which does not "
-                f"respond ({getattr(error, 'reason', error)}). Start it with: "
-                "java -mx4g -cp '*' "
-                "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
-            ) from error
-        self._parser = corenlp.CoreNLPParser(url)
-
-    def parse(self, caption) -> str:
-        """Returns the parse tree of a caption as a bracketed string."""
-        return _joined(self._parser.parse_text(caption))
+def _corenlp_parser(url):
+    """Returns a function that parses captions with the CoreNLP server."""
+    corenlp = import_extra("parse", "nltk.parse.corenlp")
+    try:
+        urllib.request.urlopen(url, timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise UnreachableError(
+            "`corenlp_url` must be the address of a running CoreNLP "
+            f"server. Received: corenlp_url={url}, which does not "
+            f"respond ({getattr(error, 'reason', error)}). Start it with: "
+            "java -mx4g -cp '*' "
+            "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
+        ) from error
+    parser = corenlp.CoreNLPParser(url)
+    return lambda caption: _joined(parser.parse_text(caption))
 
 
-class RightBranchingParser:
-    """Makes right-branching trees, as a baseline or if another parser fails."""
+def right_branching_text(caption) -> str:
+    """Returns the right-branching tree of a caption as a bracketed string.
 
-    def parse(self, caption) -> str:
-        """Returns the right-branching tree of a caption as a bracketed string.
-
-        Only the first 4096 words and the first 200 letters of a word are kept.
-        A caption without words becomes `-`.
-        """
-        words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
-        return right_branching(words[:MOST_WORDS]).bracketed()
+    It is a baseline, and the tree of a caption on which a parser fails. Only
+    the first 4096 words and the first 200 letters of a word are kept. A caption
+    without words becomes `-`.
+    """
+    words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
+    return right_branching(words[:MOST_WORDS]).bracketed()
 
 
-PARSERS = {
-    "embedded": EmbeddedParser,
-    "corenlp": CoreNLPParser,
-    "right_branching": RightBranchingParser,
-}
+PARSERS = "embedded", "corenlp", "right_branching"
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Opens a parser of `PARSERS`; checks its package and its server."""
+    """Returns a function that maps a caption to a tree, a bracketed string.
+
+    `name` is an element of `PARSERS`. Checks the parser's package and server.
+    """
     check_choice("parser", name, PARSERS)
+    if name == "embedded":
+        return EmbeddedParser().parse
     if name == "corenlp":
-        return CoreNLPParser(corenlp_url)
-    return PARSERS[name]()
+        return _corenlp_parser(corenlp_url)
+    return right_branching_text
 
 
 def short_noun_phrases(caption) -> list[str]:
@@ -182,7 +176,7 @@ def short_noun_phrases(caption) -> list[str]:
     """
     if not any(token[0].isalnum() for token in split_tokens(caption)):
         return []
-    tree = read_tree(open_parser("embedded").parse(caption))
+    tree = read_tree(open_parser("embedded")(caption))
     spans = {(start, end) for _, start, end in tree.phrases("NP")}
     short = [
         (start, end)
@@ -288,10 +282,10 @@ def _parse(caption, parser=None):
     """Parses a caption with `parser`, by default with the worker's parser."""
     parser = parser or _PARSER[0]
     try:
-        tree, failure = parser.parse(caption), ""
+        tree, failure = parser(caption), ""
         read_tree(tree)
     except Exception as error:  # A parser may raise any type of error.
-        tree = RightBranchingParser().parse(caption)
+        tree = right_branching_text(caption)
         failure = " ".join(str(error).split())[:300] or type(error).__name__
     return {"caption": caption, "tree": tree, "failure": failure}
 

@@ -46,7 +46,7 @@ def test_captions_are_cut_as_treebanks_are():
     ],
 )
 def test_noun_phrases_of_the_embedded_parser(embedded, caption, phrases):
-    tree = read_tree(embedded.parse(caption))
+    tree = read_tree(embedded(caption))
     assert list(tree.words) == caption.split()
     found = [" ".join(tree.words[a:b]) for _, a, b in tree.phrases()]
     assert "|".join(one.removesuffix(" .") for one in found) == phrases
@@ -54,10 +54,10 @@ def test_noun_phrases_of_the_embedded_parser(embedded, caption, phrases):
 
 def test_what_a_person_may_write_parses(embedded):
     for caption in ("Dogs (two) play / run.", "a and/or b", "100 % 'quoted'"):
-        tree = read_tree(embedded.parse(caption))
+        tree = read_tree(embedded(caption))
         assert list(tree.words) == parsing.split_tokens(caption)
     with pytest.raises(ValueError):
-        embedded.parse("...")
+        embedded("...")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_sentences_become_one_tree():
 
 def test_the_right_branching_parser_cuts_what_is_too_long_for_a_tree():
     parser = parsing.open_parser("right_branching")
-    assert parser.parse("A red dog") == "(X (X A) (X (X red) (X dog)))"
-    assert parser.parse("") == "(X -)"
-    tree = read_tree(parser.parse(" ".join(["cat"] * 5000) + " " + "x" * 9000))
+    assert parser("A red dog") == "(X (X A) (X (X red) (X dog)))"
+    assert parser("") == "(X -)"
+    tree = read_tree(parser(" ".join(["cat"] * 5000) + " " + "x" * 9000))
     assert len(tree.words) == 4096
-    assert len(read_tree(parser.parse("x" * 10_000)).words[0]) == 200
+    assert len(read_tree(parser("x" * 10_000)).words[0]) == 200
