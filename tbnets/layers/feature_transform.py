@@ -14,46 +14,35 @@ from tbnets.layers.configured import FittedLayer
 NOISE = 1e-6
 
 
-class StreamingStatistics:
-    """Computes the mean and standard deviation of features in one pass.
+def feature_statistics(batches):
+    """Computes (count, mean, variance) of features in one pass.
 
-    Uses float64 and the update of Chan et al. 1983.
+    `batches` yields arrays `[n, dim]`; n may be 0. The mean and the population
+    variance are float64 `[dim]`, computed with the update of Chan et al. 1983.
     """
+    count, mean, squares = 0, 0.0, 0.0
+    for batch in batches:
+        rows = np.asarray(batch, np.float64)
+        if not len(rows):
+            continue
+        batch_mean = rows.mean(axis=0)
+        shift = batch_mean - mean
+        total = count + len(rows)
+        squares += np.square(rows - batch_mean).sum(axis=0)
+        squares += np.square(shift) * (count * len(rows) / total)
+        mean = mean + shift * (len(rows) / total)
+        count = total
+    return count, mean, squares / max(count, 1)
 
-    def __init__(self):
-        self.count = 0
-        self.mean = 0.0
-        self._squares = 0.0
 
-    def update(self, features):
-        """Adds a batch of features `[n, dim]`; n may be 0."""
-        features = np.asarray(features, np.float64)
-        count = len(features)
-        if not count:
-            return
-        mean = features.mean(axis=0)
-        shift = mean - self.mean
-        total = self.count + count
-        self._squares += np.square(features - mean).sum(axis=0)
-        self._squares += np.square(shift) * (self.count * count / total)
-        self.mean = self.mean + shift * (count / total)
-        self.count = total
+def standard_deviation(mean, variance):
+    """Returns the standard deviation, float64 `[dim]`; 0 if it is constant.
 
-    @property
-    def variance(self):
-        """The population variance, float64 `[dim]`."""
-        return self._squares / self.count
-
-    @property
-    def deviation(self):
-        """The standard deviation, float64 `[dim]`; 0 for a constant feature.
-
-        Deviations below `NOISE` times the absolute mean are treated as rounding
-        noise and set to 0.
-        """
-        deviation = np.sqrt(self.variance)
-        noise = NOISE * np.abs(self.mean)
-        return np.where(deviation > noise, deviation, 0.0)
+    Deviations below `NOISE` times the absolute mean are treated as rounding
+    noise and set to 0.
+    """
+    deviation = np.sqrt(variance)
+    return np.where(deviation > NOISE * np.abs(mean), deviation, 0.0)
 
 
 FEATURE_STEPS = ("signed_sqrt", "l2", "center", "standardize", "ternary")
@@ -151,7 +140,26 @@ class FeatureTransform(FittedLayer):
         Raises:
             ValueError: If there are no features, or their sizes differ.
         """
-        statistics = StreamingStatistics()
+        count, mean, variance = feature_statistics(self._rows_of(batches))
+        if not count:
+            raise InputError(
+                "batches",
+                "have at least one row",
+                "no rows",
+                "Pass the features of the training split.",
+            )
+        deviation = standard_deviation(mean, variance)
+        if "center" in self.steps:
+            deviation = np.full_like(deviation, np.sqrt(np.mean(variance)))
+        # A constant dimension is not divided by its deviation of 0.
+        fitted = mean, np.where(deviation > 0, deviation, 1.0)
+        if "ternary" in self.steps:
+            fitted = ternary_bounds(mean, deviation)
+        for weight, values in zip(self.weights, fitted):
+            weight.assign(values.astype(np.float32))
+
+    def _rows_of(self, batches):
+        """Builds the layer; yields the inputs of the step with statistics."""
         for batch in batches:
             rows = tf.cast(batch, tf.float32)
             if not self.built:
@@ -163,24 +171,7 @@ class FeatureTransform(FittedLayer):
                     f"an array with shape {rows.shape}",
                     "Put a single array into a list.",
                 )
-            statistics.update(self._without_statistics(rows))
-        if not statistics.count:
-            raise InputError(
-                "batches",
-                "have at least one row",
-                "no rows",
-                "Pass the features of the training split.",
-            )
-        mean, deviation = statistics.mean, statistics.deviation
-        if "center" in self.steps:
-            common = np.sqrt(np.mean(statistics.variance))
-            deviation = np.full_like(deviation, common)
-        # A constant dimension is not divided by its deviation of 0.
-        fitted = mean, np.where(deviation > 0, deviation, 1.0)
-        if "ternary" in self.steps:
-            fitted = ternary_bounds(mean, deviation)
-        for weight, values in zip(self.weights, fitted):
-            weight.assign(values.astype(np.float32))
+            yield self._without_statistics(rows)
 
     def _without_statistics(self, outputs):
         for step in self.steps:

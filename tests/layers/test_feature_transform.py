@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from tbnets.layers import feature_transform
 from tbnets.layers.feature_transform import (
-    StreamingStatistics,
+    feature_statistics,
+    standard_deviation,
     ternary,
     ternary_bounds,
 )
@@ -45,10 +46,8 @@ def test_ternary_agrees_with_the_oracle(
     train[:, 3] = 0.1  # never changes
     train = train.astype(np.float32)
     others = train[:9] * np.float32(1.01)
-    statistics = StreamingStatistics()
-    for start in range(0, 50, 8):
-        statistics.update(train[start : start + 8])
-    bounds = ternary_bounds(statistics.mean, statistics.deviation)
+    _, mean, variance = feature_statistics(np.array_split(train, 7))
+    bounds = ternary_bounds(mean, standard_deviation(mean, variance))
     for rows in (train, others):
         expected = oracle(train, rows, *thresholds)
         expected[:, 3] = 0
@@ -88,16 +87,13 @@ def test_features_nearest_to_a_bound_are_decided_exactly():
 @pytest.mark.parametrize("sizes", [[1], [20], [7, 0, 13], [1] * 20])
 def test_streaming_statistics_agree_with_one_pass_over_all(sizes):
     rows = np.random.default_rng(1).normal(1e4, 1e-2, (sum(sizes), 3))
-    statistics = StreamingStatistics()
-    for batch in np.split(rows, np.cumsum(sizes)[:-1]):
-        statistics.update(batch)
-    assert statistics.count == len(rows)
-    np.testing.assert_allclose(statistics.mean, rows.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(statistics.variance, rows.var(axis=0), rtol=1e-6)
+    batches = np.split(rows, np.cumsum(sizes)[:-1])
+    count, mean, variance = feature_statistics(batches)
+    assert count == len(rows)
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(variance, rows.var(axis=0), rtol=1e-6)
 
 
 def test_noise_on_a_constant_is_no_deviation():
-    statistics = StreamingStatistics()
-    for _ in range(3):
-        statistics.update(np.full((5, 1), 0.1))
-    assert statistics.deviation.tolist() == [0.0]
+    _, mean, variance = feature_statistics([np.full((5, 1), 0.1)] * 3)
+    assert standard_deviation(mean, variance).tolist() == [0.0]
