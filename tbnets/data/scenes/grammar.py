@@ -12,10 +12,8 @@ from tbnets.data.scenes.layout import pick_weighted
 from tbnets.data.scenes.phrases import NothingToSay, Speaker
 
 NUM_CAPTIONS = {4: 0.2, 5: 0.6, 6: 0.2}
-_PIECE = re.compile(
-    r"\(NP#(?P<chain>\d+) (?P<words>(?:\(\S+ [^() ]+\) ?)+)\)"
-    r"|(?P<word>\(\S+ [^() ]+\))"
-)
+# A phrase with a chain contains only words.
+_PIECE = re.compile(r"\(NP#(\d+) (?:\(\S+ [^() ]+\) ?)+\)|\(\S+ [^() ]+\)")
 _WORD = re.compile(r" ([^() ]+)\)")
 
 
@@ -40,7 +38,7 @@ class SceneCaption:
         """The phrases and the words between them, as (chain or None, text)."""
         for piece in _PIECE.finditer(self.marked):
             text = " ".join(_WORD.findall(piece[0]))
-            yield piece["chain"] and int(piece["chain"]), text
+            yield piece[1] and int(piece[1]), text
 
     @property
     def raw(self):
