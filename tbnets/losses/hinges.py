@@ -21,76 +21,58 @@ from tbnets.losses.presets import TERMS
 # dense matrices faster.
 
 
-class PairSlopes:
-    """Computes gradients with respect to embeddings, using sparse products.
+def _pair_gradients(sides, pairs, values, turned=False):
+    """Returns a list with one gradient per side, using sparse products.
 
-    `sides` holds the anchors and the candidates, each float32 `[n, dim]`, or a
-    single array if the anchors are also the candidates.
+    Args:
+        sides: the anchors and the candidates, each float32 `[n, dim]`, or a
+            single array if the anchors are also the candidates.
+        pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
+        values: float32 `[n]`, gradient with respect to the similarities.
+        turned: Whether the anchors are columns of the matrix.
     """
-
-    def __init__(self, sides):
-        self._sides = sides
-
-    def of_pairs(self, pairs, values, turned=False):
-        """Returns a list with one gradient per side.
-
-        Args:
-            pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
-            values: float32 `[n]`, gradient with respect to the similarities.
-            turned: Whether the anchors are columns of the matrix.
-        """
-        anchors, candidates = self._sides[0], self._sides[-1]
-        if turned:
-            anchors, candidates = candidates, anchors
-        sizes = tf.shape(anchors)[0], tf.shape(candidates)[0]
-        slopes = tf.raw_ops.SparseTensorToCSRSparseMatrix(
-            indices=tf.cast(pairs, tf.int64),
-            values=values,
-            dense_shape=tf.cast(tf.stack(sizes), tf.int64),
-        )
-        gradients = [_product(slopes, candidates)]
-        # Transposing first is five times faster than the product's own
-        # transpose option.
-        slopes = tf.raw_ops.SparseMatrixTranspose(input=slopes, type=tf.float32)
-        gradients.append(_product(slopes, anchors))
-        if len(self._sides) == 1:
-            return [gradients[0] + gradients[1]]
-        return gradients[::-1] if turned else gradients
-
-    def of_sides(self, state):
-        """Returns `state`, which already holds one gradient per side."""
-        return state
+    anchors, candidates = sides[0], sides[-1]
+    if turned:
+        anchors, candidates = candidates, anchors
+    sizes = tf.shape(anchors)[0], tf.shape(candidates)[0]
+    slopes = tf.raw_ops.SparseTensorToCSRSparseMatrix(
+        indices=tf.cast(pairs, tf.int64),
+        values=values,
+        dense_shape=tf.cast(tf.stack(sizes), tf.int64),
+    )
+    gradients = [_product(slopes, candidates)]
+    # Transposing first is five times faster than the product's own transpose
+    # option.
+    slopes = tf.raw_ops.SparseMatrixTranspose(input=slopes, type=tf.float32)
+    gradients.append(_product(slopes, anchors))
+    if len(sides) == 1:
+        return [gradients[0] + gradients[1]]
+    return gradients[::-1] if turned else gradients
 
 
-class MatrixSlopes:
-    """Accumulates a dense gradient matrix.
+def _pair_matrix(sides, pairs, values, turned=False):
+    """Returns a list with the dense gradient matrix of the pairs.
 
-    The matrix is multiplied by the embeddings once, at the end.
+    The arguments are as in `_pair_gradients`.
     """
+    pairs = pairs[:, ::-1] if turned else pairs
+    sizes = [tf.shape(sides[i])[0] for i in (0, -1)]
+    num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
+    rows, columns = tf.unstack(tf.cast(pairs, tf.int64), axis=1)
+    # A segment sum takes a third of the time of a scatter.
+    sums = tf.math.unsorted_segment_sum(
+        values, rows * num_columns + columns, num_rows * num_columns
+    )
+    return [tf.reshape(sums, [num_rows, num_columns])]
 
-    def __init__(self, sides):
-        self._sides = sides
 
-    def of_pairs(self, pairs, values, turned=False):
-        """Returns a list with the dense gradient matrix of the pairs."""
-        pairs = pairs[:, ::-1] if turned else pairs
-        sizes = [tf.shape(self._sides[i])[0] for i in (0, -1)]
-        num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
-        rows, columns = tf.unstack(tf.cast(pairs, tf.int64), axis=1)
-        # A segment sum takes a third of the time of a scatter.
-        sums = tf.math.unsorted_segment_sum(
-            values, rows * num_columns + columns, num_rows * num_columns
-        )
-        return [tf.reshape(sums, [num_rows, num_columns])]
-
-    def of_sides(self, state):
-        """Returns one gradient per side, computed from the summed matrix."""
-        [slopes] = state
-        rows, columns = self._sides[0], self._sides[-1]
-        if len(self._sides) == 1:
-            return [tf.matmul(slopes + tf.transpose(slopes), rows)]
-        turned = tf.matmul(slopes, rows, transpose_a=True)
-        return [tf.matmul(slopes, columns), turned]
+def _matrix_gradients(sides, slopes):
+    """Returns one gradient per side, computed from the summed matrix."""
+    rows, columns = sides[0], sides[-1]
+    if len(sides) == 1:
+        return [tf.matmul(slopes + tf.transpose(slopes), rows)]
+    turned = tf.matmul(slopes, rows, transpose_a=True)
+    return [tf.matmul(slopes, columns), turned]
 
 
 def _product(sparse, dense):
@@ -330,8 +312,7 @@ class _Triplets:
     def gradient(self, upstream, sides, sparse):
         """Returns the gradient for each side, given the gradient of `sums`."""
         is_few = self.places is not None and sparse
-        kind = PairSlopes if is_few else MatrixSlopes
-        products = kind(sides)
+        of_pairs = _pair_gradients if is_few else _pair_matrix
 
         def visit(pairs, match):
             """Returns gradients for the positives `pairs` and all negatives."""
@@ -342,7 +323,7 @@ class _Triplets:
                 sums = self._sums(picked[0], picked[1:], pairs, match)
             by_picked = tape.gradient(sums, picked, upstream)
             values, *slopes = (tf.convert_to_tensor(x) for x in by_picked)
-            return *products.of_pairs(pairs, values), *slopes
+            return *of_pairs(sides, pairs, values), *slopes
 
         def later(pairs, match, state):
             return _added(state, visit(pairs, match))
@@ -354,9 +335,9 @@ class _Triplets:
                 added = [tf.transpose(values) if turned else values]
             else:
                 values = tf.reshape(values, [-1])
-                added = products.of_pairs(self.places[turned], values, turned)
+                added = of_pairs(sides, self.places[turned], values, turned)
             state = _added(state, added)
-        return products.of_sides(list(state))
+        return [*state] if is_few else _matrix_gradients(sides, *state)
 
 
 def _added(state, added):
