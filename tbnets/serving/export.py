@@ -398,8 +398,8 @@ def describe_signature(function):
 def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
-    This requires a single input whose axes are known, except the first, and
-    outputs with one row per input row.
+    This requires a single input and outputs with one row per input row. Only
+    the first axis may have an unknown size: `[m, m]` would mix the requests.
     """
     inputs, outputs = (
         [spec["shape"] for spec in described[kind].values()]
@@ -407,6 +407,6 @@ def is_batchable(described):
     )
     return (
         len(inputs) == 1
-        and None not in inputs[0][1:]
         and all(shape[:1] == [None] for shape in inputs + outputs)
+        and all(None not in shape[1:] for shape in inputs + outputs)
     )

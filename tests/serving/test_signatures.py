@@ -149,3 +149,10 @@ def test_other_exports_have_what_the_table_says():
             name: describe_signature(one) for name, one in traced.items()
         }
         assert in_the_table(said_of)
+
+
+def test_outputs_with_a_column_per_request_row_are_not_batched():
+    rows, square = {"shape": [None, 3]}, {"shape": [None, None]}
+    described = {"inputs": {"x": rows}, "outputs": {"y": rows}}
+    assert is_batchable(described)
+    assert not is_batchable({**described, "outputs": {"y": square}})

@@ -6,7 +6,7 @@ from typing import Annotated
 from tbnets.layers.text_encoders import TRAININGS
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.presets import INFONCE, LOSSES, PRESETS
+from tbnets.losses.presets import LOSSES, PRESETS
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
 from tbnets.tasks.settings.flag import (
     PRESET,
@@ -128,8 +128,8 @@ class LossSettings:
         "batch. Other flags of this group override its values.",
         choices=tuple(LOSSES),
     )
-    temperature: Annotated[float, Limits(1e-6)] = flag(
-        INFONCE["temperature"],
+    temperature: Annotated[float, Limits(1e-6)] | None = flag(
+        None,
         "Temperature: the divisor of similarities. CLIP: initially 0.07.",
     )
     margin: Amount | None = flag(

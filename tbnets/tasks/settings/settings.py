@@ -4,7 +4,7 @@ import dataclasses
 
 from tbnets.data.sources import Sources, is_recipe
 from tbnets.errors import InputError
-from tbnets.losses.presets import LOSSES, PRESETS
+from tbnets.losses.presets import INFONCE, LOSSES, PRESETS
 from tbnets.tasks.settings.data_groups import (
     CaptionSettings,
     CorrespondenceSettings,
@@ -227,7 +227,7 @@ def complete(values) -> dict:
     known = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
     record = {**defaults, "started_in": "", **known}
-    loss = {**PRESETS["wang2018"], **LOSSES[record["loss"]]}
+    loss = {**INFONCE, **PRESETS["wang2018"], **LOSSES[record["loss"]]}
     for name in ALL:
         term = name.removesuffix("_weight")
         if record[name] is None:

@@ -368,3 +368,11 @@ def test_what_is_named_on_resuming_lies_in_the_current_folder(
     now = run_line.settings(typed("--captions=captions.csv"), before)
     with pytest.raises(InputError, match="--captions=captions.csv"):
         records.check_resumable(before, now, "kept")
+
+
+def test_values_of_a_loss_reach_the_run(monkeypatch):
+    assert parse("--loss=infonce").loss.temperature == 0.07
+    monkeypatch.setitem(
+        LOSSES, "infonce", {**LOSSES["infonce"], "temperature": 0.3}
+    )
+    assert parse("--loss=infonce").loss.temperature == 0.3
