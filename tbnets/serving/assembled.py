@@ -1,13 +1,15 @@
 """Assembles zoo models from their SavedModels and pretrained image networks.
 
-Image networks are large, so some zoo folders contain only a SavedModel that
-takes image features, and `answers.json` with the embeddings of a few inputs. On
-first use, `assembled` adds the networks from the `photos` extra, checks the
-embeddings and caches the complete model in `CACHE/zoo/DIGEST/NAME/1`, with
+Image networks are large. Some zoo folders therefore contain only two things: a
+SavedModel that takes image features, and a file `answers.json` with the
+expected embeddings of a few inputs. On first use, `assembled` adds the image
+networks from the `photos` extra, and checks that the complete model computes
+these embeddings. It caches the model in `CACHE/zoo/DIGEST/NAME/1`, with
 checksums of all files.
 
-`CACHE` is `$TBNETS_CACHE`, or else `tbnets` in the user's cache folder.
-`DIGEST` depends on the zoo files and the versions of tbnets and TensorFlow.
+`CACHE` is `$TBNETS_CACHE` if it is set, or else `tbnets` in the user's cache
+folder. `DIGEST` depends on the zoo files and the versions of tbnets and
+TensorFlow.
 """
 
 import hashlib
@@ -44,19 +46,20 @@ from tbnets.serving.photo_index import IDENTITY
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3
-"""Maximum absolute difference between an embedding and `answers.json`."""
+"""Maximum absolute difference between a computed and an expected number."""
 _NUMBERS = 32
-"""Number of leading values that are compared in each embedding."""
+"""Number of leading values of each embedding that are compared."""
 _SIZES = ((500, 375), (320, 480), (90, 60))
 _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
 def put_together(source, path):
-    """Writes a SavedModel that takes photos instead of image features.
+    """Copies a SavedModel, and makes the copy take photos instead of features.
 
-    `source` takes image features. Raises ValueError if the image networks are
-    missing, have unexpected weights or are not described in its metadata.
+    `source` is a SavedModel that takes image features. Raises ValueError if its
+    metadata does not describe the image networks, or if these are missing or
+    have unexpected weights.
     """
 
     def add(served):
@@ -77,7 +80,7 @@ def put_together(source, path):
 
 
 def answers_of(model):
-    """Returns the embeddings that `answers.json` records."""
+    """Returns a model's embeddings of fixed inputs, for `answers.json`."""
     embeddings = {
         "photos": model.embed_images([_mosaic(*size) for size in _SIZES]),
         "texts": model.embed_text(_CAPTIONS),
@@ -98,7 +101,7 @@ def _mosaic(width, height):
 
 
 def check_answers(model, expected_file):
-    """Raises a ValueError if a `Served` does not reproduce `answers.json`."""
+    """Raises ValueError if a model's embeddings differ from `answers.json`."""
     expected = CheckedFile(expected_file).json()
     for name, rows in answers_of(model).items():
         try:
@@ -124,9 +127,10 @@ def cache_folder():
 
 
 def assembled(folder):
-    """Returns the folder of an assembled model, assembling it on first use.
+    """Returns the folder of a complete model, assembling the model on first
+    use.
 
-    The checksums of `folder`, the zoo model, have been verified.
+    `folder` is the folder of the zoo model, whose checksums have been verified.
     """
     folder = folder.absolute()
     content = (folder / CHECKSUMS).read_bytes(), *_versions()

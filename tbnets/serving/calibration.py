@@ -1,4 +1,4 @@
-"""Fits the confidence of search results, `confidence.Confidence`."""
+"""Fits a `Confidence`, which estimates whether search results are right."""
 
 import dataclasses
 import os
@@ -13,27 +13,27 @@ from tbnets.serving import search
 from tbnets.serving.confidence import NEIGHBOURS, Confidence, features
 
 BANK_SIZE = 1000
-"""Number of training captions in the query bank."""
+"""Maximum number of training captions in the query bank."""
 RESULTS = 5
-"""Number of results per query to which the regression is fitted."""
+"""Number of results of each query that the regression is fitted to."""
 KEPT = 0.8
-"""Fraction of the right first results that are not doubtful."""
+"""Fraction of the right first results that must not be marked as doubtful."""
 _STEPS = 50
 
 
 def calibrate(images, texts, caption_to_image, bank):
     """Fits a `Confidence` to searches in random collections of many sizes.
 
-    Each caption is searched for twice in a collection: with its photo, and
-    after its photo has been removed.
+    Each caption is used as a query twice: once in a collection that contains
+    its photo, and once after its photo has been removed.
 
     Args:
-        images: float32 `[n, dim]`, embeddings of photos that the network was
-            not trained on.
-        texts: float32 `[m, dim]`, embeddings of their captions.
-        caption_to_image: int `[m]`, row of the caption's photo.
-        bank: float32 `[b, dim]`, embeddings of training captions, of which
-            `BANK_SIZE` are drawn.
+        images: float32 `[n, dim]`, embeddings of photos that were not used in
+            training.
+        texts: float32 `[m, dim]`, embeddings of the captions of these photos.
+        caption_to_image: int `[m]`, row of each caption's photo.
+        bank: float32 `[b, dim]`, embeddings of training captions, at most
+            `BANK_SIZE` of which are drawn at random.
     """
     owners = caption_to_image
     if min(len(images), len(texts), len(bank)) < NEIGHBOURS:
@@ -71,7 +71,7 @@ def calibrate(images, texts, caption_to_image, bank):
 
 
 def _limits(firsts, weights):
-    """Fits the logit that `KEPT` of the right first results exceed."""
+    """Fits limits that a fraction `KEPT` of the right first results exceed."""
     groups = {}
     for rows in filter(len, firsts):
         logits = weights[0] + rows @ weights[1:]
@@ -82,7 +82,7 @@ def _limits(firsts, weights):
 
 
 def collections(num_images, rng):
-    """Yields rows of random collections of 10, 30, 100, ... photos."""
+    """Yields row indices of random collections of 10, 30, 100, ... photos."""
     sizes = [n for p in range(1, 7) for n in (10**p, 3 * 10**p)]
     for size in [n for n in sizes if n < num_images] + [num_images]:
         rows = rng.permutation(num_images)
@@ -93,7 +93,8 @@ def collections(num_images, rng):
 def fit_logistic(inputs, labels):
     """Fits a logistic regression by Newton's method.
 
-    `inputs` are float `[n, p]`. Returns float64 `[1 + p]`, the bias first.
+    `inputs` is a float array `[n, p]`. Returns the weights, float64 `[1 + p]`,
+    with the bias first.
     """
     rows = np.column_stack([np.ones(len(inputs)), np.float64(inputs)])
     weights = np.zeros(rows.shape[1])
@@ -112,9 +113,10 @@ def fit_logistic(inputs, labels):
 def calibrate_model(model, captions, images):
     """Fits the `Confidence` of a model that takes photos.
 
-    `captions` is a caption file. Missing splits are drawn as in training.
-    Raises ValueError if the model does not take photos and sentences or does
-    not compare them by cosine, and if there are too few captions.
+    `captions` is a caption file, and `images` is the folder of its photos.
+    Missing splits are drawn as in training. Raises ValueError if there are too
+    few captions, or if the model does not compare photos and sentences by
+    cosine similarity.
     """
     is_able = model.takes_photos and model.takes_captions
     if model.has("compare") or not (is_able and model.has("embed_text")):

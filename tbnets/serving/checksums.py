@@ -1,4 +1,4 @@
-"""Reads, writes and verifies the SHA-256 checksums of a model's folder."""
+"""Reads, writes and verifies the SHA-256 checksums of a model's files."""
 
 import pathlib
 import re
@@ -13,7 +13,8 @@ GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
-"""File with the expected embeddings of a model that `assembled` completes."""
+"""File of expected embeddings, in the folder of a model without image
+networks."""
 _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
@@ -21,9 +22,10 @@ _CURE = (
 
 
 def model_files(path: Path) -> dict[str, pathlib.Path]:
-    """Returns a dict that maps the relative paths of files to full paths.
+    """Returns a dict that maps each file's relative path to its full path.
 
-    Omits the checksum file. Includes links, without following them.
+    The dict omits the checksum file, and includes links, which are not
+    followed.
     """
     path = pathlib.Path(path)
     files = {
@@ -36,7 +38,7 @@ def model_files(path: Path) -> dict[str, pathlib.Path]:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Returns a dict that maps a folder's file names to checksums."""
+    """Reads a folder's checksum file as a dict, file name -> checksum."""
     file = CheckedFile(pathlib.Path(path, CHECKSUMS))
     checksums = {}
     for number, line in enumerate(file.lines()[0], 1):
@@ -56,7 +58,7 @@ def differences(folder, checksums):
 
     Args:
         folder: `pathlib.Path`.
-        checksums: file name -> expected SHA-256.
+        checksums: dict that maps file names to expected SHA-256 digests.
     """
     for name, digits in sorted(checksums.items()):
         file = folder / name
@@ -69,7 +71,7 @@ def differences(folder, checksums):
 
 
 def check_files(path: Path) -> None:
-    """Raises a ValueError if any files were changed, added or removed."""
+    """Raises ValueError if files of a model were changed, added or removed."""
     path = pathlib.Path(path)
     checksums, files = read_checksums(path), model_files(path)
     problems = [
@@ -86,16 +88,16 @@ def check_files(path: Path) -> None:
 
 
 def write_checksums(path: Path) -> None:
-    """Writes the checksums of all files in the format of `sha256sum -c`."""
+    """Writes the checksums of all files, as `sha256sum -c` expects them."""
     files = model_files(path).items()
     lines = [f"{file_sha256(file)}  {name}\n" for name, file in files]
     write_text(pathlib.Path(path, CHECKSUMS), "".join(lines))
 
 
 def hash_files(path):
-    """Returns the SHA-256 of each file of a SavedModel, by file name.
+    """Returns a dict that maps a SavedModel's file names to SHA-256 digests.
 
-    Omits `METADATA_FILE`, and `fingerprint.pb` because it is never read.
+    Omits `METADATA_FILE`, and also `fingerprint.pb`, which is never read.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {

@@ -1,9 +1,9 @@
-"""Probabilities that the results of a search are right.
+"""Estimates the probability that a search result is right.
 
 A result is right if it is the photo that the sentence was written for. The
-similarity does not suffice, because some photos are similar to every sentence,
-and some sentences to many photos. So a logistic regression combines three
-numbers::
+similarity alone is not enough, because some photos are similar to every
+sentence, and some sentences are similar to many photos. A logistic regression
+therefore combines three numbers::
 
     x1 = (s - soft_maximum(similarities of the photo to the query bank)) / t
     x2 = (s - soft_maximum(similarities of the sentence to its best photos)) / t
@@ -24,9 +24,9 @@ from tbnets.files import CheckedFile, is_kind
 
 CONFIDENCE_FILE = "assets.extra/confidence.npz"
 NEIGHBOURS = 20
-"""Number of best photos to which a result is compared."""
+"""Number of best photos with which a result is compared."""
 CERTAIN = 0.25
-"""Confidence from which no result is doubtful."""
+"""A result with at least this confidence is never doubtful."""
 _ROWS_AT_ONCE = 4096
 _CURE = "Export the model again with --confidence."
 
@@ -49,7 +49,7 @@ class Confidence:
     limits: list[float]
 
     def levels(self, rows):
-        """Returns soft maxima of photos over the query bank, float32 `[n]`."""
+        """Returns each photo's soft maximum over the bank, float32 `[n]`."""
         bank, levels = np.float32(self.bank), np.zeros(len(rows), np.float32)
         for at in range(0, len(rows), _ROWS_AT_ONCE):
             block = slice(at, at + _ROWS_AT_ONCE)
@@ -58,11 +58,12 @@ class Confidence:
         return levels
 
     def probabilities(self, similarities, levels, num_rows):
-        """Returns the confidences of the results of `m` queries, `[m, j]`.
+        """Returns the confidences of each query's first `j` results, `[m, j]`.
 
-        `similarities`, float32 `[m, k]`, are sorted best first. They include at
-        least `NEIGHBOURS` results, or all `num_rows` photos. `levels`, float32
-        `[m, j]`, are the `levels` of the first `j` results.
+        `similarities`, float32 `[m, k]`, contains the `k` best similarities of
+        each query, best first. `k` is at least `NEIGHBOURS`, or equal to
+        `num_rows`, the number of photos. `levels`, float32 `[m, j]`, contains
+        what the method `levels` returns for the results.
         """
         inputs = features(similarities, levels, num_rows, self.temperature)
         return sigmoid(self.weights[0] + inputs @ self.weights[1:])
@@ -81,9 +82,10 @@ class Confidence:
 
 
 def load_confidence(folder, dim):
-    """Reads the `Confidence` of a SavedModel, or returns None without a file.
+    """Reads the `Confidence` of a SavedModel; returns None if it has none.
 
-    `dim` is the size of the model's embeddings, which the file must have.
+    `dim` is the size of the model's embeddings, which the bank's embeddings
+    must also have.
     """
     path = os.path.join(folder, CONFIDENCE_FILE)
     if not os.path.isfile(path):
@@ -129,5 +131,5 @@ def features(similarities, levels, num_rows, temperature):
 
 
 def sigmoid(logits):
-    """Returns the probabilities of logits, as float32."""
+    """Converts logits to probabilities, as float32."""
     return np.float32(1 / (1 + np.exp(-np.clip(logits, -80, 80))))

@@ -1,6 +1,7 @@
 """Writes warm-up requests and deployment files for TensorFlow Serving.
 
-The files are next to the numbered version folders, where a server ignores them.
+The deployment files are next to the numbered version folders, where a server
+ignores them.
 """
 
 import math
@@ -20,11 +21,11 @@ from tbnets.serving.inputs import AT_ONCE, IMAGE_BYTES, TreeReader, is_trees
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 
-# Warm-up requests. The first call of a graph is slow. TensorFlow Serving
-# therefore runs the requests in a version's
-# `assets.extra/tf_serving_warmup_requests`, TFRecords of `PredictionLog`,
-# before it serves clients. It does not serve a version if a warm-up request
-# fails, so each request is run once before it is written.
+# Warm-up requests. The first call of a graph is slow. Before TensorFlow Serving
+# serves a version to clients, it therefore runs the requests in
+# `assets.extra/tf_serving_warmup_requests`, which contains TFRecords of
+# `PredictionLog`. It does not serve a version if a warm-up request fails, so
+# each request is run once before it is written.
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
@@ -50,7 +51,7 @@ def warm_up(folder):
 
 
 def write_requests(folder, signatures):
-    """Runs warm-up requests for some signatures, then writes the requests."""
+    """Runs warm-up requests for the given signatures, then writes them."""
     records = []
     for name, signature in signatures.items():
         for size in SIZES:
@@ -68,7 +69,7 @@ def write_requests(folder, signatures):
 
 
 def read_requests(folder):
-    """Returns the warm-up requests of a SavedModel, as `PredictRequest`s."""
+    """Returns the warm-up `PredictRequest`s of a SavedModel."""
     path = pathlib.Path(folder, WARMUP_FILE)
     if not path.is_file():
         return []
@@ -158,7 +159,8 @@ def write_deployment(version, name):
 
     `version` is the folder of the SavedModel. Batching is enabled only if all
     signatures support it, because a server batches all signatures or none.
-    Returns the written files, and the signatures that prevent batching.
+    Returns (paths, unbatched): the written files, and the names of the
+    signatures that prevent batching.
     """
     check_model_name(name)
     version = pathlib.Path(version)

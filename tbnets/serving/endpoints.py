@@ -1,4 +1,4 @@
-"""Builds the endpoints of a SavedModel from the methods of a network."""
+"""Builds the endpoints, or signatures, of a SavedModel from a network."""
 
 import dataclasses
 import math
@@ -26,7 +26,7 @@ PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
 
 
 def traced(*specs):
-    """Returns a decorator that makes a `tf.function` with these inputs.
+    """Returns a decorator that makes a `tf.function` with these input specs.
 
     A SavedModel stores the graph of a `tf.function` once, even if several
     endpoints call it.
@@ -46,14 +46,15 @@ def two_branch_endpoints(
       float32 `[m, text_dim]`, `trees` int32 `[m, nodes, 6]` or `token_ids` `[m,
       words]` -> `embeddings` float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
-      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`, and for
-      photos `status`, string `[n]`: "" for a valid photo, or the fault of a
-      broken photo. The embedding of a broken photo is 0.
-    - `embed_image_strict`, for photos: only the embeddings. A broken photo
-      makes the call fail, as in `score`.
-    - `score`: images and texts -> `similarities` `[n, m]`, cosines or the
-      logits of a learned similarity.
-    - `compare`, for a learned similarity: `image_embeddings` float32 `[n,
+      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
+      `image_bytes`, the endpoint also returns `status`, string `[n]`: "" for a
+      valid photo, and otherwise a description of the fault. The embedding of a
+      broken photo is 0.
+    - `embed_image_strict`, if the model takes photos: `image_bytes` ->
+      `embeddings`. A broken photo makes the call fail, as in `score`.
+    - `score`: images and texts -> `similarities` `[n, m]`, which are cosines,
+      or the logits of a learned similarity.
+    - `compare`, if the similarity is learned: `image_embeddings` float32 `[n,
       embedding_dim]` and `text_embeddings` `[m, embedding_dim]` ->
       `similarities` `[n, m]`.
     - `embed_features`, if `read_photos` computes feature vectors:
@@ -73,7 +74,7 @@ def two_branch_endpoints(
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: function of TensorFlow operations that maps JPEG and PNG
             files, string `[n]`, to `[n, *image_shape]`; or None to take arrays.
-        text_dim: dimension of text features; None with a tokenizer.
+        text_dim: dimension of text features; None if there is a tokenizer.
     """
     if not isinstance(image_shape, tuple | list):
         raise InputError(
@@ -146,7 +147,7 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns `embed_image`, and the image side for `embed_image_strict`."""
+    """Returns the `embed_image` endpoint, and the `EndpointSide` for photos."""
 
     @traced(PHOTOS)
     def answers(images):
@@ -174,11 +175,11 @@ STEP = 1 / 64
 
 
 def embed_map(embed, maps):
-    """Returns the contribution of each cell of a map to its embedding.
+    """Returns the contribution of each cell of a photo's map to its embedding.
 
-    The features of a photo are the mean x of the cells m(c) of a map, and its
-    embedding is e(x). For each cell, computes the linear approximation of e at
-    x::
+    A photo's feature map has cells m(c). The features of the photo are their
+    mean x, and its embedding is e(x). For each cell c, the function computes
+    the linear approximation of e at x::
 
         E(c) = e(x) + J(x) (m(c) - x),  J = de/dx
 
@@ -228,20 +229,21 @@ def region_endpoints(
     - `compare`: `phrase_embeddings` and `region_embeddings` -> `similarities`
       `[m, n]`; larger is closer.
     - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
-    - `localize`, with `read_regions`: phrases, `image_bytes` string `[]` and
-      `boxes` float32 `[n, 4]` in pixels of the upright photo -> `similarities`
-      `[m, n]` and `status`, string `[]`: "" or the fault of a broken photo,
-      whose similarities are 0.
-    - `localize_strict`: only the similarities. A broken photo makes the call
-      fail.
+    - `localize`, if `read_regions` is given: phrases, `image_bytes` string `[]`
+      and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
+      `similarities` `[m, n]` and `status`, string `[]`: "" for a valid photo,
+      and otherwise a description of the fault. The similarities of a broken
+      photo are 0.
+    - `localize_strict`: like `localize`, without `status`. A broken photo makes
+      the call fail.
 
     Args:
         model: network with the methods of `models.two_branch.TwoBranchModel`.
         tokenizer: as in `two_branch_endpoints`.
         region_dim: number of features per region.
-        text_dim: number of features per phrase; None with a tokenizer.
-        read_regions: the `read` argument of a `PhotoReader` for regions, or
-            None.
+        text_dim: number of features per phrase; None if there is a tokenizer.
+        read_regions: the `read` argument of a `PhotoReader` for regions; None
+            to omit `localize`.
     """
     tokenizer = reader_of(model, tokenizer, text_dim)
     spec = text_spec(tokenizer, text_dim, "phrases")
@@ -270,8 +272,9 @@ def node_endpoints(model, reader, region_dim):
     - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
       `embeddings` float32 `[n, embedding_dim]`.
     - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the phrase's tree,
-      and `spans` int32 `[p, 2]`, the range of its words.
+      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the index of each
+      phrase's tree, and `spans` int32 `[p, 2]`, the range of each phrase's
+      words.
     """
 
     @traced(reader.spec)
@@ -329,12 +332,13 @@ def _localization(reader, phrases, regions, similarities):
 
 
 def add_search(index):
-    """Returns an `add` argument for `reexport` that adds a search endpoint.
+    """Returns a function for `reexport(add=...)` that adds a search endpoint.
 
-    The `search` endpoint takes `m` texts as in `embed_text`, and `k`, int32
-    `[]`. It returns `ids`, string, and `similarities`, float32, both `[m,
-    min(k, len(index))]`, best first, and `confidences`, float32, if the model
-    is calibrated. Ties are sorted by row.
+    The `search` endpoint searches `index`, a `SearchIndex`. It takes `m` texts,
+    as `embed_text` does, and `k`, int32 `[]`. It returns `ids` (string) and
+    `similarities` (float32), both `[m, min(k, len(index))]`, best first. If the
+    model is calibrated, it also returns `confidences` (float32). Ties are
+    sorted by row.
     """
     if not len(index):
         raise InputError(
@@ -395,7 +399,7 @@ def _judge(confidence, index):
 
 
 def _find(shards, compare, queries, k):
-    """Finds the best rows of the shards, processing a few queries at a time."""
+    """Finds the best `k` rows for each query, a few queries at a time."""
     size, options = search_index.QUERIES_AT_ONCE, {}
     if compare is not None:
 
@@ -444,11 +448,12 @@ class Endpoints:
 
 
 class EndpointSide:
-    """One kind of input that a network compares.
+    """One of the two inputs that a network compares, such as images.
 
-    `name` is the endpoint that embeds the inputs, such as `embed_text`, and
-    `spec` their `tf.TensorSpec`. `embed` maps them to float32 `[n,
-    embedding_dim]`. `embeddings` is their name as an input of `compare`.
+    `name` is the endpoint that embeds the input, such as `embed_text`. `spec`
+    is the input's `tf.TensorSpec`. `embed` maps the input to embeddings,
+    float32 `[n, embedding_dim]`, and `embeddings` is their name as an input of
+    `compare`.
     """
 
     def __init__(self, name, embeddings, spec, embed):
@@ -478,10 +483,11 @@ def embedding(side):
 def two_sided(first, second, similarities, compared_dim=None):
     """Returns the endpoints of a network that compares two `EndpointSide`s.
 
-    An endpoint named after each side returns its `embeddings`. `score` returns
-    the `similarities` of `n` and `m` inputs, float32 `[n, m]`. `compare`
-    returns the `similarities` of embeddings of `compared_dim` values, and is
-    omitted if this is None. `similarities` takes the embeddings of both sides.
+    For each side, an endpoint with the side's name returns `embeddings`.
+    `score` takes `n` and `m` inputs, and returns `similarities`, float32 `[n,
+    m]`. `compare` does the same for embeddings of size `compared_dim`, and is
+    omitted if `compared_dim` is None. The argument `similarities` is a function
+    that compares the embeddings of both sides.
     """
 
     @traced(first.spec, second.spec)
@@ -513,10 +519,10 @@ def reader_of(model, tokenizer, text_dim):
 
 
 def text_spec(tokenizer, text_dim, name="captions"):
-    """Returns the `tf.TensorSpec` of texts.
+    """Returns the `tf.TensorSpec` of a network's text input.
 
     `tokenizer` and `text_dim` are as in `two_branch_endpoints`. `name` is the
-    name of a string input.
+    input's name if it takes strings.
     """
     if (tokenizer is None) == (text_dim is None):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Exports networks as SavedModels that take raw input.
+"""Exports networks as SavedModels that take raw input, such as sentences.
 
 Each endpoint becomes a signature. The graph contains the tokenizer, the
 vocabulary and the image decoder, so a program needs only TensorFlow and TF Text
@@ -60,10 +60,11 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
     Args:
         model: a built network, such as `EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`, with which captions are truncated at
-            200 words; a `Tokenizer`, which truncates them at its `max_tokens`;
-            a `CaptionReader`, which computes text features; or None to take
-            text features, or the inputs of the network's own Keras layers.
+        vocabulary: the run's `Vocabulary`, in which case captions are truncated
+            at 200 words; a `Tokenizer`, which truncates captions at its
+            `max_tokens`; a `CaptionReader`, which computes text features; or
+            None. With None, the SavedModel takes text features or the inputs of
+            the network's own Keras layers.
         path: folder to write, which must not exist.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`;
             None for the shape of the training data.
@@ -152,7 +153,7 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
             in float32.
         max_pixels: maximum number of pixels in a photo; None for
             `pictures.MAX_PIXELS`. Decoding takes about 6 bytes per pixel.
-        extra: function that takes the folder and writes files into its
+        extra: function that takes the folder and writes more files into its
             `assets.extra`.
 
     Returns:
@@ -196,7 +197,7 @@ def _limit_pixels(photos, max_pixels):
 
 
 def check_new(path):
-    """Returns a `pathlib.Path`. Raises an error if the path exists."""
+    """Returns a `pathlib.Path`. Raises FileExistsError if it exists."""
     path = pathlib.Path(path)
     if path.exists() or path.is_symlink():
         raise ExistingFileError(
@@ -209,9 +210,10 @@ def check_new(path):
 def save(root, signatures, path, description, vocabulary=None, extra=None):
     """Writes a complete SavedModel with its metadata, and returns its path.
 
-    `root` tracks all variables of the signatures. `signatures` maps names to
-    concrete functions, whose ops are checked. The checksums are added to the
-    metadata, `description`. `extra` is as in `write_saved_model`.
+    `root` is the object to save, which tracks all variables of the signatures.
+    `signatures` maps names to concrete functions, whose ops are checked.
+    `description` is the metadata, to which the checksums are added. `extra` is
+    as in `write_saved_model`.
     """
     for name, function in signatures.items():
         if name != DEFAULT:  # A copy of another signature.
@@ -290,18 +292,18 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
             If the default signature is left out, the first name becomes the
             default.
         add: function that takes the source's `Served`, whose `signatures` it
-            may call, and returns a dict of `tf.function`s by name. Each has an
-            input signature and returns a dict of tensors. Added signatures
-            replace signatures of the same name.
+            may call, and returns a dict of `tf.function`s by name. Each
+            `tf.function` has an input signature and returns a dict of tensors.
+            Added signatures replace signatures of the same name.
         extra: as in `write_saved_model`.
         metadata: additional metadata, a dict of JSON values.
         trust: whether to allow all ops in the source's graph.
-        confidence: `Confidence` of search results; None for that of the source.
+        confidence: `Confidence` of search results; None to copy the source's.
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: a name in `keep` is not a signature; or as in
-            `saved_files.load_graph` and `write_saved_model`.
+        ValueError: a name in `keep` is not a signature, or
+            `saved_files.load_graph` or `write_saved_model` raises the error.
     """
     path = check_new(path)
     served = load_saved_model(source, trust)
@@ -340,7 +342,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
 
 
 def add_confidence(path, confidence):
-    """Writes a `Confidence` into the folder of a SavedModel."""
+    """Writes a `Confidence` into a SavedModel, and updates the checksums."""
     confidence.save(path)
     metadata = saved_files.read_metadata(path)
     write_json(path / METADATA_FILE, {**metadata, SHA256: hash_files(path)})
@@ -362,7 +364,7 @@ def _described(served, metadata, functions):
 
 
 def next_version(folder):
-    """Returns the next version number in a model's folder, at least 1."""
+    """Returns the next free version number in a model's folder, at least 1."""
     names = [path.name for path in pathlib.Path(folder).glob("[0-9]*")]
     numbers = [int(n) for n in names if n.isascii() and n.isdigit()]
     return max(numbers, default=0) + 1
@@ -384,7 +386,7 @@ def inputs_of(function):
 
 
 def describe_signature(function):
-    """Returns the inputs and outputs of a concrete function, ready for JSON."""
+    """Returns a JSON-ready dict of a concrete function's inputs and outputs."""
     inputs, outputs = inputs_of(function), function.structured_outputs
     return {
         side: {
@@ -398,8 +400,9 @@ def describe_signature(function):
 def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
-    This requires a single input and outputs with one row per input row. Only
-    the first axis may have an unknown size: `[m, m]` would mix the requests.
+    `described` is from `describe_signature`. The signature must have a single
+    input and outputs with one row for each input row. Only the number of rows
+    may be unknown, because outputs `[m, m]` would mix requests.
     """
     inputs, outputs = (
         [spec["shape"] for spec in described[kind].values()]

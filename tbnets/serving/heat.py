@@ -1,4 +1,4 @@
-"""Heat maps that show where in a photo a text is found."""
+"""Computes heat maps that show where a photo matches a text."""
 
 import numpy as np
 
@@ -7,20 +7,20 @@ SHARPNESS = 0.5
 
 
 def heat_maps(model, photos, texts):
-    """Computes where in `n` photos `m` texts are found.
+    """Computes a heat map for each of `n` photos and each of `m` texts.
 
-    Returns float32 `[n, m, height, width]`. The mean of a heat map is about the
-    similarity of photo and text (see `endpoints.embed_map`).
+    Returns float32 `[n, m, height, width]`. The mean of a heat map approximates
+    the similarity of the photo and the text (see `endpoints.embed_map`).
     """
     cells, texts = model.embed_cells(photos), model.embed_text(texts)
     return np.einsum("nyxd,md->nmyx", cells, texts, optimize=True)
 
 
 def points(heat):
-    """Returns the mean positions, weighted by the softmax of the heat.
+    """Returns the mean position in each map, weighted by softmax of the heat.
 
-    `heat` is float `[n, height, width]`. Returns float `[n, 2]`, x and y as
-    fractions of width and height.
+    `heat` is float `[n, height, width]`. Returns float `[n, 2]`: x and y, as
+    fractions of the width and the height.
     """
     deviations = np.maximum(heat.std(axis=(1, 2), keepdims=True), 1e-12)
     peaks = heat.max(axis=(1, 2), keepdims=True)
