@@ -46,7 +46,7 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Changes the masks, because another layer has an equal seed."""
+        """Changes the masks, so that a layer with the same seed differs."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -86,7 +86,7 @@ def batch_normalization(name, dtype=None):
 def share_statistics(network):
     """Synchronises a network's batch normalisation across replicas.
 
-    Does not reach batch normalisation inside a layer that is not a model.
+    Batch normalisation inside a layer that is not a model is not synchronised.
     """
     if not _has_replicas():
         return
@@ -108,24 +108,22 @@ BATCH_NORMALIZATION = ("last", "first", "none")
 class Branch(configured.ConfiguredLayer):
     """Maps features `[n, feature_dim]` to unit vectors `[n, output_dim]`.
 
-    The default `batch_normalization="last"` is the network of Wang et al. 2016
-    and 2018::
+    By default, the branch is the network of Wang et al. 2016 and 2018::
 
         x -> [FC -> ReLU -> dropout] * (len(units) - 1) -> FC -> BN -> L2
 
     `"first"` puts batch normalisation between the first FC and its ReLU, as in
-    the authors' released code. A single entry in `units` with
-    `batch_normalization="none"` gives the linear branch of the papers'
-    ablations.
+    the authors' released code. For the linear branch of the papers' ablations,
+    pass a single entry in `units` and `batch_normalization="none"`.
 
     Args:
-        units: sizes of the fully connected layers. Papers: `(2048, 512)` for
-            CNN and Fisher-vector features, `(1024, 512)` for LSTM states. With
-            `()`, the branch applies only L2 normalisation, like the text branch
-            of Vilalta et al. 2017.
+        units: sizes of the fully connected layers. The papers use `(2048, 512)`
+            for CNN and Fisher-vector features, and `(1024, 512)` for LSTM
+            states. If it is `()`, the branch applies only L2 normalisation,
+            like the text branch of Vilalta et al. 2017.
         batch_normalization: `last`, `first` or `none`.
-        dropout: dropout rate after each ReLU. Paper: 0.5.
-        input_dropout: dropout rate on the branch's input. Paper: 0.
+        dropout: dropout rate after each ReLU. The papers use 0.5.
+        input_dropout: dropout rate on the branch's input. The papers use 0.
         seed: integer seed of the dropout masks.
 
     A call returns float32 under every dtype policy.

@@ -1,7 +1,7 @@
 """Encodes the rows of a batch in chunks, so that activations need less memory.
 
 Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under
-Memory Limited Setup". Departures: only encoders run in chunks.
+Memory Limited Setup". Departures: only the encoders run in chunks.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,12 @@ from tbnets.losses import replicas
 
 
 def encode_in_chunks(encoder, inputs, chunk, size):
-    """Applies an encoder in training mode to a few rows at a time.
+    """Applies an encoder in training mode to at most `chunk` rows at a time.
 
     The built `encoder` maps each row of `[n, ...]` to a vector of `size`
-    features. Features and gradients do not depend on the size of the chunks, at
-    most `chunk` rows, except that each chunk draws its own dropout masks. The
-    gradient does not reach the inputs. XLA cannot compile the loop, because the
-    last chunk may be smaller.
+    features. Features and gradients do not depend on `chunk`, except that each
+    chunk draws its own dropout masks. The inputs receive no gradient. XLA
+    cannot compile the loop, because the last chunk may be smaller.
     """
     num_rows = tf.shape(inputs)[0]
     # All replicas draw equally many masks, so that their counters agree.
@@ -83,7 +82,7 @@ def encode_in_chunks(encoder, inputs, chunk, size):
 
 
 def _loop(count, body, *values):
-    """Calls `body(i, *values)` for i < count, one chunk after the other."""
+    """Calls `body(i, *values)` for each i < count, in order."""
     return tf.while_loop(
         lambda i, *_: i < count, body, (0, *values), parallel_iterations=1
     )
@@ -137,7 +136,7 @@ def check_encoder(encoder, argument, chunk):
 
 
 def inner_layers(layer):
-    """Returns a layer and all layers in its attributes, also in lists."""
+    """Returns a layer and all layers in its attributes, lists and dicts."""
     found, values = {}, [layer]
     while values:
         value = values.pop()

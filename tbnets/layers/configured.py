@@ -11,7 +11,7 @@ from tbnets.errors import InputError
 
 
 def parameters_of(kind, method, base):
-    """Returns the parameters of a method and of its overridden versions.
+    """Returns the parameters of a method and of the methods that it overrides.
 
     `base` is the last base class to include.
 
@@ -28,9 +28,9 @@ def parameters_of(kind, method, base):
 
 
 def repr_of(instance, base, **extra):
-    """Returns a one-line description of an object with its arguments.
+    """Returns a one-line description of an object and its arguments.
 
-    `base` is the last base class to include. `extra` are additional values.
+    `base` is the last base class to include. `extra` contains values to add.
     """
     parameters = parameters_of(type(instance), "__init__", base).items()
     parts = {
@@ -56,14 +56,14 @@ class ConfiguredLayer(keras.layers.Layer):
         return repr_of(self, ConfiguredLayer)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor and of base classes."""
+        """Returns the constructor's arguments, including the base classes'."""
         names = parameters_of(type(self), "__init__", ConfiguredLayer)
         arguments = {name: getattr(self, name) for name in names}
         return {**super().get_config(), **arguments}
 
 
 class FittedLayer(ConfiguredLayer):
-    """A layer of non-trainable constants that ignore the dtype policy."""
+    """A layer whose weights are constants; the dtype policy is ignored."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dtype", "float32")
@@ -82,7 +82,7 @@ class FittedLayer(ConfiguredLayer):
 
 
 def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
-    """Returns layer sizes as a tuple of integers >= 1."""
+    """Checks layer sizes; returns them as a tuple of integers >= 1."""
     if not hasattr(units, "__iter__") or isinstance(units, str):
         raise InputError(
             name,

@@ -36,7 +36,7 @@ def feature_statistics(batches):
 
 
 def standard_deviation(mean, variance):
-    """Returns the standard deviation, float64 `[dim]`; 0 if it is constant.
+    """Returns the standard deviation of each dimension, float64 `[dim]`.
 
     Deviations below `NOISE` times the absolute mean are treated as rounding
     noise and set to 0.
@@ -52,12 +52,13 @@ LOW, HIGH = -0.25, 0.15
 
 
 def ternary_bounds(mean, deviation):
-    """Computes the thresholds for `ternary`, (lower, upper), float32 `[dim]`.
+    """Computes the bounds (lower, upper) for `ternary`, both float32 `[dim]`.
 
     The condition `(x - mean) / deviation < LOW` becomes `x < mean + LOW *
     deviation`. The lower bound is rounded up and the upper bound down, so that
     float32 comparisons agree with exact arithmetic. `mean` and `deviation` are
-    float64 `[dim]`; `ternary` maps features of deviation 0 to 0.
+    float64 `[dim]`. With these bounds, `ternary` maps dimensions whose
+    deviation is 0 to 0.
 
     Source: Vilalta et al. 2017, Sec. 3.1, and the authors' code.
     """
@@ -84,17 +85,16 @@ def ternary(features, lower, upper):
 class FeatureTransform(FittedLayer):
     """Rescales precomputed features, in training and in serving.
 
-    `adapt` computes statistics of the training features for `center`,
-    `standardize` and `ternary`. Checkpoints and SavedModels contain them as
-    weights.
+    For `center`, `standardize` and `ternary`, `adapt` computes statistics of
+    the training features. Checkpoints and SavedModels store them as weights.
 
     Args:
         steps: names from `FEATURE_STEPS`, applied in order. `signed_sqrt` is
             `sign(x) sqrt(|x|)`, and `l2` scales rows to unit length. Only the
             last step may use statistics. `center` subtracts each dimension's
-            mean and divides by one common standard deviation, `standardize`
-            divides by each dimension's own deviation instead, and `ternary`
-            maps standardised values to -1, 0 or +1 (Vilalta et al. 2017).
+            mean and divides by one common standard deviation. `standardize`
+            divides by each dimension's own deviation instead. `ternary` maps
+            standardised values to -1, 0 or +1 (Vilalta et al. 2017).
 
     Example:
         transform = tbnets.FeatureTransform(("signed_sqrt", "standardize"))
@@ -159,7 +159,7 @@ class FeatureTransform(FittedLayer):
             weight.assign(values.astype(np.float32))
 
     def _rows_of(self, batches):
-        """Builds the layer; yields the inputs of the step with statistics."""
+        """Builds the layer; yields the inputs of the last step."""
         for batch in batches:
             rows = tf.cast(batch, tf.float32)
             if not self.built:

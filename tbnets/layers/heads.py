@@ -1,4 +1,4 @@
-"""Layers after the branches: CCA projections and pair scores."""
+"""Layers that apply a CCA projection, or score pairs of embeddings."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -74,10 +74,12 @@ class PairHead(configured.ConfiguredLayer):
         x * y -> [FC -> ReLU -> dropout] * len(units) -> FC of one unit
 
     Args:
-        units: sizes of the FC layers before the last. Paper: `(512, 256)`.
+        units: sizes of the FC layers before the last one. The paper uses
+            `(512, 256)`.
         dropout: dropout rate after each ReLU.
-        scale: factor by which the products are multiplied; None for dim,
-            because the products of unit vectors are about 1 / dim. Paper: 1.
+        scale: factor by which the products are multiplied; None for `dim`,
+            because products of unit vectors are about 1 / dim. The paper uses
+            1.
         seed: integer seed of the dropout masks.
 
     The last layer computes in float32 under every dtype policy.

@@ -1,4 +1,4 @@
-"""The hierarchical LSTM over constituency trees."""
+"""Encodes constituency trees with the hierarchical LSTM."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,8 +28,8 @@ WEIGHTS = (
 def tree_states(projected, weights, trees):
     """Computes a state for every node, with a custom gradient.
 
-    `projected`, `[num_words, 3 * units]`, is each word's product W x for the
-    gates i, o and u. The weights are in the order of `WEIGHTS`.
+    `projected`, `[num_words, 3 * units]`, contains each word's matrix product
+    W x for the gates i, o and u. The weights are in the order of `WEIGHTS`.
     """
     levels = _Levels(trees)
 
@@ -70,7 +70,7 @@ def _split(values, sizes):
 
 
 def _pieces(values, sizes):
-    """Splits values by level; returns the parts as a `tf.TensorArray`."""
+    """Splits values by level, into the elements of a `tf.TensorArray`."""
     array = _array(values.dtype, tf.size(sizes), ())
     return array.split(values, sizes)
 
@@ -87,7 +87,7 @@ def _array(dtype, size, width):
 
 
 class _Level(NamedTuple):
-    """The positions and sizes of a level's parts, as pairs of numbers."""
+    """The positions and numbers of a level's nodes and edges, as pairs."""
 
     # `tf.slice` and `tf.split` take the pairs without further ops. A begin of 0
     # and a size of -1 select all columns.
@@ -111,7 +111,7 @@ class _Level(NamedTuple):
     first_noun: tf.Tensor  # The first node with a noun-phrase child, and 0.
 
     def joined(self, at_others, at_nouns):
-        """Sums each parent's values from noun-phrase and other children."""
+        """Adds values at noun-phrase and at other children for each parent."""
         others, both_others = _split(at_others, self.others)
         both_nouns, nouns = _split(at_nouns, self.nouns)
         return tf.concat([others, both_others + both_nouns, nouns], axis=0)
@@ -176,11 +176,11 @@ class _Levels:
 
 
 def _forward(projected, weights, levels):
-    """Returns the states and the values that the gradient needs.
+    """Returns (hidden, cells, word_gates, sums, forget).
 
-    `hidden` and `cells` are `[num_nodes, units]`, sorted by `levels.places`.
-    The words' gates i, o and u follow, and two `tf.TensorArray`s: the phrases'
-    sums and the edges' forget gates.
+    `hidden` and `cells` are `[num_nodes, units]`, in the order `levels.order`.
+    `word_gates` are the words' gates i, o and u. `sums` and `forget` are
+    `tf.TensorArray`s of the phrases' sums and of the edges' forget gates.
     """
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
@@ -236,7 +236,7 @@ def _forward(projected, weights, levels):
 
 
 def _slopes(gates, cells):
-    """Returns dh/dc, and dc/di, dh/do and dc/du for the sums i, o and u."""
+    """Returns dh/dc, and (dc/di, dh/do, dc/du) for the sums i, o and u."""
     i, o, u = gates
     tanh_c = tf.tanh(cells)
     slopes = (
@@ -322,7 +322,7 @@ def _backward(upstream, weights, hidden, saved, levels):
 
 
 def _weight_gradients(hidden, gradients, levels):
-    """Returns the gradients with respect to the weights, from phrases."""
+    """Sums the gradients with respect to the weights over all phrases."""
     d_noun_gates, d_other_gates, d_noun_forget, d_other_forget = gradients
     edges = tf.range(levels.num_edges)
     others, nouns = tf.dynamic_partition(edges, levels.is_noun, 2)

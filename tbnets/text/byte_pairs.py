@@ -1,11 +1,11 @@
-"""Converts captions to CLIP's byte pairs with ops that TF Serving supports.
+"""Converts captions to CLIP's byte-pair ids with ops that TF Serving supports.
 
 A word starts as a list of bytes. Each step merges the pair of neighbours that
 is earliest in the list of merges.
 
 Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
-Departures: HTML and broken encodings are not repaired, and words are cut after
-`MOST_BYTES` bytes.
+Departures: HTML entities and broken encodings are not repaired, and words are
+cut after `MOST_BYTES` bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _NONE = np.iinfo(np.int64).max
 
 
 def byte_letters() -> list[str]:
-    """Returns the letter that represents each byte in a vocabulary."""
+    """Returns, for each byte, the letter that represents it in vocabularies."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     unused = iter(range(256, 512))
     codes = (x if x in printable else next(unused) for x in range(256))
@@ -78,7 +78,7 @@ class BytePairs(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, captions: Strings, most: int) -> tf.RaggedTensor:
-        """Maps UTF-8 captions to at most `most` ids, without start and end ids.
+        """Maps each caption to at most `most` ids, without start and end ids.
 
         Returns an int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.
         """
@@ -128,7 +128,10 @@ class BytePairs(tf.Module):
         return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
 
     def _letters_of(self, words):
-        """Returns each word's byte ids, int64 `[n, 2 or more]`."""
+        """Returns the ids of each word's bytes, int64 `[n, width]`, width >= 2.
+
+        Rows are padded on the right.
+        """
         words = tf.strings.substr(words, 0, MOST_BYTES)
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))

@@ -1,7 +1,7 @@
 """Converts trees to int32 arrays and packs batches of trees.
 
 `tree_array` converts a tree to an array `[nodes, 6]`. `TreeRows` pads a batch
-to `[trees, nodes, 6]`. `pack_trees` sorts the batch's nodes by level.
+to `[trees, nodes, 6]`. `pack_trees` sorts the nodes of a batch by level.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,12 @@ def most_nodes(most_words):
 
 
 def whole_trees(rows, vocabulary_size):
-    """Returns which rows, int32 `[n, nodes, 6]`, are valid trees.
+    """Returns whether each array in a batch is a valid tree, bool `[n]`.
 
-    As in `tree_array`, words come first, and their ids are in the vocabulary.
-    Phrases follow level by level, and each has a child on a lower level. The
-    root is the last node, followed by padding with 0.
+    `rows` is int32 `[n, nodes, 6]`. In a valid tree, words come first, as in
+    `tree_array`, and their ids are in the vocabulary. Phrases follow level by
+    level, and each has a child on a lower level. The root is the last node,
+    followed by padding with 0.
     """
     word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]
@@ -127,8 +128,9 @@ def tree_array(tree, word_ids) -> np.ndarray:
     """Converts a `Tree` to int32 `[num_nodes, 6]`.
 
     Nodes are sorted by height, then by position. The columns are `FIELDS`: the
-    word's id (0 for a phrase), the parent's index (0 for the root), the height
-    + 1, 1 for a noun phrase, and the start and end of the node's words.
+    word's id (0 for a phrase), the parent's index (0 for the root), the level
+    (height + 1), whether the node is a noun phrase (0 or 1), and the start and
+    end of the node's words.
     """
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((spans[:, 0], heights))
@@ -147,7 +149,7 @@ def tree_array(tree, word_ids) -> np.ndarray:
 def tree_arrays(
     trees: Sequence[Tree], vocabulary: Vocabulary, max_words: int | None = None
 ) -> list[np.ndarray]:
-    """Converts trees to arrays with the word ids of a vocabulary.
+    """Converts trees to integer arrays, using the word ids of a vocabulary.
 
     `split_words` splits the leaves, so punctuation is removed and `T-shirt`
     becomes two sibling words. `n't` is first joined to the preceding word. A
@@ -239,7 +241,7 @@ class TreeRows(PaddedRows):
 
 
 def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
-    """Sorts the nodes of a batch of trees by level, in the graph.
+    """Sorts the nodes of a batch of trees by level, with TensorFlow ops.
 
     Args:
         rows: int32 `[num_trees, nodes, 6]`, from `TreeRows`; padded with 0.
@@ -321,7 +323,7 @@ def _order(keys, then=None):
 
 
 def _levels(levels, sorts, parent_levels, kinds):
-    """Returns `PackedTrees.levels` from unsorted nodes and edges."""
+    """Computes `PackedTrees.levels` from unsorted nodes and edges."""
     highest = tf.reduce_max(tf.concat([levels, [1]], axis=0))
     nodes = _counts(levels * CLASSES + sorts, (highest + 1) * CLASSES)
     edges = _counts(parent_levels * 2 + kinds, (highest + 1) * 2)

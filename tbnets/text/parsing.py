@@ -1,4 +1,4 @@
-"""Parses each distinct caption once, in parallel, and writes files of trees."""
+"""Parses captions into constituency trees and writes the trees to files."""
 
 import json
 import multiprocessing
@@ -91,7 +91,7 @@ class EmbeddedParser:
         return self._written(self._rooted(tree))
 
     def _tag(self, tokens):
-        """Returns (word, tag) pairs; the word `of` gets its own tag."""
+        """Returns (word, tag) pairs; the tag of the word `of` is OF."""
         # The first word's capital does not indicate a name. "/" separates words
         # from tags in the tagger's output.
         texts = [token.replace("/", "-") for token in tokens]
@@ -145,9 +145,9 @@ def _corenlp_parser(url):
 def right_branching_text(caption) -> str:
     """Returns the right-branching tree of a caption as a bracketed string.
 
-    It is a baseline, and the tree of a caption on which a parser fails. Only
-    the first 4096 words and the first 200 letters of a word are kept. A caption
-    without words becomes `-`.
+    The tree is a baseline, and a fallback for captions on which a parser fails.
+    Only the first 4096 words, and the first 200 letters of each word, are kept.
+    A blank caption is treated as the word `-`.
     """
     words = [word[:MOST_LETTERS] for word in split_tokens(caption)] or ["-"]
     return right_branching(words[:MOST_WORDS]).bracketed()
@@ -157,9 +157,10 @@ PARSERS = "embedded", "corenlp", "right_branching"
 
 
 def open_parser(name, corenlp_url=DEFAULT_URL):
-    """Returns a function that maps a caption to a tree, a bracketed string.
+    """Returns a function that parses a caption into a bracketed string.
 
-    `name` is an element of `PARSERS`. Checks the parser's package and server.
+    `name` is an element of `PARSERS`. Raises an error if the parser's package
+    is missing or its server does not respond.
     """
     check_choice("parser", name, PARSERS)
     if name == "embedded":
@@ -172,7 +173,8 @@ def open_parser(name, corenlp_url=DEFAULT_URL):
 def short_noun_phrases(caption) -> list[str]:
     """Returns the noun phrases of a caption that contain no other noun phrase.
 
-    Raises ModuleNotFoundError if the packages of the extra `parse` are missing.
+    Raises ModuleNotFoundError if the packages of the `parse` extra are not
+    installed.
     """
     if not any(token[0].isalnum() for token in split_tokens(caption)):
         return []
@@ -205,8 +207,8 @@ class Parses(NamedTuple):
     Attributes:
         trees: {caption: bracketed tree}.
         failures: {caption: reason} for captions on which the parser failed.
-            Their trees are right-branching.
-        num_cached: number of captions found in the cache.
+            The trees of these captions are right-branching.
+        num_cached: number of distinct captions that were read from the cache.
     """
 
     trees: dict
@@ -225,10 +227,10 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 ) -> Parses:
     """Parses each distinct caption once, in parallel.
 
-    `parser` is a name in `PARSERS`. Each parsed caption is appended to the file
-    `cache` at once, so that an interrupted run resumes. `processes` defaults to
-    the number of cores. `progress` is called with the number of newly parsed
-    captions.
+    `parser` is a name in `PARSERS`. Each result is appended to the file `cache`
+    at once, so that an interrupted run can resume. `processes` defaults to the
+    number of cores. `progress` is called with the number of cached captions,
+    then with 1 after each parsed caption.
     """
     distinct = list(dict.fromkeys(captions))
     parsed = _read_cache(cache, parser) if cache else {}
@@ -295,7 +297,7 @@ def _parse(caption, parser=None):
 
 
 def _read_cache(path, parser):
-    """Returns {caption: (tree, failure)} and deletes a partial last line."""
+    """Returns {caption: (tree, failure)}; deletes an incomplete last line."""
     if not os.path.exists(path):
         return {}
     lines, ends_well = CheckedFile(path).lines()
@@ -314,7 +316,7 @@ def _line(**row):
 
 
 def write_parses(path, captions, parses):
-    """Writes a file of trees for a list of (id, caption) pairs."""
+    """Writes the trees of (id, caption) pairs to a JSON lines file."""
     lines = []
     for name, caption in captions:
         failed = {"fallback": True} if caption in parses.failures else {}

@@ -63,7 +63,7 @@ class Tree:
         return tuple(text for text in self.texts if text)
 
     def spans(self) -> np.ndarray:
-        """Returns each node's (start, end) in words, int `[num_nodes, 2]`."""
+        """Returns each node's (start, end) word indices, int `[n, 2]`."""
         lengths = [int(bool(text)) for text in self.texts]
         starts = np.cumsum(lengths) - lengths
         for node in range(self.num_nodes - 1, 0, -1):
@@ -79,7 +79,7 @@ class Tree:
         return np.array(heights)
 
     def phrases(self, kind: str = "NP") -> list[tuple[int, int, int]]:
-        """Returns (node, start, end) for all nodes of a kind, in preorder."""
+        """Returns (node, start, end) for each phrase of a type, in preorder."""
         return [
             (node, int(start), int(end))
             for node, (start, end) in enumerate(self.spans())
@@ -119,7 +119,7 @@ class Tree:
 
 
 def kind_of(label) -> str:
-    """Removes the grammatical function: `NP-SBJ` becomes `NP`."""
+    """Removes the grammatical function from a label: `NP-SBJ` becomes `NP`."""
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 
@@ -127,9 +127,11 @@ def read_tree(text: str, name: str = "") -> Tree:
     """Reads a tree in the bracket notation of treebanks and parsers.
 
     - A word may be bare, `(NP a dog)`, or have a part of speech, `(DT a)`.
-    - Other unary chains are kept: `(NP (NNS dogs))` is a phrase of one word.
-    - An outer bracket without a label, or with ROOT, TOP or S1, is removed.
-    - Empty nodes, `(-NONE- *)`, and phrases with only empty nodes are removed.
+    - `(NP (NNS dogs))` is a phrase of one word.
+    - An outer bracket is removed if it has no label, or is labelled ROOT, TOP
+      or S1.
+    - Empty nodes such as `(-NONE- *)` are removed, and so are phrases that
+      contain only empty nodes.
     - `-LRB-` and `-RRB-` are read as brackets.
 
     Args:
@@ -138,8 +140,8 @@ def read_tree(text: str, name: str = "") -> Tree:
 
     Raises:
         TypeError: If the text is not a string.
-        ValueError: If brackets do not match, no word remains, a word is longer
-            than 200 letters, or the tree is deeper than 128 or has more than
+        ValueError: If brackets do not match, no words remain, a word is longer
+            than 200 letters, the height exceeds 128, or there are more than
             4096 words.
 
     Example:
@@ -226,7 +228,10 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns the nodes as a `Tree`, without empty phrases and wrappers."""
+    """Returns the nodes as a `Tree`, without empty phrases and outer brackets.
+
+    Returns None if no words remain.
+    """
     has_words = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         has_words[nodes[node][1]] |= has_words[node]

@@ -30,12 +30,12 @@ from tbnets.text.word_ids import (
 class PaddedRows:
     """Rows of varying length, for use as the texts of `Examples`.
 
-    A batch is as wide as its longest row, rounded up to limit the number of
-    shapes.
+    The width of a batch is the length of its longest row, rounded up so that
+    few distinct shapes occur.
 
     Args:
-        values: int32 `[n, ...]`, the concatenated rows of word ids (without 0)
-            or of tree nodes.
+        values: int32 `[n, ...]`, all rows of word ids (without 0) or of tree
+            nodes, concatenated.
         lengths: int `[num_rows]`.
     """
 
@@ -138,10 +138,10 @@ characters of the other parts are unassigned or private."""
 
 @functools.lru_cache(1)
 def character_tables():
-    """Returns the Unicode tables of `split_words`, for a `PlainTokenizer`.
+    """Returns the Unicode tables with which a `PlainTokenizer` splits words.
 
-    The tables are {"folded": {character: text}, "kinds": [[first, last,
-    kind]]}, as JSON values. Computing them takes two seconds.
+    The result is {"folded": {character: text}, "kinds": [[first, last, kind]]}
+    and can be written as JSON. Computing the tables takes two seconds.
     """
     points = [
         point
@@ -199,8 +199,9 @@ def count_words(captions):
     """Counts the words in a sequence of captions.
 
     Returns:
-        (counts, lengths): a `collections.Counter` in order of first occurrence,
-        and int64 `[num_captions]`, the number of words per caption.
+        (counts, lengths): a `collections.Counter` of the words in order of
+        first occurrence, and int64 `[num_captions]`, the number of words per
+        caption.
     """
     if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
         raise InputError(
@@ -309,7 +310,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads a vocabulary that `save` wrote.
+        """Reads a vocabulary from a file that `save` wrote.
 
         Raises:
             FileNotFoundError: If the file does not exist.
@@ -395,7 +396,7 @@ class Tokenizer(tf.Module):
 
 
 def constant_table(keys, values, default):
-    """Returns a lookup table of int64 values that is a graph constant."""
+    """Creates an immutable lookup table with int64 values."""
     values = tf.constant(values, tf.int64)
     initial = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), values)
     return tf.lookup.StaticHashTable(initial, default)

@@ -1,8 +1,8 @@
 """Maps captions to token ids in plain Python, without TensorFlow.
 
-The ids equal those of `vocabulary.Tokenizer`. Python's Unicode tables depend on
-its version, so a `PlainTokenizer` takes TensorFlow's tables, from
-`vocabulary.character_tables`.
+`vocabulary.Tokenizer` returns the same ids. Python's Unicode tables depend on
+its version, so a `PlainTokenizer` uses TensorFlow's tables, which
+`vocabulary.character_tables` returns.
 """
 
 import bisect
@@ -154,7 +154,10 @@ def _without_apostrophes(text, kinds):
 
 
 def first_problem(words):
-    """Returns `(position, expectation)` of the first invalid word, or None."""
+    """Finds the first invalid word of a vocabulary.
+
+    Returns (its position, what is expected there), or None if all are valid.
+    """
     for position, special in enumerate((PADDING_WORD, UNKNOWN_WORD)):
         if len(words) <= position or words[position] != special:
             return position, f"have {special!r} as word {position}"

@@ -19,11 +19,12 @@ from tbnets.text.vocabulary import PADDING_ID
 
 
 def coverage(vectors, counts):
-    """Counts the words, and the occurrences of words, that have a vector.
+    """Counts how many words, and how many of their occurrences, have a vector.
 
-    `counts` maps each word to its number of occurrences. Returns a dict of
-    `words` and `known_words`; `token_share`, the fraction of occurrences with a
-    vector; and `most_frequent_missing`, up to five words without a vector.
+    `counts` maps each word to its number of occurrences. Returns a dict:
+    `words` is the number of words, `known_words` the number of words with a
+    vector, `token_share` the fraction of occurrences with a vector, and
+    `most_frequent_missing` lists up to five words without a vector.
     """
     known_words = set(vectors.words)
     missing = [word for word in counts if word not in known_words]
@@ -67,8 +68,8 @@ def centred(vectors, scale):
 def with_new_dims(table, count, seed=0):
     """Appends `count` random numbers to each word's row in a table.
 
-    The numbers are drawn uniformly from -0.05 to 0.05, as in Keras. Row 0, the
-    padding, gets zeros.
+    The numbers are drawn uniformly from -0.05 to 0.05, as in Keras. In row 0,
+    the padding, they are 0.
     """
     generator = generator_of(seed, "new_dims")
     new_columns = generator.uniform(-0.05, 0.05, (len(table), count))
@@ -79,9 +80,9 @@ def with_new_dims(table, count, seed=0):
 def embedding_table(vectors, vocabulary, seed=0):
     """Returns the initial embedding table, float32 `[vocabulary.size, dim]`.
 
-    A word without a vector gets a normally distributed random vector, with the
-    known vectors' mean and standard deviation per dimension. Padding gets
-    zeros.
+    For a word without a vector, a vector is drawn from a normal distribution
+    with the known vectors' mean and standard deviation in each dimension. The
+    row of the padding is 0.
     """
     rows = vectors.rows(vocabulary.words)
     has_vector = rows >= 0
