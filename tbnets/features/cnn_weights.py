@@ -115,10 +115,10 @@ def _load(stream):
 def read_tensors(path) -> dict:
     """Reads a torch checkpoint that contains one dictionary of tensors.
 
-    No code in the file is executed, and memory is bounded by the file's size,
-    at most 1 GiB. `torch.save` wrote the file before torch 1.6, or with
-    `_use_new_zipfile_serialization=False`. The arrays are read-only float32 or
-    int64.
+    The file must be at most 1 GiB, and written by `torch.save` before torch 1.6
+    or with `_use_new_zipfile_serialization=False`. No code in the file is
+    executed, and its size bounds the memory use. The returned arrays are
+    read-only float32 or int64.
     """
     path = pathlib.Path(path)
     try:
@@ -188,7 +188,7 @@ MOST_LISTED = 5
 MOST_UNPACKED = 20
 """Maximum ratio of the weights' memory to the size of their file."""
 _FREE = 1 << 20
-"""Bytes of memory that are allowed in addition to this ratio."""
+"""Bytes of memory that are always allowed, in addition to this ratio."""
 
 
 def check_datasets(name, file, size):
@@ -213,7 +213,7 @@ def check_datasets(name, file, size):
 
 
 def weights_sha256(network) -> str:
-    """Returns the SHA-256 of a network's weights, in layer order."""
+    """Returns the SHA-256 digest of a network's weights, in layer order."""
     digest = hashlib.sha256()
     for layer in network.layers:
         for tensor in layer.get_weights():
@@ -276,7 +276,7 @@ def _stored_layers(root):
 def assign(network, stored, path):
     """Sets a network's weights from a dict {layer name: list of arrays}.
 
-    Layers are matched as in `load_weights`. Errors name `path`.
+    Layers are matched as in `load_weights`. `path` is for error messages.
     """
     layers = [layer for layer in network.layers if layer.weights]
     missing = [layer.name for layer in layers if layer.name not in stored]

@@ -16,16 +16,16 @@ def warped_crops(image, boxes, size, context=0.0):
 
     Args:
         image: `[height, width, 3]`, any numeric dtype.
-        boxes: `[k, 4]`; k may be 0. Sides are at least one pixel.
+        boxes: `[k, 4]`; k may be 0. Shorter sides are extended to one pixel.
         size: side length of the squares in pixels.
         context: width of a border that shows the box's surroundings, as a
-            fraction of the square's side, in [0, 0.5). R-CNN: 16/227.
+            fraction of the square's side, in [0, 0.5). R-CNN uses 16/227.
 
     Returns:
         float32 `[k, size, size, 3]`.
 
     Source: Girshick et al. 2014, "Rich feature hierarchies", App. A (warp).
-    Departures: the paper uses the mean of the training images.
+    Departures: the paper fills with the mean colour of the training images.
     """
     image = tf.cast(image, tf.float32)
     mean = tf.reduce_mean(image, axis=[0, 1], keepdims=True)
@@ -63,7 +63,7 @@ def roi_pool(feature_map, boxes, output_size):
     Args:
         feature_map: float `[height, width, channels]`.
         boxes: `[k, 4]` in units of feature-map cells.
-        output_size: number of bins per side. Fast R-CNN with VGG: 7.
+        output_size: number of bins per side. Fast R-CNN with VGG uses 7.
 
     Returns:
         float `[k, output_size, output_size, channels]`.
@@ -100,17 +100,17 @@ def roi_average(feature_map, boxes, grid=1):
     """Averages a bilinearly interpolated feature map over boxes.
 
     The mean is an exact integral, so it changes continuously with the box.
-    Boxes are clipped to the map, and shorter sides are extended to
-    `LEAST_SIDE`.
+    Boxes are clipped to the map, and sides shorter than `LEAST_SIDE` are
+    extended to it.
 
     Args:
         feature_map: float32 `[height, width, channels]`.
         boxes: `[k, 4]` in units of feature-map cells.
-        grid: number of parts per side of a box. The parts are averaged
+        grid: each box is divided into `grid * grid` cells, which are averaged
             separately.
 
     Returns:
-        float32 `[k, grid * grid * channels]`, with the parts in row-major
+        float32 `[k, grid * grid * channels]`, with the cells in row-major
         order.
 
     Source: Jiang et al. 2018, "Acquisition of Localization Confidence for

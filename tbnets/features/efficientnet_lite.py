@@ -16,7 +16,7 @@ from tbnets.features import cnn_weights
 from tbnets.files import require_file
 
 SCALES = {0: (1.0, 1.0), 1: (1.0, 1.1), 2: (1.1, 1.2)}
-"""For each network, factors of EfficientNet-B0's channels and blocks."""
+"""Factors by which each network scales EfficientNet-B0's width and depth."""
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -51,8 +51,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
     """Builds a network with random weights.
 
     Args:
-        number: key of `SCALES`. Networks 0, 1 and 2 have 4,694,024, 5,470,344
-            and 6,150,168 parameters.
+        number: key of `SCALES`.
         include_top: whether to append average pooling and the ImageNet
             classifier.
         input_shape: `(height, width, 3)`. The published networks use 224, 240
@@ -92,7 +91,7 @@ def _blocks(number):
 
 
 def round_channels(channels):
-    """Rounds a number of channels to a multiple of 8, losing at most 10 %."""
+    """Rounds to a multiple of 8, which is at least 90 % of `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 

@@ -1,8 +1,8 @@
 """Extracts features of photos and regions into feature stores.
 
-Shards and batches follow the order of the photos. If an extraction is
-interrupted, run it again: it resumes, and the store is byte-identical to that
-of an uninterrupted run.
+Shards and batches follow the order of the photos. An extraction that was
+interrupted resumes when it is run again. The finished store is byte-identical
+to the store of an uninterrupted run.
 """
 
 import collections
@@ -24,7 +24,7 @@ BATCH_SIZE = 32
 
 
 def remaining(photos, writer):
-    """Returns the (id, path) pairs that `writer` still has to process.
+    """Returns the (id, path) pairs of photos that are not in a writer's store.
 
     Photos that failed before are tried again only if no new photos remain.
     """
@@ -42,9 +42,10 @@ def remaining_shards(photos, writer, size):
 def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
     """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
 
-    `shards` are lists of (id, path). Each element is (shard, positions in the
-    shard, photos), with the shapes `[]`, `[batch]` and `[batch, ...]`. The
-    first two are int64. Files that `decode` rejects are skipped.
+    `shards` contains lists of (id, path). Each element of the dataset is (index
+    of the shard, positions in the shard, photos), with the shapes `[]`,
+    `[batch]` and `[batch, ...]`. The first two are int64. Files that `decode`
+    rejects are skipped.
     """
     paths = [os.fsencode(path) for photos in shards for _, path in photos]
     lengths = np.array([len(photos) for photos in shards], np.int64)
@@ -130,9 +131,9 @@ def extract_photos(
 
 
 def failed_photos(shard, done):
-    """Returns (id, path, reason) for a shard's photos without features.
+    """Returns (id, path, reason) for each photo that could not be decoded.
 
-    `done` contains the positions of the photos with features.
+    `done` contains the positions of the shard's decoded photos.
     """
     failed = [photo for i, photo in enumerate(shard) if i not in done]
     reasons = images.faults([path for _, path in failed])
@@ -154,8 +155,8 @@ def extract_regions(
 
     `proposals` is a `FeatureStore` of kind "regions" that contains the boxes,
     and `extractor` is a region extractor, such as `AveragedFeatures`. The other
-    arguments and the result are as in `extract_photos`. A photo without
-    proposals is recorded as failed.
+    arguments and the result are the same as for `extract_photos`. Photos
+    without proposals are recorded as failed.
     """
     keys = [key for key, _ in photos]
     unproposed = set(proposals.missing(keys))
@@ -238,7 +239,7 @@ def propose_photos(
     """Writes proposals for photos into a store of boxes and scores.
 
     `proposer` is a `Proposer`, and `workers` is the number of threads. The
-    other arguments and the result are as in `extract_photos`.
+    other arguments and the result are the same as for `extract_photos`.
     """
     failures = []
 

@@ -36,14 +36,14 @@ class HybridMixture:
         z    = (x_d - m_kd) / s_kd
 
     Args:
-        num_components: K, the number of components. Wang et al. 2016: 30.
+        num_components: K, the number of components. Wang et al. 2016 use 30.
         max_iterations: maximum number of EM iterations.
         tolerance: EM ends when an iteration increases the mean log-likelihood
             by less than this value.
         seed: integer seed of k-means.
 
     Attributes:
-        weights_: float64 `[K]`, with sum 1.
+        weights_: float64 `[K]`, summing to 1.
         locations_: float64 `[K, dim]`, means of Gaussians and medians of
             Laplacians.
         scales_: float64 `[K, dim]`, standard deviations of Gaussians and mean
@@ -185,9 +185,9 @@ class HybridMixture:
 def weighted_medians(points, order, weights, masses):
     """Returns weighted medians and the mean absolute deviations from them.
 
-    `order` sorts each column of the points, float64 `[n, dim]`. `weights`,
-    float64 `[n, K]`, are >= 0, and `masses`, their sums per component, > 0.
-    Both results are float64 `[K, dim]`.
+    `points` is float64 `[n, dim]`, and `order` contains the row indices that
+    sort each column. `weights` is float64 `[n, K]`, >= 0. `masses` contains the
+    sum of each component's weights, > 0. Both results are float64 `[K, dim]`.
     """
     shape = (weights.shape[1], points.shape[1])
     medians, deviations = np.empty(shape), np.empty(shape)
@@ -218,7 +218,8 @@ def gradient_terms(points, location, scale, laplacian):
 
     At a Laplacian's median, the sign is 0 here but +1 in Klein's code. The
     points are float32 `[n, dim]`, and the other arguments are `[dim]`. Returns
-    float32 `[n, 2 * dim]`: the gradients of the location, then of the scale.
+    float32 `[n, 2 * dim]`: the gradients with respect to the location, then to
+    the scale.
 
     Source: Klein et al. 2015, Sec. 3.3; Perronnin and Dance 2007.
     """
@@ -255,11 +256,11 @@ class FisherFeatures(CaptionEncoder):
     without known words maps to zeros.
 
     Args:
-        num_components: number of mixture components. Papers: 30.
-        pca_dim: maximum number of dimensions after PCA; 0 for no PCA. Papers:
-            6000 of 18,000.
-        pca_captions: number of training captions for PCA, drawn at random. Each
-            caption needs 4 bytes of memory per dimension.
+        num_components: number of mixture components. The papers use 30.
+        pca_dim: maximum number of dimensions after PCA; 0 for no PCA. The
+            papers reduce 18,000 to 6000.
+        pca_captions: maximum number of training captions for PCA, drawn at
+            random. Each needs 4 bytes of memory per dimension before PCA.
         seed: integer seed of ICA, the mixture and PCA.
 
     Attributes:
@@ -325,7 +326,7 @@ class FisherFeatures(CaptionEncoder):
 
     @functools.cached_property
     def shares_(self) -> np.ndarray:
-        """The words' posteriors, divided by the square roots of the weights."""
+        """The words' posteriors / sqrt(mixture weights), `[words, K]`."""
         mixture = HybridMixture(self.num_components)
         for name in _OF_MIXTURE:
             setattr(mixture, name, getattr(self, name).astype(np.float64))
@@ -404,7 +405,7 @@ class FisherFeatures(CaptionEncoder):
         self.pca_axes_ = pca.components_.astype(np.float32)
 
     def describe(self) -> str:
-        """Returns a line with the sizes and the share of Laplacian factors."""
+        """Returns the sizes and the percentage of Laplacian factors as text."""
         laplacian = per_cent(self.laplacian_.mean(), 0)
         line = (
             f"Fisher vectors of {len(self.words_)} words, "

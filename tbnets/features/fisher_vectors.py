@@ -1,7 +1,7 @@
 """Layers that compute the features of caption encoders from word ids.
 
-The constants of a fitted `CaptionEncoder` are non-trainable weights. Padding
-(id 0) and unknown words (id 1) do not contribute.
+The layers store the arrays of a fitted `CaptionEncoder` as non-trainable
+weights. Padding (id 0) and unknown words (id 1) are ignored.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class _EncoderLayer(FittedLayer):
     """A layer whose constants are copied from an encoder's arrays.
 
     Attributes:
-        word_constants: names of constants with a row for each word.
+        word_constants: names of the constants that contain a row for each id.
         other_constants: names of the remaining constants.
     """
 
@@ -41,11 +41,11 @@ class _EncoderLayer(FittedLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class TfidfVectors(_EncoderLayer):
-    """Computes the vectors of `features.tfidf.TfidfFeatures`.
+    """Computes the same vectors as `features.tfidf.TfidfFeatures`.
 
     Args:
-        vocabulary_size: number of ids, including padding (0) and unknown (1).
-        num_terms: size of the dictionary. Wang et al. 2016: 3000 or 5600.
+        vocabulary_size: number of word ids.
+        num_terms: size of the dictionary.
 
     A call maps int `[n, words]` to float32 `[n, num_terms]`.
 
@@ -75,7 +75,7 @@ class TfidfVectors(_EncoderLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the tf-idf vector of each row of ids, with norm 1 or 0."""
+        """Returns each row's tf-idf vector, which has norm 1 or is 0."""
         ids = tf.cast(inputs, tf.int32)
         columns = tf.gather(tf.convert_to_tensor(self.columns), ids)
         columns = tf.cast(columns, tf.int32)
@@ -92,11 +92,11 @@ class TfidfVectors(_EncoderLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class MeanVectors(_EncoderLayer):
-    """Computes the vectors of `features.caption_encoder.MeanFeatures`.
+    """Computes the same vectors as `features.caption_encoder.MeanFeatures`.
 
     Args:
-        vocabulary_size: number of ids, including padding (0) and unknown (1).
-        word_dim: size of a word vector. Papers: 300.
+        vocabulary_size: number of word ids.
+        word_dim: size of a word vector.
 
     A call maps int `[n, words]` to float32 `[n, word_dim]`.
 
@@ -133,13 +133,13 @@ class MeanVectors(_EncoderLayer):
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class FisherVectors(_EncoderLayer):
-    """Computes the vectors of `features.fisher.FisherFeatures`.
+    """Computes the same vectors as `features.fisher.FisherFeatures`.
 
     Args:
-        vocabulary_size: number of ids, including padding (0) and unknown (1).
-        word_dim: size of a word vector after ICA. Papers: 300.
-        num_components: number of mixture components. Papers: 30.
-        pca_dim: number of dimensions after PCA, or 0 for no PCA. Papers: 6000.
+        vocabulary_size: number of word ids.
+        word_dim: size of a word vector after ICA.
+        num_components: number of mixture components.
+        pca_dim: number of dimensions after PCA, or 0 for no PCA.
 
     A call maps int `[n, words]` to float32 `[n, output_dim]`.
 
@@ -184,7 +184,7 @@ class FisherVectors(_EncoderLayer):
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
-        """Returns the Fisher vector of each row of ids, with norm 1 or 0."""
+        """Returns each row's Fisher vector, after PCA if `pca_dim` is not 0."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
         shares = tf.gather(tf.convert_to_tensor(self.shares), inputs)
 

@@ -27,7 +27,8 @@ def placed(name, *starts):
     """Makes the folder path in a preset's name absolute.
 
     A relative path is looked up in the folders `starts`, in order, or by
-    default in the current folder. Any other name is returned unchanged.
+    default in the current folder. If no folder exists, the name is returned
+    unchanged.
     """
     for start in starts or [""] if is_hub(name) else ():
         folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()

@@ -1,4 +1,4 @@
-"""A cache for the features of a folder's photos.
+"""Caches the features of the photos in a folder.
 
 ::
 
@@ -32,14 +32,14 @@ from tbnets.startup import usable_cores
 
 INDEX = "photos.json"
 _SETTLED_SECONDS = 2
-"""Minimum age of a file at which any later change alters its time."""
+"""Age of a file at which any later change alters its modification time."""
 
 
 def photo_sums(folder, names, index):
-    """Returns (sha256, None) or (None, fault) for each photo in a folder.
+    """Computes the SHA-256 checksum of each photo, or reads it from a cache.
 
-    `names` are relative to the folder. `index` is the file that caches the
-    checksums.
+    `names` are relative to `folder`, and `index` is the cache file. Returns,
+    for each photo, (checksum, None), or (None, reason) if it cannot be read.
     """
     folder, cached = pathlib.Path(folder), _read_index(index)
 
@@ -133,7 +133,10 @@ class PhotoCache:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self, names):
-        """Returns (features, rows) for photos that `update` could read."""
+        """Returns the `Features` of the store and the row of each photo.
+
+        `update` must have read the photos.
+        """
         keys = [self._keys[name] for name in names]
         with self._explained():
             return load_features([self.store], keys)

@@ -31,13 +31,13 @@ class SeveralNetworks:
         self.dim = sum(part.dim for part in self.parts)
 
     def decode(self, image_bytes):
-        """Decodes a photo to float32 `[side, side, 3]` for each network."""
+        """Returns one decoded photo, float32 `[side, side, 3]`, per network."""
         return tuple(part.decode(image_bytes) for part in self.parts)
 
     def forward(self, photos):
         """Computes float32 `[n, dim]` features of decoded photos.
 
-        `photos` has float32 `[n, side, side, 3]` for each network.
+        `photos` contains float32 `[n, side, side, 3]` for each network.
         """
         pairs = zip(self.parts, photos)
         return tf.concat([part.forward(x) for part, x in pairs], axis=1)
@@ -54,10 +54,10 @@ RANDOM = "random"
 def ten_crops(photos, size):
     """Crops the corners and the centre of photos, and mirrors the crops.
 
-    `photos` is float `[n, side, side, 3]`. `size`, the side of the crops in
-    pixels, is at most `side`. Papers: 224 of 256. Returns float `[n * 10, size,
-    size, 3]`, per photo: top left, top right, bottom left, bottom right and
-    centre, then their mirror images.
+    `photos` is float `[n, side, side, 3]`. `size` is the side of the crops in
+    pixels, at most `side`. The papers crop 224 of 256 pixels. Returns float
+    `[n * 10, size, size, 3]`. The order of a photo's crops is top left, top
+    right, bottom left, bottom right and centre, then their mirror images.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -83,8 +83,8 @@ class PhotoFeatures:
     Attributes:
         squares: the `image_size` argument for `images.decode_image`.
         maps: function like `forward` that returns the maps whose averages are
-            the features, float32 `[n, height, width, dim]`; None for other
-            features.
+            the features, float32 `[n, height, width, dim]`; None if there are
+            no such maps.
     """
 
     @in_float32()
@@ -152,7 +152,7 @@ class PhotoFeatures:
 def build_named_cnn(name, weights, image_size=None, top=True):
     """Builds a `Cnn` with the weights that flags specify.
 
-    `name` may also be a Keras Hub preset, `hub:PRESET`. `weights` are
+    `name` may also be a Keras Hub preset, `hub:PRESET`. `weights` is
     `imagenet`; a weights file; `random` for random weights from a fixed seed;
     or None for random weights from the global seed. A preset uses its own
     weights unless `weights` is `random`.

@@ -15,7 +15,7 @@ from tbnets.files import shown
 
 MOST_CANDIDATES = 2000
 IOU_THRESHOLDS = {"edge_boxes": 0.6, "selective_search": 0.8}
-"""By method, the overlap above which the worse of two boxes is dropped."""
+"""For each method, the IoU above which the worse of two boxes is dropped."""
 EDGE_BOXES = {
     "alpha": 0.65,
     "minScore": 0.01,
@@ -27,7 +27,7 @@ EDGE_BOXES = {
 }
 """Zitnick & Dollar 2014, Sec. 3. `Proposer` sets OpenCV's beta and eta."""
 SMOOTHING = 1.5
-"""Standard deviation in pixels of the Gaussian before the gradient."""
+"""Standard deviation, in pixels, of the blur before the gradient."""
 _EDGES = {"sobel": {"smoothing": SMOOTHING}}
 """The edge detector's entry in the manifest."""
 _RANGES = (
@@ -45,7 +45,7 @@ _RANGES = (
 class Proposer:
     """Proposes boxes for photos, deterministically.
 
-    Selective search returns boxes sorted by rank, with scores of 0.
+    Selective search ranks its boxes, and all its scores are 0.
 
     Args:
         method: a key of `IOU_THRESHOLDS`.
@@ -56,7 +56,7 @@ class Proposer:
         min_area: minimum area of a box, as a fraction of the photo.
         iou_decay: factor by which EdgeBoxes multiplies `iou_threshold` after
             each kept box, while the threshold is above 0.5. Zitnick & Dollar
-            2015, `eta`: 0.9996.
+            2015 call it `eta` and use 0.9996.
         max_aspect_ratio: maximum ratio of a box's sides in EdgeBoxes.
         whole_photo: whether to append a box of the whole photo, with score 0.
 
@@ -136,7 +136,7 @@ class Proposer:
 
 
 def proposer_of(description) -> Proposer:
-    """Returns the `Proposer` with the given `Proposer.description`."""
+    """Builds a `Proposer` from the result of its `description` method."""
     try:
         edges = {"edges": _EDGES, **description}["edges"]
         if edges != _EDGES:
@@ -160,11 +160,11 @@ def import_opencv():
 
 
 def sobel_edges(pixels):
-    """Finds edges, the local maxima of the largest gradient of all channels.
+    """Finds edges, the local maxima of the strongest channel's gradient.
 
-    `pixels` are uint8 `[height, width, 3]`. Returns (magnitudes, orientations),
-    two float32 `[height, width]` with values in [0, 1] and [0, pi). An
-    orientation is 0 for a vertical edge.
+    `pixels` is uint8 `[height, width, 3]`. Returns (magnitudes, orientations),
+    two float32 arrays of shape `[height, width]`. Magnitudes are in [0, 1], and
+    0 outside edges. Orientations are in [0, pi), and 0 for a vertical edge.
     """
     cv2 = import_opencv()
     smooth = cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTHING)

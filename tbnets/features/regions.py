@@ -43,8 +43,8 @@ class AveragedFeatures:
         layers: name of a layer that outputs maps, `last` for the maps that a
             classifier averages, or a list of names to concatenate.
         geometry: whether to append `box_geometry`.
-        grids: for each layer, the number of parts per side of a box, which are
-            averaged separately to encode the layout. Default: 1.
+        grids: for each layer, a number g. A box is divided into g x g cells,
+            which are averaged separately to encode the layout. Default: 1.
         scales: for each layer, the factor by which a box is scaled about its
             centre, for example to include the surroundings. Default: 1.
 
@@ -108,12 +108,12 @@ class AveragedFeatures:
         return tf.concat(parts, axis=1)
 
     def decode(self, image_bytes):
-        """Decodes JPEG or PNG content for `of_decoded`.
+        """Decodes the content of a JPEG or PNG file for `of_decoded`.
 
         Returns:
-            (pixels, sides): uint8 `[height, width, 3]`, upright, and float32
-            `[2]`, the width and height at full size. A very large JPEG is
-            scaled down.
+            (pixels, sides): `pixels` is uint8 `[height, width, 3]`, upright; a
+            very large JPEG is scaled down. `sides` is float32 `[2]`, the width
+            and height at full size.
         """
         pixels = decode_photo(image_bytes, self.cnn.image_size)
         return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
@@ -231,17 +231,18 @@ class RoiFeatures:
     """Computes features of regions as Fast R-CNN does.
 
     The convolutions run once per photo. If the layer outputs maps, each region
-    is pooled into bins, and the bins are averaged. If it outputs vectors, like
-    VGG's `fc2`, RoI pooling replaces the last max pooling, with the output size
-    that the dense layers require.
+    is pooled into bins, and the bins are averaged. If it outputs vectors, as
+    VGG's `fc2` does, RoI pooling replaces the last max pooling, and its output
+    size is the size that the dense layers require.
 
     Args:
         cnn: a `cnn.Cnn`, built for any image size.
         layer: name of the layer, or `last`.
         output_size: bins per side, unless the network requires a certain
-            number. Fast R-CNN with VGG: 7.
-        shorter_side: shorter side of a scaled photo in pixels. Fast R-CNN: 600.
-        longest_side: maximum longer side in pixels. Fast R-CNN: 1000.
+            number. Fast R-CNN with VGG uses 7.
+        shorter_side: shorter side of a scaled photo in pixels. Fast R-CNN uses
+            600.
+        longest_side: maximum longer side in pixels. Fast R-CNN uses 1000.
     """
 
     @in_float32()
@@ -325,7 +326,7 @@ KINDS = {
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Builds an extractor; `extractor(pixels, boxes)` returns features."""
+    """Builds an object that maps (pixels, boxes) to region features."""
     check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
 
@@ -342,7 +343,8 @@ def _in_blocks(function, picture, boxes, size, dim):
 def _cut(network, layer, output):
     """Cuts a network before its dense layers and returns (head, map, bins).
 
-    `bins` is the number of bins per side that the head requires, or None.
+    `head` is the model of the dense layers, `map` is the tensor to be pooled,
+    and `bins` is the number of bins per side that the head requires, or None.
     """
     layers = keras.layers
     joints = (layers.Flatten, layers.GlobalAveragePooling2D)

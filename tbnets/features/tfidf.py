@@ -47,7 +47,7 @@ Words that a photo can show, such as numbers and "front", are not included.
 
 
 def find_lemmatizer():
-    """Returns a lemmatiser's name and a function that lemmatises a word.
+    """Returns the name of a lemmatiser, and a function that lemmatises a word.
 
     The lemmatiser is NLTK's `wordnet` if its data are installed, otherwise
     `simplemma`.
@@ -75,8 +75,9 @@ class TfidfFeatures(CaptionEncoder):
 
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
-    n is the number of training captions, of which df_j contain the lemma. A
-    caption without known words maps to zeros.
+    n is the number of training captions, and df_j is the number of training
+    captions that contain the lemma. A caption without known words maps to
+    zeros.
 
     Args:
         num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:

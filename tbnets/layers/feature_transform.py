@@ -159,7 +159,7 @@ class FeatureTransform(FittedLayer):
             weight.assign(values.astype(np.float32))
 
     def _rows_of(self, batches):
-        """Builds the layer; yields the inputs of the last step."""
+        """Builds the layer; yields features before statistics are applied."""
         for batch in batches:
             rows = tf.cast(batch, tf.float32)
             if not self.built:

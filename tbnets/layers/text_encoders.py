@@ -129,10 +129,10 @@ class RecurrentEncoder(TextEncoder):
     """Encodes captions with an LSTM or a GRU.
 
     Args:
-        vocabulary_size: number of ids, including padding (0) and unknown (1).
+        vocabulary_size: number of word ids.
         cell: `lstm` (Wang et al. 2018) or `gru` (Vilalta et al. 2017).
-        embedding_dim: size of a word vector. Wang 2018: 256.
-        units: state size per direction. Wang 2018: 512.
+        embedding_dim: size of a word vector. Wang 2018 use 256.
+        units: state size per direction. Wang 2018 use 512.
         bidirectional: whether to append the output of a second network that
             reads the caption backwards.
         pooling: `last` for the last state (both papers), or `mean` or `max`

@@ -111,7 +111,7 @@ class _Level(NamedTuple):
     first_noun: tf.Tensor  # The first node with a noun-phrase child, and 0.
 
     def joined(self, at_others, at_nouns):
-        """Adds values at noun-phrase and at other children for each parent."""
+        """Adds, for each parent, the values of both kinds of children."""
         others, both_others = _split(at_others, self.others)
         both_nouns, nouns = _split(at_nouns, self.nouns)
         return tf.concat([others, both_others + both_nouns, nouns], axis=0)
@@ -236,7 +236,10 @@ def _forward(projected, weights, levels):
 
 
 def _slopes(gates, cells):
-    """Returns dh/dc, and (dc/di, dh/do, dc/du) for the sums i, o and u."""
+    """Returns dh/dc and, side by side, dc/di, dh/do and dc/du.
+
+    i, o and u are the sums before the gates' activations.
+    """
     i, o, u = gates
     tanh_c = tf.tanh(cells)
     slopes = (
@@ -357,8 +360,8 @@ class TreeEncoder(TextEncoder):
     """Encodes captions along their parse trees with the hierarchical LSTM.
 
     Args:
-        vocabulary_size: number of ids, including padding (0) and unknown (1).
-        embedding_dim: size of a word vector. Niu 2017: 300 (frozen word2vec).
+        vocabulary_size: number of word ids.
+        embedding_dim: size of a word vector. Niu 2017 use frozen word2vec, 300.
         units: size of a state.
         tied: whether all children share the same matrices, as in Tai et al.
             2015.
@@ -482,7 +485,7 @@ class TreeLSTM(ConfiguredLayer):
     data (docs/trees.md).
 
     Args:
-        units: size of a state. Tai et al. 2015: 150.
+        units: size of a state. Tai et al. 2015 use 150.
         tied: whether all children share the same matrices, as in a child-sum
             Tree-LSTM.
 

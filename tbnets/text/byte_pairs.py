@@ -128,10 +128,7 @@ class BytePairs(tf.Module):
         return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
 
     def _letters_of(self, words):
-        """Returns the ids of each word's bytes, int64 `[n, width]`, width >= 2.
-
-        Rows are padded on the right.
-        """
+        """Returns the ids of each word's bytes, padded to `[n, 2 or more]`."""
         words = tf.strings.substr(words, 0, MOST_BYTES)
         length = tf.strings.length(words)
         width = tf.reduce_max(tf.concat([length, [2]], axis=0))

@@ -159,8 +159,7 @@ PARSERS = "embedded", "corenlp", "right_branching"
 def open_parser(name, corenlp_url=DEFAULT_URL):
     """Returns a function that parses a caption into a bracketed string.
 
-    `name` is an element of `PARSERS`. Raises an error if the parser's package
-    is missing or its server does not respond.
+    Raises an error if a package is missing or the server does not respond.
     """
     check_choice("parser", name, PARSERS)
     if name == "embedded":

@@ -128,10 +128,8 @@ def read_tree(text: str, name: str = "") -> Tree:
 
     - A word may be bare, `(NP a dog)`, or have a part of speech, `(DT a)`.
     - `(NP (NNS dogs))` is a phrase of one word.
-    - An outer bracket is removed if it has no label, or is labelled ROOT, TOP
-      or S1.
-    - Empty nodes such as `(-NONE- *)` are removed, and so are phrases that
-      contain only empty nodes.
+    - An outer bracket without a label, or labelled ROOT, TOP or S1, is removed.
+    - Empty nodes such as `(-NONE- *)`, and phrases of empty nodes, are removed.
     - `-LRB-` and `-RRB-` are read as brackets.
 
     Args:
@@ -228,10 +226,7 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns the nodes as a `Tree`, without empty phrases and outer brackets.
-
-    Returns None if no words remain.
-    """
+    """Returns a `Tree` without empty phrases or outer brackets, or None."""
     has_words = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         has_words[nodes[node][1]] |= has_words[node]

@@ -313,7 +313,6 @@ class Vocabulary:
         """Reads a vocabulary from a file that `save` wrote.
 
         Raises:
-            FileNotFoundError: If the file does not exist.
             ValueError: If the file is damaged.
         """
         file = CheckedFile(path)

@@ -52,9 +52,8 @@ def coverage_line(report):
 def centred(vectors, scale):
     """Centres `WordVectors` and scales them to the standard deviation `scale`.
 
-    Pretrained vectors are long and have a large mean. The mean vectors of
-    captions are therefore so similar that a network hardly learns to separate
-    them.
+    Pretrained vectors have a large mean, so a network hardly learns to separate
+    the mean vectors of captions.
 
     Source: Mu and Viswanath 2018, "All-but-the-top", first step.
     """
@@ -164,10 +163,9 @@ def read_word_vectors(
 ) -> WordVectors:
     """Reads the vectors of the given words from a file.
 
-    The file may be in word2vec binary, word2vec text or GloVe text format. An
-    exact match has priority. Otherwise, the first word in the file that differs
-    only in case and apostrophes is used: `dont` matches `don't`, and `paris`
-    matches `Paris`.
+    The file may be in word2vec binary, word2vec text or GloVe text format. If a
+    word is not in the file, the first word that differs only in case and
+    apostrophes is used: `dont` matches `don't`, and `paris` matches `Paris`.
 
     Args:
         path: the decompressed file.
@@ -178,7 +176,6 @@ def read_word_vectors(
         `WordVectors` of the words found, in the order of `words`.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
         ValueError: If the file is compressed or damaged, its header is wrong,
             vectors differ in length, or a requested word occurs twice or has a
             vector that is not finite.
