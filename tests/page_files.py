@@ -55,10 +55,10 @@ def write_all():
     flickr30k.mkdir()
     (flickr30k / "flickr30k.token.txt").write_text(
         "1.jpg#0\tA dog runs .\n1.jpg#1\tA dog .\n2.jpg#0\tA cat .\n"
-        "3.jpg#0\tA man .\n"
+        "3000000.jpg#0\tA man .\n3000001.jpg#0\tA man .\n"
     )
     (flickr30k / "train.txt").write_text("1\n2\n")
-    (flickr30k / "test.txt").write_text("3\n")
+    (flickr30k / "test.txt").write_text("3000000\n3000001\n")
     write_store("proposals/edge_boxes", 0)
     write_store("features/regions", 4)
     for name, target in LINKS.items():
