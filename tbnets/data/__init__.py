@@ -1,1 +1,1 @@
-"""Reads files into records with ids, and draws batches from the records."""
+"""Reads captions, photos, phrases and features, and draws batches of them."""

@@ -26,19 +26,19 @@ from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
 from tbnets.files import CheckedFile, ProblemError, parse_json
 
 _TEXTS = ("txt", "json", "cls")
-"""Extensions of files with captions. Only the first existing file is read."""
+"""Extensions of caption files. If a photo has several, the first is read."""
 _CLASSES = ("classes.txt", "classnames.txt")
 _SHORT = {"training": "train", "testing": "test"}
 _SHORT |= {"valid": "val", "validation": "val"}
-"""Maps words for splits in the names of archives to the splits."""
+"""Maps words in the names of archives to the splits that they name."""
 
 
 def archive_splits(names):
-    """Returns the split of each archive, given the paths of the archives.
+    """Returns a list with the split that each archive's path names.
 
-    The split is the last word in a path that names a split, such as `train` or
-    `val`. If a path names no split, or if all paths name `train`, the split of
-    all archives is "all".
+    The split is the last word in the path that names a split, such as `train`
+    or `val`. If any path names no split, or if every path names `train`, every
+    archive is in the split "all".
     """
     words = "|".join(SPLIT_ORDER)
     found = []
@@ -50,12 +50,12 @@ def archive_splits(names):
 
 
 def read_shards(file):
-    """Reads the photos and captions in shards, in order.
+    """Returns the `ImageRecord`s of the photos in shards, in order.
 
-    An image's id is the name of its photo. Each line of a `.txt` file is a
-    caption. In a `.json` file, the captions are stored under one of the keys in
-    `caption_files.COLUMNS`. A number in a `.cls` file is the index of a line in
-    `classes.txt` next to the shards.
+    An image's id is the name of its photo in the shard. Each line of a `.txt`
+    file is a caption. In a `.json` file, the captions are stored under one of
+    the keys in `caption_files.COLUMNS`. A `.cls` file contains the name of a
+    class, or the index of a line in `classes.txt` next to the shards.
     """
     if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
         raise OtherFormat("it is compressed; decompress it first")
@@ -94,7 +94,7 @@ def _opened(file):
 
 
 def _samples(shard):
-    """Returns {key: names of its files}."""
+    """Returns a dict that maps each key of a shard to the keyed files."""
     samples, archive = {}, _opened(shard)
     for name in archive.places if archive else ():
         folder, base = posixpath.split(name)
@@ -104,7 +104,7 @@ def _samples(shard):
 
 
 def _rank(name):
-    """Returns 1, 2 or 3 for the names of files with captions, otherwise 0."""
+    """Returns the rank of a caption file in `_TEXTS`, from 1, otherwise 0."""
     extension = name.rpartition(".")[2].lower()
     return _TEXTS.index(extension) + 1 if extension in _TEXTS else 0
 
@@ -156,7 +156,7 @@ def _class_name(shard, name, text, classes):
 
 
 def _read_classes(root):
-    """Returns the names of the classes, or [] if they are in no file."""
+    """Returns the class names in the file next to the shards, [] if missing."""
     folder = root if os.path.isdir(root) else os.path.dirname(root)
     for name in _CLASSES:
         if os.path.isfile(path := os.path.join(folder, name)):
@@ -165,7 +165,7 @@ def _read_classes(root):
 
 
 def _list(path, suffix):
-    """Returns (name, path, split) for each archive."""
+    """Returns a list of (relative path, path, split), one for each archive."""
     root, names = photo_archives.list_archives(path, (suffix,))
     if not names:
         raise OtherFormat(f"it is neither a {suffix} file nor a folder of them")
@@ -174,11 +174,11 @@ def _list(path, suffix):
 
 
 def read_parquet(file):
-    """Reads the images and captions in parquet files, in order.
+    """Returns the `ImageRecord`s of the rows in parquet files, in order.
 
-    The columns are found as in a table. If a column contains photos, the id of
-    an image is its path in this column, its value in a column of file names, or
-    its row number.
+    `choose_columns` identifies the columns. If a column contains photos, an
+    image's id is the path stored with its photo. If there are no such paths,
+    the id is the file name in another column, or contains the row number.
     """
     records = {}
     for name, path, split in _list(file.path, ".parquet"):

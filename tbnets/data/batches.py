@@ -1,8 +1,9 @@
-"""Draws and reads the mini-batches of a network.
+"""Draws and reads mini-batches for training.
 
 A batch contains distinct images with several captions each, so that the
-within-text term has positives (Wang et al. 2018, Algorithm 1). It depends only
-on the seed, the epoch and the batch number, so that a run can be resumed.
+within-text loss term has positives (Wang et al. 2018, Algorithm 1). A batch
+depends only on the seed, the epoch and the batch number, so that a run can be
+resumed.
 """
 
 import dataclasses
@@ -41,7 +42,7 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 SAMPLED_PHOTOS = 1000
-"""Maximum number of photos from whose regions statistics are computed."""
+"""Maximum number of photos whose regions are used to compute statistics."""
 
 
 def sampled(count):
@@ -73,8 +74,8 @@ class Examples:
         records: `CaptionedImages` of the split.
         images: `Rows` of the images in `records`.
         texts: `Rows` of the captions in `records`.
-        text_ids: int64 `[num_captions]`. Captions with identical text share an
-            id. If None, each caption matches only its own image.
+        text_ids: int64 `[num_captions]`, equal for captions with identical
+            text. If None, each caption matches only its own image.
 
     Example:
         examples = tbnets.Examples.from_arrays(
@@ -108,7 +109,7 @@ class Examples:
         Args:
             images: `[num_images, ...]`, features or pixels.
             captions: `[num_captions, ...]`, word ids, features or strings.
-            caption_to_image: int `[num_captions]`, row of the caption's image.
+            caption_to_image: int `[num_captions]`, row of each caption's image.
         """
         images = ArrayRows(_checked_numbers("images", images))
         captions = checked_array("captions", captions)
@@ -154,9 +155,9 @@ class ArrayRows:
 
 
 class FeatureRows:
-    """Rows of features on disk, read on demand.
+    """Features of images or texts on disk, read on demand.
 
-    `rows[i]`, an integer, is the row of `features` for record `i`.
+    `rows[i]` is the row in `features` that belongs to image or text `i`.
     """
 
     dtype = tf.float32
@@ -209,9 +210,9 @@ def refuse_broken_images(images):
 def batch_bounds(count, per_batch):
     """Returns (start, stop) for each batch in an epoch of `count` items.
 
-    The last batch may be smaller. A single item is added to the previous batch,
-    because it would have no negatives and be its own mean in batch
-    normalisation.
+    The last batch may be smaller. A single last item is added to the previous
+    batch, because a batch of one item has no negatives, and batch normalisation
+    would subtract the item from itself.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -220,14 +221,14 @@ def batch_bounds(count, per_batch):
 
 
 def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
-    """Yields (image_rows, caption_rows), int64, for each batch of an epoch.
+    """Yields int64 arrays (image_rows, caption_rows), one pair per batch.
 
     Each image that has captions is drawn once, together with up to
     `captions_per_image` of its captions.
 
-    Source: Wang et al. 2018, Algorithm 1 (c) and Sec. 5.1. Departures: each
-    image is in one batch with all its drawn captions; the paper draws pairs and
-    adds neighbours.
+    Source: Wang et al. 2018, Algorithm 1 (c) and Sec. 5.1. Departure: the paper
+    draws image-caption pairs and then adds neighbours. Here, each image is in
+    one batch, with all captions that were drawn for it.
     """
     permuted = generator_of(seed, "epoch", epoch).permutation
     rows_of, most = records.caption_rows(), captions_per_image
@@ -241,16 +242,16 @@ class Batches:
     """Base class for the batches of successive epochs.
 
     Subclasses choose the rows of a batch (`_rows`) and read them (`batch`).
-    `examples` has `texts` and `text_ids`, as `Examples`.
+    `examples` needs the attributes `texts` and `text_ids` of `Examples`.
 
     Attributes:
         epoch: integer >= 0. Set it before iterating over `dataset`.
-        dataset: `tf.data.Dataset` of the batches of `epoch`.
+        dataset: `tf.data.Dataset` of the batches in this epoch.
         smallest: number of photos in the smallest batch, or None if the images
             are features.
         image_size: side of the decoded photos in pixels.
-        largest: maximum numbers of images and captions in a batch, or None if
-            unknown.
+        largest: (maximum number of images, maximum number of captions) in a
+            batch, or None if unknown.
     """
 
     smallest: int | None = None
@@ -266,7 +267,7 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns the batches of `epoch`, each divided into `shares`."""
+        """Returns the batches of `epoch`, with one element per share."""
 
         def draw():
             for rows in self._rows():
@@ -311,17 +312,18 @@ class EpochBatches(Batches):
 
     Args:
         examples: an `Examples`.
-        images_per_batch: number of images per batch. Wang 2018: 500; Wang 2016:
-            1500. A single last image is added to the previous batch.
-        captions_per_image: number of captions drawn per image. Papers: 2.
+        images_per_batch: number of images per batch. Wang et al. use 500 (2018)
+            and 1500 (2016). A single last image is added to the previous batch.
+        captions_per_image: number of captions drawn per image. The papers draw
+            2.
         seed: integer >= 0.
-        image_size: side of the decoded photos in pixels, if `examples.images`
-            are file names.
+        image_size: side of the decoded photos in pixels. Required if
+            `examples.images` are `FileNames`.
 
     Attributes:
         epoch: integer >= 0. `fit` increments it. In a custom training loop, set
             it before iterating over `dataset`.
-        dataset: `tf.data.Dataset` of the batches of `epoch`. Each batch is a
+        dataset: `tf.data.Dataset` of the batches in this epoch. Each batch is a
             dict for `EmbeddingNetwork.train_step`.
         num_batches: number of batches in an epoch.
 
@@ -379,7 +381,7 @@ class EpochBatches(Batches):
         number: int,
         share: Share = WHOLE,
     ) -> dict[str, np.ndarray]:
-        """Reads a share of a batch. Does not decode photos."""
+        """Reads a share of a batch. Photos are returned as paths."""
         examples = self.examples
         groups = examples.records.image_groups
         owners = groups[examples.records.caption_to_image[caption_rows]]

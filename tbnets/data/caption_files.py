@@ -1,4 +1,4 @@
-"""A caption file, the columns that its reader uses, and the images read."""
+"""Tools of all caption readers: the file, its columns and image records."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ from tbnets.errors import UserError
 from tbnets.files import CheckedFile, listed, shown
 
 SAMPLE_ROWS = 100
-"""Number of rows or records from which the columns are found."""
+"""Number of rows or records that are used to identify the columns."""
 COLUMNS = {
     "image": (
         *("image", "image_name", "file_name", "filename", "filepath"),
@@ -28,9 +28,9 @@ COLUMNS = {
     ),
     "split": ("split", "set", "subset"),
 }
-"""Maps each column that is read to the names that it may have.
+"""Maps each kind of column to the names that it may have, preferred first.
 
-The names are matched without case and without a final "s".
+Names are compared without case, and without a final "s".
 """
 IDENTITIES = ("identity", "person_id", "pid", "id")
 _HEAD_BYTES = 65536
@@ -46,7 +46,7 @@ _WITHOUT_SPACES = re.compile(r"[\u3040-\u9fff]{4}|[\u0e00-\u0e7f]{8}")
 
 
 class Columns(NamedTuple):
-    """Names of columns or JSON keys that the user chose; empty to find them."""
+    """Columns or JSON keys that the user chose. Empty ones are detected."""
 
     image: str = ""
     caption: tuple[str, ...] = ()
@@ -57,7 +57,8 @@ class ImageRecord(NamedTuple):
     """An image and its captions, as returned by a reader.
 
     `has_id` is False if the id is only a row number within the split.
-    `identity` is "" if the image shares its identity with no other image.
+    `identity` identifies a person or an object that several images show; "" if
+    the file contains no such identities.
     """
 
     image_id: str
@@ -69,14 +70,14 @@ class ImageRecord(NamedTuple):
 
 
 class OtherFormat(UserError):
-    """A file does not have the format of a reader. The text says why."""
+    """A file is not in a reader's format. The message is the reason."""
 
 
 class CaptionFile(CheckedFile):
-    """A caption file. `columns` are the `Columns` that the user chose.
+    """A caption file, and the `Columns` that the user chose.
 
-    A reader sets `used` to text that names the columns or keys it used, and
-    `is_cacheable` to False if its result depends on other files.
+    A reader sets `used` to a description of the columns or keys that it read,
+    and `is_cacheable` to False if its result depends on other files.
     """
 
     def __init__(self, path, problems=None, columns=Columns()):  # noqa: B008
@@ -101,36 +102,37 @@ class CaptionFile(CheckedFile):
 
     @property
     def first_lines(self):
-        """The first lines, without a line that continues after `head`."""
+        """The lines in `head`, without a last line that is cut off."""
         lines = self.start.split("\n")
         is_cut = len(self.head) == _HEAD_BYTES and len(lines) > 1
         return lines[:-1] if is_cut or not lines[-1] else lines
 
     @functools.cached_property
     def content(self):
-        """The value in a JSON file; None if the file is not valid JSON."""
+        """The parsed content of the file; None if it is not valid JSON."""
         is_json = self.start[:1] in ("{", "[")
         return CheckedFile(self.path, []).json() if is_json else None
 
 
 class Chosen(NamedTuple):
-    """Positions of the columns to read; `split` is None if there is none."""
+    """Positions of the columns to read. `split` is None if it is no column."""
 
     image: int
     captions: list[int]
     split: int | None
 
     def listed(self, names):
-        """Returns the names of the columns to read, as text."""
+        """Returns the comma-separated names of the columns to read."""
         split = [] if self.split is None else [self.split]
         return ", ".join(names[i] for i in (self.image, *self.captions, *split))
 
 
 def choose_columns(names, values, columns):
-    """Finds the columns of images, captions and splits.
+    """Identifies the columns of images, captions and splits.
 
-    If the file has no header, all `names` are "". `values` has a list per
-    column. Raises `OtherFormat` if there are no captions.
+    If the file has no header, all `names` are "". `values` contains a list of
+    sample values for each column. Returns `Chosen`. Raises `OtherFormat` if the
+    images or captions are in no column, or cannot be identified.
     """
     names_there = [bare(name) for name in names]
     there = f"The columns are {listed([*map(str, names)], 12)}."
@@ -172,7 +174,7 @@ def choose_columns(names, values, columns):
 
 
 def bare(name):
-    """Returns a column name without case, spaces and a final s."""
+    """Normalises a column name: lower case, underscores and no final "s"."""
     name = name.strip().lower()[:100]  # Longer names are not usual.
     return re.sub(r"[\s-]+", "_", name).removesuffix("s")
 
@@ -203,7 +205,7 @@ def _share(values, test):
 
 
 def is_image(value):
-    """Returns whether a value looks like the file or the address of a photo."""
+    """Returns whether a value looks like a photo's file name, or like a URL."""
     value = value.strip() if isinstance(value, str) else ""
     if len(value) > _LONGEST:
         return False
@@ -231,11 +233,11 @@ def _is_split(value):
 
 
 class Row(NamedTuple):
-    """A row or a record.
+    """A row of a table, or a record of a JSON file.
 
-    `texts` has a (place, text) pair per caption, with the place for messages.
-    `split` is None if the file has no splits. `folder` is the image's folder if
-    the image is only a file name.
+    `texts` contains a (place, text) pair for each caption; messages name the
+    place. `split` is None if the file has no splits. `folder` is the image's
+    folder if `image` is only a file name.
     """
 
     place: int | str
@@ -247,7 +249,7 @@ class Row(NamedTuple):
 
 
 def images_of(file, rows: Iterable[Row], archive=""):
-    """Merges rows with equal images and splits into `ImageRecord`s.
+    """Returns `ImageRecord`s, merging rows with the same image and split.
 
     `archive` is the path of the archive that contains the photos, or "".
     """
@@ -292,7 +294,7 @@ def _identified(records, identities):
 
 
 def _photo_name(file, image, place, addresses):
-    """Returns the file name of an image; its last part for an address."""
+    """Returns the file name of an image; for a URL, the last path component."""
     if not isinstance(image, str) or not _ADDRESS.match(image):
         return file.file_name(image, place)
     path = re.sub(r"[?#].*", "", image)

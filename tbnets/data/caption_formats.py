@@ -1,8 +1,8 @@
-"""Finds the format of a caption file and reads its images.
+"""Detects the format of a caption file, and reads its images and captions.
 
 `READERS` maps each format to its reader. A reader takes a `CaptionFile` and
-returns an `ImageRecord` per image and split, in the order of the file. It
-raises `OtherFormat` if the file has a different format.
+returns an `ImageRecord` for each image and split, in the order of the file. It
+raises `OtherFormat` if the file is in a different format.
 """
 
 import functools
@@ -31,12 +31,12 @@ _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 
 
 def read_flickr(file):
-    """Reads a token file.
+    """Reads a token file, the format of Flickr8k.
 
-    The lines are `<image>#<number><TAB><caption>`. The images of each split are
-    listed in `*.<split>Images.txt` or `<split>.txt` in the folder of the file,
-    with or without file extensions. Without lists, all images are in the split
-    "all".
+    Each line is `<image>#<number><TAB><caption>`. The files
+    `*.<split>Images.txt` or `<split>.txt` in the same folder list the images of
+    each split, with or without file extensions. If there are no such lists, all
+    images are in the split "all".
     """
     if not re.match(r"[^\t\n]+#\d+ *\t", file.start):
         raise OtherFormat(
@@ -122,13 +122,15 @@ def _listed(path, captions, token_file):
 
 
 def read_precomputed(file):
-    """Reads features and captions (VSE++).
+    """Reads captions of precomputed image features, the format of VSE++.
 
-    `<split>_ims.npy` has one row per image, and the i-th block of lines in
-    `<split>_caps.txt`, the file to read, contains the captions of image i. If
-    the array has one row per caption, rows with equal ids in `<split>_ids.txt`
-    belong to one image. Without this file, consecutive identical rows do, and
-    the id is the number of the first row.
+    `file` is `<split>_caps.txt`, with one caption per line. `<split>_ims.npy`
+    contains one row of features per image. The lines are divided into equal
+    blocks, and block i contains the captions of row i.
+
+    If there is a row for each caption, rows with equal ids in `<split>_ids.txt`
+    belong to one image. If there is no file of ids, consecutive identical rows
+    belong to one image, whose id is the number of its first row.
     """
     base = file.path.removesuffix("_caps.txt")
     if base == file.path:
@@ -182,14 +184,15 @@ READERS = {
     "parquet": archive_captions.read_parquet,
     "table": caption_tables.read_table,
 }
-"""Maps the name of each format to its reader. The first that fits is used."""
+"""Maps each format to its reader. The first that accepts a file is used."""
 
 
 def read_file(format, file):
-    """Returns the images of a `CaptionFile`, and the format and the columns.
+    """Reads a `CaptionFile`.
 
-    `format` is a key of `READERS`, or "auto" to try all of them. Reports a
-    problem and returns ([], "") if no format fits.
+    `format` is a key of `READERS`, or "auto" to try all of them. Returns
+    (records, read_as): the `ImageRecord`s, and a text that names the format and
+    the columns. If no format fits, reports a problem and returns ([], "").
     """
     is_folder = format == AUTO and os.path.isdir(file.path)
     if not (is_folder or list_archives(file.path)[1]):

@@ -1,7 +1,8 @@
-"""Reads captions from JSON and JSON Lines, by the structure of the content.
+"""Reads captions from JSON and JSON Lines files.
 
-A structure is a function that maps the content of a file to a list of (place,
-split, record), or raises `OtherFormat`.
+A structure, such as `of_images`, is a function that finds the records in the
+content of a file. It returns a list of (place, split, record), in which `place`
+is for error messages, or raises `OtherFormat`.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ _ANSWERS = ("gpt", "assistant", "model", "bot")
 
 
 def of_images(content):
-    """Returns the list `images` of Karpathy's files and their relatives."""
+    """Returns the records in the list `images`, the format of Karpathy."""
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not images:
         raise OtherFormat("it is not an object with a list 'images'")
@@ -39,7 +40,7 @@ def of_images(content):
 
 
 def _record_lists(content, place="", split=None):
-    """Yields each list of (place, split, record) that the content may be."""
+    """Yields each list of (place, split, record) that the content may mean."""
     if isinstance(content, list):
         yield [
             (f"{place}[{i}]", split, entry) for i, entry in enumerate(content)
@@ -70,7 +71,7 @@ def _record_lists(content, place="", split=None):
 
 
 def of_mapping(content, split=None):
-    """Returns records of a mapping from an image to its captions."""
+    """Returns the records of a JSON object that maps images to captions."""
     if not isinstance(content, dict) or not content:
         raise OtherFormat("it is not an object of images")
     if split is None and all(map(split_names.is_usual, content)):
@@ -97,7 +98,7 @@ def _ends_with(texts, name):
 
 
 def _choose(rows, columns):
-    """Returns the keys of the records, and `Chosen` keys."""
+    """Returns the keys of the records, and the `Chosen` positions of keys."""
     sample = [row for _, _, row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
     keys = list(dict.fromkeys(key for row in sample for key in row))
     if not keys:
@@ -107,7 +108,7 @@ def _choose(rows, columns):
 
 
 def is_lines(file):
-    """Returns whether a `CaptionFile` is JSON Lines."""
+    """Returns whether a `CaptionFile` is in the JSON Lines format."""
     if not file.start.startswith("{"):
         return False
     lines = [line.strip() for line in file.first_lines if line.strip()]
@@ -117,9 +118,10 @@ def is_lines(file):
 
 
 def _find(structure, file):
-    """Returns the records in a file, the keys, and `Chosen` keys.
+    """Finds the records in a file. Returns (rows, keys, chosen).
 
-    The records of JSON Lines are only the first records.
+    `rows` are (place, split, record), only the first ones for JSON Lines.
+    `keys` are the keys of the records, and `chosen` the `Chosen` positions.
     """
     if is_lines(file):
         if structure is not None:
@@ -150,7 +152,7 @@ def _content(file):
 
 
 def read_json(structure, file):
-    """Reads the records of a structure, one or several per image.
+    """Reads images from the records of a file, one or several per image.
 
     `structure` is `of_images`, `of_mapping`, or None for any list of records.
     """
@@ -224,7 +226,7 @@ def _texts(record, key, place):
 
 
 def read_phrases(file):
-    """Reads the phrases of images as their captions."""
+    """Reads a file of phrases, and returns them as captions of their images."""
     structure = phrase_json.structure_of(_content(file))
     if structure not in phrase_json.STRUCTURES:
         raise OtherFormat("it has no 'regions' or 'ann_id' in a list")
@@ -238,7 +240,7 @@ def read_phrases(file):
 
 
 def _two_lists(content):
-    """Returns the keys of a list of images and of a list of captions."""
+    """Returns the key of the list of images, and of the list of captions."""
     lists = {}
     if isinstance(content, dict):
         lists = {k: v for k, v in content.items() if isinstance(v, list)}
@@ -253,7 +255,8 @@ def _two_lists(content):
 
 
 def _list_with(lists, *kinds):
-    # Returns the first key whose first objects have a name of each kind.
+    # Returns the key of the first list with an object that has one of the names
+    # in each of `kinds`.
     for key, rows in lists.items():
         for row in rows[:SAMPLE_ROWS]:
             if isinstance(row, dict) and all(
@@ -264,9 +267,10 @@ def _list_with(lists, *kinds):
 
 
 def read_coco(file):
-    """Reads two lists joined by image ids, as in `captions_*.json` of MSCOCO.
+    """Reads a list of images and a list of captions, joined by image ids.
 
-    All images are in one split.
+    This is the format of `captions_*.json` of MSCOCO. All images are in the
+    split "all".
     """
     content, records = _content(file), {}
     images, annotations = _two_lists(content)

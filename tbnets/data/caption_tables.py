@@ -1,4 +1,4 @@
-"""Reads captions from tables: values separated by commas, tabs and so on."""
+"""Reads captions from text tables, such as CSV and TSV files."""
 
 import ast
 import contextlib
@@ -62,7 +62,8 @@ def _find_layout(file):
 
 
 def _quoting(file, mark):
-    # Tables with bars do not quote their values, and many with tabs do not.
+    # Values separated by bars are not quoted, and many separated by tabs are
+    # not.
     is_quoted = mark != "|"
     if mark == "\t":
         text = "\n".join(file.first_lines).replace("\r", "")
@@ -71,14 +72,14 @@ def _quoting(file, mark):
 
 
 def _find_columns(rows, columns):
-    """Returns (header, width, chosen). The header is [] if there is none."""
+    """Returns (header, number of columns, chosen); `header` may be []."""
     try:
         header, *body = rows
         body = [row for row in body if len(row) == len(header)]
         values = list(zip(*body)) or [()] * len(header)
         chosen = choose_columns(header, values, columns)
         cell = header[chosen.image]
-        if is_image(cell) or is_id(cell):  # The names must suffice.
+        if is_image(cell) or is_id(cell):  # A header only if its names suffice.
             choose_columns(header, [()] * len(header), columns)
         return [name.strip() for name in header], len(header), chosen
     except OtherFormat:
@@ -105,8 +106,8 @@ def _joined(row, width, delimiter):
 def read_table(file):
     """Reads a table with an image and its captions in each row.
 
-    The separator, the header and the columns are found in the first rows. If no
-    column has splits, all images are in the split "all".
+    The separator, the header and the columns are detected in the first rows. If
+    there is no column of splits, all images are in the split "all".
     """
     layout = _find_layout(file)
     names = layout.header or [*map(str, range(1, layout.width + 1))]
@@ -126,7 +127,7 @@ def _caption_rows(file, layout):
 
 
 def _texts(text):
-    """Returns the captions in a cell, which may hold a JSON or Python list."""
+    """Returns a cell's captions. The cell may contain a JSON or Python list."""
     if _LIST.fullmatch(text.strip()):
         for parse in (parse_json, _python_strings):
             with contextlib.suppress(ValueError, SyntaxError):
@@ -135,7 +136,7 @@ def _texts(text):
 
 
 def _python_strings(text):
-    # NumPy writes no commas, without which Python would join the strings.
+    # NumPy writes no commas. Python would join strings without commas.
     return [ast.literal_eval(part) for part in re.findall(_STRING, text)]
 
 

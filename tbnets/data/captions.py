@@ -43,13 +43,14 @@ from tbnets.files import ProblemError
 def same_captions(marked, searched, photos):
     """Matches each caption of `marked` to a caption of `searched`.
 
-    Within a photo, identical captions are matched first, then all others in
-    order of decreasing similarity. Each caption is matched at most once.
-    `photos` has the row in `searched` for each image of `marked`.
+    `marked` and `searched` are `CaptionedImages`, and `photos` contains the row
+    in `searched` of each image of `marked`. Within a photo, captions with
+    identical letters are matched first, then all others in order of decreasing
+    similarity. Each caption is matched at most once.
 
-    Returns (rows, is_exact), with a value per caption of `marked`. `rows`,
-    int64, is the row of the matched caption, or -1. `is_exact` is True if the
-    captions are identical.
+    Returns (rows, is_exact), two arrays with a value per caption of `marked`.
+    `rows`, int64, contains the row of the matched caption, or -1. `is_exact` is
+    True where the letters are identical.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -81,8 +82,8 @@ EMPTY = "[EMPTY]"
 def caption_key(caption):
     """Returns the id of a caption in a store of text features.
 
-    The id is the caption with single spaces, or `[EMPTY]` if the caption
-    contains no words.
+    The id is the caption with single spaces between its words, or `[EMPTY]` if
+    the caption contains no words.
     """
     return spelling(caption) or EMPTY
 
@@ -94,7 +95,7 @@ class CaptionedImages:
     Args:
         image_ids: num_images unique strings, as in the source.
         captions: num_captions strings, which may be "".
-        caption_to_image: int64 `[num_captions]`, row of the caption's image.
+        caption_to_image: int64 `[num_captions]`, row of each caption's image.
         split: name of the split, as requested.
         path: the file or folder that was read.
         file_names: num_images file names relative to an images folder; () if
@@ -102,12 +103,12 @@ class CaptionedImages:
         has_ids: False if the ids are only row numbers, which cannot be compared
             between splits.
         read_as: format of the file and the columns that were read.
-        identities: num_images strings; () if each image is different. Images of
-            one identity, such as photos of one person, match each other's
-            captions in losses and metrics.
+        identities: num_images strings; () if each image has its own. Images
+            with the same identity, such as photos of one person, match each
+            other's captions in losses and metrics.
 
     Raises:
-        ValueError: an id is repeated, or the arguments do not fit each other.
+        ValueError: an id is repeated, or the arguments are inconsistent.
 
     Example:
         records = tbnets.CaptionedImages(
@@ -171,7 +172,7 @@ class CaptionedImages:
 
     @functools.cached_property
     def image_groups(self) -> np.ndarray:
-        """The number of each image's identity, int64 `[num_images]`."""
+        """The identity of each image as an integer, int64 `[num_images]`."""
         groups = numbered(self.identities or self.image_ids)
         groups.setflags(write=False)
         return groups
@@ -215,9 +216,10 @@ def _repeated(sizes):
 
 
 def common_images(splits):
-    """Yields (name, name, shared ids) for each pair of overlapping splits.
+    """Yields (name, name, shared ids) for each two splits that share images.
 
-    Splits without image ids are skipped.
+    `splits` maps names to `CaptionedImages`. Splits without image ids are
+    skipped.
     """
     with_ids = [name for name, images in splits.items() if images.has_ids]
     for first, second in itertools.combinations(with_ids, 2):
@@ -227,7 +229,7 @@ def common_images(splits):
 
 
 def summary(splits):
-    """Returns the format, and the numbers of images and captions, as text."""
+    """Returns text with the format and the numbers of images and captions."""
     splits = list(splits)
     num_images = sum(images.num_images for images in splits)
     num_captions = sum(images.num_captions for images in splits)
@@ -253,21 +255,22 @@ def read_captions(
     """Reads one split of a caption file or folder.
 
     Args:
-        format: "auto" to find the format in the content of the file, or a key
-            of `caption_formats.READERS`.
-        path: path of the file, or of the folder for "precomputed". `{split}` is
-            replaced with the name of the split.
+        format: "auto" to detect the format from the content of the file, or a
+            key of `caption_formats.READERS`.
+        path: path of the file or folder. `{split}` is replaced with the name of
+            the split.
         split: name of the split. "val", "dev" and "validation" are equivalent.
             "train+restval" concatenates two splits.
-        problems: None to raise at the first bad row, or a list to which a
-            `Problem` is added for each bad row. The good rows are still read.
-        image_column: name of the column or JSON key of the images; "" to find
-            it by usual names and by the values.
-        caption_column: names of the columns of captions; () to find them.
-        split_column: name of the column of the splits; "" to find it.
+        problems: None to raise an error at the first bad row, or a list to
+            which a `Problem` is added for each bad row. All other rows are
+            still read.
+        image_column: name of the image column or JSON key; "" to detect it from
+            common names and from the values.
+        caption_column: names of the caption columns; () to detect them.
+        split_column: name of the split column; "" to detect it.
 
     Returns:
-        CaptionedImages in the order of the file.
+        `CaptionedImages`, in the order of the file.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -318,10 +321,10 @@ def _columns(image, caption, split):
 def list_splits(
     format: str, path, image_column="", caption_column=(), split_column=""
 ) -> tuple[str, ...]:
-    """Returns the splits of a caption file, folder or `{split}` path.
+    """Returns the names of the splits of a caption file or folder.
 
-    The splits are in the order of `ordered_splits`. For a file without splits,
-    returns ("all",). `read_captions` describes the arguments.
+    The names are in the order of `ordered_splits`. If there are no splits,
+    returns ("all",). The arguments are those of `read_captions`.
     """
     check_choice("format", format, FORMAT_NAMES)
     if pattern := _pattern(format, path):
@@ -342,7 +345,7 @@ def list_splits(
 
 
 def _pattern(format, path):
-    """Returns a path with {split} if each split has its own file, or ""."""
+    """Returns a path with `{split}` if there is a file per split, else ""."""
     path = os.fspath(path)
     if os.path.isdir(path):
         pattern = os.path.join(path, f"{split_names.SPLIT_FIELD}_caps.txt")
@@ -369,7 +372,7 @@ def _read_split(format, path, columns, split, problems):
 
 
 def _read_whole(format, path, columns, problems):
-    """Reads all splits of a file. Caches the last file without problems."""
+    """Reads all splits of a file. Caches only the last file, if it is valid."""
     root, names = list_archives(path)
     files = [os.path.join(root, name) for name in names] or [path]
     stamps = [stamp(file) for file in files if os.path.isfile(file)]

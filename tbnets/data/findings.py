@@ -26,16 +26,19 @@ from tbnets.text.vocabulary import count_words
 
 MOST_EXAMPLES = 3
 LONG = 5, 40
-"""A caption is long if it has more words than 5 times the median and 40."""
+"""A caption is long if it has more than 5 times the median number of words, and
+more than 40 words."""
 NEAR_COPY = 0.92
-"""Minimum similarity of contours of near-copies. The largest similarity of two
-different photos of Flickr8k is 0.79. A photo and its copy after resizing, JPEG
-at quality 20, or a crop of 2 % on each side have at least 0.95."""
+"""Minimum similarity of the contours of near-copies. Two different photos of
+Flickr8k have a similarity of at most 0.79. A photo and a copy that is resized,
+saved as JPEG of quality 20, or cropped by 2 % on each side have at least 0.95.
+"""
 ALIKE = 0.4
-"""Minimum similarity of contours of photos of one scene. About one pair of
-Flickr8k in a thousand reaches it, so features decide."""
+"""Minimum similarity of the contours of photos of one scene. About one in a
+thousand pairs of Flickr8k photos reaches it, so features are compared as well.
+"""
 ONE_SCENE = 0.88
-"""Minimum cosine of features of photos of one scene."""
+"""Minimum cosine similarity of the features of photos of one scene."""
 _SIDE = 9
 _TILE = 2048
 _STOP_WORDS = {
@@ -119,8 +122,9 @@ _KINDS = {
 class Finding:
     """A kind of problem that does not prevent training.
 
-    `kind` is a key, such as "near_copy". There are at most `MOST_EXAMPLES`
-    lines of examples, with split, id and text. `detail` is a remark, or "".
+    `kind` is a name such as "near_copy". `examples` contains at most
+    `MOST_EXAMPLES` lines, which name images by split and id. `detail` is added
+    to the title of the report.
     """
 
     kind: str
@@ -141,7 +145,8 @@ class Look(NamedTuple):
     """The properties of a photo that are compared.
 
     `fault` is the reason why the file is not a photo, or None. `digest` is a
-    hash of the content. `grey`, uint8 `[9, 9]`, has the averages of the cells.
+    hash of the file. `grey`, uint8 `[9, 9]`, contains the average grey value of
+    each cell in a grid.
     """
 
     fault: str | None
@@ -171,10 +176,11 @@ def look_at_all(paths) -> Iterator[Look]:
 
 
 def contours(greys) -> np.ndarray:
-    """Describes small grey photos by differences of neighbouring cells.
+    """Describes photos by the differences between neighbouring cells.
 
-    Returns float32 `[n, dim]`: signed square roots of the horizontal and
-    vertical differences, L2-normalised, or 0 for flat photos.
+    `greys` contains the `Look.grey` of n photos. Returns float32 `[n, dim]`,
+    the signed square roots of the horizontal and vertical differences,
+    L2-normalised. The row of a photo without differences is 0.
     """
     greys = np.asarray(greys, np.float32)
     steps = [np.diff(greys, axis=axis) for axis in (1, 2)]
@@ -183,7 +189,7 @@ def contours(greys) -> np.ndarray:
 
 
 def unit_roots(rows) -> np.ndarray:
-    """Returns the signed square roots of rows, L2-normalised; 0 stays 0."""
+    """Returns the signed square roots of rows, L2-normalised unless 0."""
     roots = np.sqrt(np.abs(rows), dtype=np.float32)
     roots = np.copysign(roots, rows, out=roots)
     norms = np.sqrt(np.einsum("ij,ij->i", roots, roots))
@@ -192,12 +198,13 @@ def unit_roots(rows) -> np.ndarray:
 
 
 def similar_pairs(*limits) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yields the pairs of rows that are similar in all of several ways.
+    """Yields the pairs of photos that are similar by all of several vectors.
 
-    Each of `limits` is (rows, least): float32 `[n, dim]`, L2-normalised, and
-    the minimum inner product. Yields arrays (first, second, similarity) with
-    first < second and the similarity in the last way. The memory does not
-    depend on the number of pairs.
+    Each of `limits` is a pair (rows, least): an L2-normalised float32 array
+    `[n, dim]` with a vector per photo, and the minimum inner product. Yields
+    arrays (first, second, similarity), where first < second are row numbers and
+    `similarity` is the inner product in the last of `limits`. Memory use does
+    not depend on the number of pairs.
     """
     starts = range(0, len(limits[0][0]), _TILE)
     tiles = [(one, two) for one in starts for two in starts if one <= two]
@@ -227,9 +234,10 @@ class Photo(NamedTuple):
 
 
 def _pair_findings(kind, photos, pairs):
-    """Returns the findings of similar pairs, the most similar as examples.
+    """Yields the `Finding`s of similar pairs, the most similar as examples.
 
-    `pairs` yields arrays of rows in `photos`, (first, second, similarity).
+    `pairs` yields arrays (first, second, similarity), where `first` and
+    `second` are rows in `photos`.
     """
     splits = numbered(photo.split for photo in photos)
     counts, examples = collections.Counter(), collections.defaultdict(list)
@@ -259,7 +267,7 @@ def _name(pair):
 
 
 def photo_findings(photos: Sequence[Photo]) -> list[Finding]:
-    """Returns the pairs of equal files, near-copies and photos of one scene.
+    """Returns findings about equal files, near-copies and photos of one scene.
 
     Photos of one scene are found only if all photos have features.
     """
@@ -378,7 +386,7 @@ def _languages(caption):
 
 
 def _clearest(languages):
-    """Returns the language with the most stop words, at least 2, or None."""
+    """Returns the language with the most stop words; None if < 2 or tied."""
     (name, most), (_, second) = [*languages.most_common(2), *2 * [("", 0)]][:2]
     return name if most > max(1, second) else None
 

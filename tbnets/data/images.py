@@ -1,8 +1,8 @@
 """Decodes photos, and defines which files are valid photos.
 
-A photo is a JPEG or PNG file, by content, that has at most
-`pictures.MAX_PIXELS` pixels and decodes completely. `decode_photo` checks this
-in the graph, so that exported models decode photos as in training.
+A photo is valid if its content is that of a JPEG or PNG file, it has at most
+`pictures.MAX_PIXELS` pixels, and it decodes completely. `decode_photo` checks
+this in the graph, so that exported models decode photos as training does.
 """
 
 import concurrent.futures
@@ -66,8 +66,9 @@ def decode_image(image_bytes, image_size):
     """Decodes one photo and resizes it to a square, in the graph.
 
     Resizing is bilinear with antialiasing and does not keep the aspect ratio.
-    `image_size` is the side in pixels; or a function with an attribute `side`
-    that maps uint8 `[height, width, 3]` to float32 `[side, side, 3]`.
+    `image_size` is either the side in pixels, or a function that maps uint8
+    `[height, width, 3]` to float32 `[side, side, 3]` and has an attribute
+    `side`.
 
     Returns:
         float32 `[image_size, image_size, 3]`, RGB in [0, 255].
@@ -121,9 +122,9 @@ def decode_images(
 def read_file(path):
     """Reads a photo in the graph of an input pipeline.
 
-    `path` is string `[]`. Converts the content like `read_content`. The graph
-    cannot be exported, because it calls Python for formats other than JPEG and
-    PNG, and for photos in archives.
+    `path` is string `[]`. Formats other than JPEG and PNG are converted to PNG.
+    The graph cannot be exported, because it calls Python for these formats and
+    for photos in archives.
     """
     content = tf.cond(
         tf.strings.regex_full_match(path, photo_archives.INSIDE),
@@ -135,8 +136,11 @@ def read_file(path):
 
 @tf.autograph.experimental.do_not_convert
 def read_files(paths):
-    """Reads a batch of photos, like `read_file`. Both are string `[batch]`."""
-    # A call of Python for each photo would take a fifth of the decoding.
+    """Reads a batch of photos, as `read_file` reads a single photo.
+
+    `paths` and the returned contents are string `[batch]`.
+    """
+    # Calling Python for each photo would take a fifth of the decoding time.
     contents = tf.cond(
         tf.reduce_any(
             tf.strings.regex_full_match(paths, photo_archives.INSIDE)

@@ -32,7 +32,7 @@ from tbnets.text.trees import trees_of
 
 
 class SplitData:
-    """A split of a run. Each part is opened on first use and cached."""
+    """The data of one split, most of it read on first use and cached."""
 
     def __init__(self, data, name):
         self._data = data
@@ -81,8 +81,7 @@ class SplitData:
     def texts(self):
         """The `FeatureRows` of the captions or phrases, looked up by text.
 
-        Features without ids must have one row per text, in the order of the
-        texts.
+        If the features have no ids, row i belongs to text i.
         """
         features = self._data.open_features("text_features", self.name)
         records = self.text_records
@@ -115,10 +114,10 @@ class SplitData:
 
     @functools.cached_property
     def regions(self):
-        """The store of region features, and each photo's row in it.
+        """(store, rows): the region features, and each photo's row in them.
 
-        The store is a `data.store.shards.FeatureStore` that contains the sizes
-        of the photos. The rows are int64 `[num_images]`.
+        `store` is a `data.store.shards.FeatureStore` that contains the sizes of
+        the photos. `rows` is int64 `[num_images]`.
         """
         store = self._data.open_features("regions", self.name)
         fault = ""
@@ -169,16 +168,17 @@ class Data:
         sources: the `Sources` of the run.
         own: extractor for a user's folder of photos, or None.
         of_phrases: whether the texts are phrases instead of captions.
-        plan: function that is called as `plan(flag, data)` and returns
-            `recipe_results(flag)`; None if the flags name no recipes.
+        plan: function that is called as `plan(flag, data)` and returns a dict
+            from each recipe in the flag to its `RecipeResult`; None if the
+            flags name no recipes.
         photos_of: splits whose photos the recipes use; () for all.
 
     Attributes:
-        original_sources: the argument `sources`, without rendered scenes.
+        original_sources: the argument `sources`, before scenes are rendered.
         cuts: result of `draw_cuts` if splits were drawn, otherwise None. A
             resumed run restores this value.
-        matches: result of `match_names`, or None if all photos of the opened
-            splits have the names in the captions.
+        matches: result of `match_names`, or None if the photos of all opened
+            splits have exactly the names in the caption file.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class Data:
         return split
 
     def recipe_results(self, flag):
-        """Maps each recipe in a flag to its `RecipeResult`."""
+        """Returns a dict from each recipe in a flag to its `RecipeResult`."""
         if flag not in self._recipe_results:
             self._recipe_results[flag] = self._plan(flag, self)
         return self._recipe_results[flag]
@@ -308,16 +308,16 @@ class Data:
         return paths
 
     def parts(self, name, splits):
-        """Returns each split's part `name` as a dict keyed by split."""
+        """Returns a dict from each split to its attribute `name`."""
         return {split: getattr(self.split(split), name) for split in splits}
 
     def check_made_by(self, flag, splits, made_by, where, but=()):
         """Raises ValueError if features were extracted with different settings.
 
-        Splits without features are skipped. Features that a recipe has not made
-        yet are checked when they exist. `made_by` is the expected
-        `Features.made_by`, read from the path `where`. Keys in `but` are
-        ignored.
+        Splits without features are skipped. If a recipe has not made the
+        features yet, they are checked after it has run. `made_by` is the
+        expected `Features.made_by`, read from the path `where`. Keys in `but`
+        are ignored.
         """
 
         def compared(made_by):
@@ -350,7 +350,8 @@ class Data:
         """The existing photos as a list of (id, path, name, size in bytes).
 
         If `photos_of` is not empty, only photos of these splits are listed.
-        Raises an error if a photo of the splits in use is missing.
+        Raises an error if a photo of these splits, by default of the run's
+        splits, is missing.
         """
         flags, sources = self.original_sources, self.sources
         splits = (flags.train_split, flags.dev_split, flags.test_split)
@@ -367,7 +368,7 @@ class Data:
         ]
 
     def overlaps(self, names):
-        """Describes which splits share images. Returns "" if no splits do."""
+        """Describes which of the splits share images; "" if none do."""
         return "; ".join(
             f"{len(shared)} images in {a} and in {b}, first {shown(shared[0])}"
             for a, b, shared in common_images(self.parts("records", names))
@@ -377,7 +378,8 @@ class Data:
         """Opens, checks and caches the `Features` of a split.
 
         Raises ValueError or FileNotFoundError if features are missing, damaged
-        or not finite, or if their settings or width differ between splits.
+        or not finite, or if their extraction settings or numbers of dimensions
+        differ between splits.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)
@@ -407,7 +409,7 @@ class Data:
     def read_records(self, split):
         """Reads the `CaptionedImages` of a split.
 
-        Draws the splits at random if the captions have none.
+        If the caption file has no splits, they are drawn at random.
         """
         flags = self.original_sources
         named = (flags.train_split, flags.dev_split, flags.test_split)

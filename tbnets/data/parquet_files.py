@@ -1,7 +1,7 @@
 """Reads parquet files of captions, which may have photos in a column.
 
-A row group of photos can only be decoded as a whole. It is copied to a
-temporary file, from which its photos are read in any order.
+A row group of photos can only be decoded as a whole. Its photos are therefore
+copied to a temporary file, which can be read in any order.
 """
 
 import atexit
@@ -28,9 +28,9 @@ _LOCK = threading.Lock()
 class ParquetFile:
     """A parquet file.
 
-    `columns` are the columns of strings or lists of strings. `names` has a name
-    per row for the photos, and is empty without photos. `places` maps these
-    names to their first rows.
+    `columns` are the columns that may contain captions, names or splits.
+    `names` contains the name of each row's photo; it is empty if there are no
+    photos. `places` maps each name to its first row.
     """
 
     def __init__(self, path):
@@ -60,15 +60,16 @@ class ParquetFile:
             CheckedFile(self.path).report(text)
 
     def rows(self, columns):
-        """Yields a dict for each row, with the values of the columns."""
+        """Yields a dict for each row, from the given columns to its values."""
         with self._open() as file:
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns):
                 yield from batch.to_pylist()
 
     def _find_names(self):
-        """Returns the names in the file, if each refers to a single photo.
+        """Returns a name for each photo.
 
-        Otherwise, the names are numbers of rows.
+        These are the names in the file if each refers to a single photo.
+        Otherwise, they consist of the file's name and the row number.
         """
         column = self._names or next(
             (x for x in self.columns if bare(x) in COLUMNS["image"]), ""
@@ -154,7 +155,7 @@ def _relative(name):
 
 
 def _is_read(field):
-    """Returns whether a column may have captions, names or splits."""
+    """Returns whether a column may contain captions, names or splits."""
     types = import_extra("data", "pyarrow").types
     kind = field.type
     if types.is_list(kind) or types.is_large_list(kind):
@@ -166,7 +167,7 @@ def _is_read(field):
 
 
 def _photo_columns(schema):
-    """Returns the columns of the photos and of their names, "" if missing."""
+    """Returns the names of the columns of photos and of photo names, or ""."""
     types = import_extra("data", "pyarrow").types
     for field in schema:
         if types.is_binary(field.type) or types.is_large_binary(field.type):

@@ -32,13 +32,13 @@ _NOT_A_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
 
 
 def list_archives(path, suffixes=SUFFIXES):
-    """Finds the archives that a path names, in the order of their names.
+    """Returns the archives that a path names, in the order of their names.
 
     `path` is an archive, a folder, or a pattern in which `{split}` and `*`
     match any name and `{000..009}` stands for ten numbers. Returns (root,
-    names): the folder, and the paths of the archives below it. If `path` is an
-    archive, it is the root, and its name is "". Raises FileNotFoundError if no
-    archive has one of the numbers.
+    names): the folder of the archives, and their paths relative to it. If
+    `path` is an archive, returns (path, [""]). Raises FileNotFoundError if the
+    pattern with one of the numbers matches no file.
     """
     path = os.fspath(path)
     if not path.endswith(suffixes) or os.path.isdir(path):
@@ -90,7 +90,7 @@ def has_archives(path):
 
 
 def _numbered(pattern):
-    """Yields a pattern with each number in its ranges, such as `{00..99}`."""
+    """Yields a pattern with ranges such as `{00..99}` replaced by numbers."""
     match = re.search(r"\{(\d{1,9})\.\.(\d{1,9})\}", pattern)
     if not match:
         yield pattern
@@ -138,7 +138,7 @@ def stamp(path):
 
 
 def _split(path):
-    """Returns the archive and the file's name, or (None, "")."""
+    """Returns (archive, name in the archive) of a file, or (None, "")."""
     path = os.fsdecode(path)
     for match in re.finditer(_END, path):
         archive = path[: match.end() - 1]
@@ -148,7 +148,7 @@ def _split(path):
 
 
 def open_archive(path):
-    """Returns the `TarFiles` or `ParquetFile` of an archive, cached.
+    """Opens an archive as `TarFiles` or `ParquetFile`, and caches the result.
 
     Raises OSError if the path is not a file.
     """
@@ -196,13 +196,13 @@ def _read_part(path, offset, size):
 
 _BLOCK = 512
 _MOST_BYTES = 1 << 16
-"""Maximum size of the description of a file, such as its long name."""
+"""Maximum size in bytes of a file's metadata, such as a long name."""
 
 
 class _Member(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf, encoding, errors):
-        # `tarfile` reads a description of any size, and sizes below 0.
+        # `tarfile` accepts metadata of any size, and negative sizes.
         member = super().frombuf(buf, encoding, errors)
         if member.size < 0 or member.size > _MOST_BYTES and not member.isfile():
             raise tarfile.ReadError(f"a header with the size {member.size}")

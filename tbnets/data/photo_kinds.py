@@ -1,4 +1,4 @@
-"""Reads the headers of JPEG and PNG files in the graph.
+"""Reads the headers of JPEG and PNG files in a TensorFlow graph.
 
 The photo's format, size and EXIF orientation are read before memory is
 allocated for the pixels.
@@ -14,7 +14,7 @@ _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD_BYTES = 24  # The signature, and the start of the chunk IHDR.
 TOO_LARGE = "pixels; scale it down. Received width and height:"
-"""Part of an error message, for which `images` searches."""
+"""The part of an error message by which `images` recognises the error."""
 UPRIGHT = 1
 _ORIENTATION_TAG = 0x0112
 _EXIF_BYTES = 1 << 17
@@ -22,7 +22,7 @@ _MOST_ENTRIES = 1 << 10
 
 
 def require(value, condition, expectation, received):
-    """Returns `value` after asserting `condition`, bool `[]`, in the graph.
+    """Returns `value` after asserting the scalar bool `condition` in the graph.
 
     If the assertion fails, the error contains `expectation` and the tensor
     `received`.
@@ -98,8 +98,8 @@ def _png_sides(image_bytes):
 def orientation(image_bytes):
     """Reads the EXIF orientation from the first 128 KiB of a file.
 
-    Returns int32 `[]` from 1 to 8, or 1 (upright) if the orientation is missing
-    or invalid, or the file is not a JPEG.
+    Returns an int32 scalar from 1 to 8. It is 1 (upright) if the file is not a
+    JPEG, or if its orientation is missing or invalid.
 
     Source: JEITA CP-3451, "Exif", Sec. 4.6.
     """

@@ -1,4 +1,4 @@
-"""Finds the photos in a folder, or the photos that captions or a list name."""
+"""Finds all photos in a folder, or those that a caption file or list names."""
 
 import dataclasses
 import os
@@ -22,9 +22,9 @@ _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
 def list_photos(folder):
     """Returns the sorted paths of the photos below a folder.
 
-    Photos are recognised by suffix. A broken link is listed, so that it is
-    reported as missing. Links to folders and folders of results
-    (`files.folder_beside`) are skipped.
+    Photos are recognised by their suffixes. A broken link is listed, so that it
+    is reported as missing. Links to folders are skipped, and so are folders of
+    results (`files.folder_beside`).
     """
     return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
@@ -100,13 +100,13 @@ def left_out_lines(broken, other_files, count):
 
 
 def find_photos(folder, captions=None, splits=None):
-    """Returns a list of (id, `pathlib.Path`) for photos, with unique ids.
+    """Returns a list with a pair (unique id, `pathlib.Path`) for each photo.
 
     `captions` is a dict of the arguments of `list_splits`. The list contains
     the photos that the caption file names for `splits` (all splits if None),
-    even if the files of the photos are missing. If `captions` is None, the list
-    contains all photos below the folder. The id of a photo is then its relative
-    path. In an archive, it is the name of the photo if all names are unique.
+    even if the photos do not exist. If `captions` is None, the list contains
+    all photos below the folder. Their ids are then their relative paths, or, in
+    archives, their names if all names are unique.
     """
     if not captions:
         return _all_photos(folder)
@@ -136,12 +136,12 @@ MATCHED = "Images are matched by name without folder and extension."
 
 
 def match_names(folder, captions):
-    """Maps each image name that has no photo to the only photo that fits.
+    """Finds photos for image names that match no photo exactly.
 
-    A photo fits if its name equals the image name without folder and extension.
-    If both names contain a folder, the folders must be equal, too. No photo is
-    used for two names.
-    `captions` is a dict of the arguments of `list_splits`.
+    `captions` is a dict of the arguments of `list_splits`. A photo fits an
+    image name if both are equal without folder and extension. If both contain a
+    folder, the folders must be equal, too. Returns a dict from image names to
+    photos. It contains only names that a single photo fits, and no photo twice.
     """
     folder, names = photo_archives.photo_root(folder), {}
     for split in list_splits(**captions):
@@ -221,12 +221,12 @@ def _bare(name):
 
 
 def listed_rows(image_ids, path) -> np.ndarray:
-    """Returns the ascending rows of the photos that a list names, int64.
+    """Returns the rows of the photos that a list names, ascending, int64.
 
-    A line contains a photo's id, its file name without folder or suffix, or its
-    Flickr number: `36979` refers to Flickr30K's `36979.jpg`. Lines that match
-    no photo are ignored. Raises ValueError if no line matches, or a line
-    matches several photos.
+    A line contains a photo's id, its file name without folder or suffix, or the
+    number with which a Flickr name starts: `36979` refers to `36979_9c0b.jpg`.
+    Lines that match no photo are ignored. Raises ValueError if no line matches,
+    or if a line matches several photos.
     """
     file = CheckedFile(path)
     lines = enumerate(file.lines()[0], 1)
@@ -259,11 +259,10 @@ def listed_rows(image_ids, path) -> np.ndarray:
 
 
 def read_listed(captions, lists, split):
-    """Reads the captioned images in the list for a split.
+    """Reads the captions of the images in the list of a split.
 
-    The images are taken from all splits. `captions` is a dict of the arguments
-    of `list_splits`. `lists` is the path of the lists, which contains
-    `{split}`.
+    `captions` is a dict of the arguments of `list_splits`. Its own splits are
+    ignored. `lists` is the path of the lists, which contains `{split}`.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(

@@ -45,12 +45,12 @@ class BrokenImageError(InputError):
 
 
 def read_content(photo) -> bytes:
-    """Returns the bytes of a photo in a format that a graph can decode.
+    """Returns the bytes of a photo as JPEG or PNG, which a graph can decode.
 
-    Formats other than JPEG and PNG are converted to PNG. The bytes of files
-    that are not photos are returned unchanged. `photo` is a path, the content
-    of a file (`bytes`), a `PIL.Image.Image`, pixels that `picture_of` accepts,
-    or a tensor of bytes or pixels.
+    Other formats are converted to PNG. The bytes of files that are not photos
+    are returned unchanged. `photo` is a path, the content of a file (`bytes`),
+    a `PIL.Image.Image`, pixels that `picture_of` accepts, or a tensor of bytes
+    or pixels.
 
     Raises:
         BrokenImageError: the file does not exist or cannot be read.
@@ -69,7 +69,7 @@ def read_content(photo) -> bytes:
 
 
 def _content(photo):
-    """Returns the bytes of a file, which `photo` holds or names."""
+    """Returns the bytes of a photo: `photo` itself, or those in the file."""
     if isinstance(photo, bytes):
         return photo
     advice = "Pass a path, the bytes of a file, a picture or its pixels."
@@ -95,7 +95,7 @@ _STARTS = {
     "HEIF": rb"....ftyp(?:he|mif1|msf1)",
     "PDF": rb"%PDF",
 }
-"""Maps a format that no graph decodes to a pattern for the first bytes."""
+"""Maps each format that no graph decodes to a pattern for its first bytes."""
 _CURES = {
     "AVIF": 'convert it, or pip install "pillow>=11.3"',
     "HEIF": "convert it, or pip install pillow-heif",
@@ -112,7 +112,7 @@ def as_decodable(content: bytes) -> bytes:
 
 
 def convert(content):
-    """Converts the content of a file in another format to PNG.
+    """Converts a photo in one of the formats in `_STARTS` to PNG.
 
     Returns (content, reason), as `png_of` does.
     """
@@ -121,9 +121,9 @@ def convert(content):
 
 
 def _opened(content, starts):
-    """Opens a file of one of the formats in `starts`.
+    """Opens a photo in one of the formats in `starts`.
 
-    Returns (picture, reason). One of them is None or "".
+    Returns (picture, ""), or (None, reason) if it cannot be opened.
     """
     kinds = [
         kind
@@ -185,7 +185,7 @@ def png_of(picture) -> tuple[bytes, str]:
 
 
 def _upright(picture, turn=True):
-    """Decodes a picture as a graph does; returns (picture, reason).
+    """Decodes a picture like `images.decode_photo`; returns (picture, reason).
 
     Alpha is dropped and 16-bit values keep their upper 8 bits. `turn=False`
     ignores the EXIF orientation.
@@ -218,10 +218,10 @@ def _why_not_size(width, height):
 
 
 def read_square(photo, side):
-    """Decodes a photo and resizes it to a square, as `images.decode_image`.
+    """Decodes a photo and resizes it to a square, like `images.decode_image`.
 
     Pillow and TensorFlow decode JPEG differently, and pixels are rounded here,
-    so the pixels differ by about 1 of 255. `photo` is as in `read_content`.
+    so the pixels differ by about 1 of 255. `photo` is as in `open_upright`.
 
     Returns:
         (pixels, reason): uint8 `[side, side, 3]` and "", or None and a verb
@@ -237,8 +237,9 @@ def read_square(photo, side):
 def open_upright(photo, side):
     """Decodes a photo with Pillow, in its upright orientation.
 
-    `photo` is as in `read_content`. A large JPEG is decoded at a smaller scale
-    if it will be resized to `side` pixels, as in `images.decode_photo`.
+    `photo` is anything that `read_content` accepts, except a tensor. `side` is
+    the side to which the photo will be resized: a large JPEG is decoded at a
+    smaller scale, as in `images.decode_photo`.
 
     Returns:
         (picture, reason): a `PIL.Image.Image` in RGB and "", or None and a verb

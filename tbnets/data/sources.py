@@ -1,4 +1,4 @@
-"""The data flags of a run, and the files and folders that they name."""
+"""Finds the files and folders that the data flags of a run name."""
 
 import contextlib
 import dataclasses
@@ -29,9 +29,9 @@ _ADVICE = {
     "regions": "Set it, for example --regions=features/regions_grid.flags.",
     "trees": "Set it, for example --trees=features/parsed.flags.",
 }
-"""Maps a flag to advice, for messages if it is not set."""
+"""Maps each flag to advice for the error message if it is not set."""
 METADATA = ("metadata.csv", "metadata.jsonl")
-"""Files of captions beside photos, as written by the datasets library."""
+"""Caption files that the `datasets` library writes beside photos."""
 MADE = "made"
 """Name of the folder for the results of recipes."""
 
@@ -71,7 +71,7 @@ class Sources:
     word_vectors: str = ""
 
     def rendered(self):
-        """Returns a copy that uses the files of rendered scenes, if requested.
+        """Returns a copy with the files of the scenes, if `scenes` is set.
 
         Renders the scenes if they do not exist.
         """
@@ -143,7 +143,7 @@ class Sources:
         return path
 
     def has_archives(self, path):
-        """Returns whether a path names archives or a folder that has some."""
+        """Returns whether a path names archives or a folder with archives."""
         return has_archives(self.resolve(path))
 
     @property
@@ -177,7 +177,7 @@ class Sources:
         return photo_root(here if is_here else below)
 
     def captions_beside_photos(self):
-        """Returns {"captions": path} for captions in the folder of photos."""
+        """Returns {"captions": path} if captions are beside photos, else {}."""
         paths = (self.photo_folder / name for name in METADATA)
         found = [os.path.abspath(path) for path in paths if path.is_file()]
         return {"captions": found[0]} if found else {}

@@ -1,8 +1,9 @@
-"""Names of splits, and splits drawn at random by image id.
+"""Compares names of splits, and draws splits at random by image id.
 
-An image's id is hashed to a number in [0, 1). Images below a first cut are
-test, images below a second cut dev, and all other images train. So an image
-keeps its split when images are added.
+An image's id is hashed to a number in [0, 1). If the number is below a first
+cut, the image is in test. If it is below a second cut, the image is in dev,
+otherwise in train. So images of large data sets keep their splits when images
+are added.
 """
 
 import dataclasses
@@ -16,13 +17,13 @@ import numpy as np
 
 from tbnets.errors import InputError
 
-# The shares of a batch for replicas. Each array of a batch is divided evenly in
-# the order of the replicas. Every worker draws all batches, which is cheap, and
-# reads only the parts of its replicas.
+# Each array of a batch is divided evenly among the replicas, in their order.
+# Every worker draws the rows of all batches, which is cheap, but reads only the
+# rows of its replicas.
 
 
 class Share(NamedTuple):
-    """The part of a batch for replica `place` (>= 0) of `count` replicas."""
+    """The rows of a batch for replica number `place` (>= 0) of `count`."""
 
     place: int = 0
     count: int = 1
@@ -35,8 +36,8 @@ class Share(NamedTuple):
     def read(self, source, rows):
         """Reads this share of the given rows with `source.batch`.
 
-        If the source has `lengths`, the rows are padded to the width of the
-        whole batch.
+        If the source has `lengths`, the rows are padded to the longest row of
+        the whole batch.
         """
         if hasattr(source, "lengths"):
             return source.batch(rows)[self.of(len(rows))]
@@ -155,7 +156,7 @@ def splits_in_path(pattern):
 def fill_split(pattern, split):
     """Replaces `{split}` in a path with an existing split.
 
-    Equivalent names are tried too, so that "val" finds `dev_ims.npy`. Raises
+    Equivalent names are tried, too: "val" matches `dev_ims.npy`. Raises
     NoSuchSplit if no path matches.
     """
     pattern = os.fspath(pattern)
@@ -172,11 +173,11 @@ def place_of(image_id):
 
 
 def draw_cuts(image_ids, path):
-    """Draws the two cuts that divide images into test, dev and train.
+    """Returns the two cuts that divide images into test, dev and train.
 
-    Dev and test each get about 10 % of the images, or `ENOUGH` images if this
-    is more, but never more than 20 %. Raises ValueError if there are fewer than
-    `FEWEST` images in the caption file `path`.
+    Dev and test each contain about 10 % of the images, or `ENOUGH` images if
+    this is more, but never more than 20 %. Raises ValueError if the caption
+    file `path` contains fewer than `FEWEST` images.
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
