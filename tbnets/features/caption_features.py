@@ -44,7 +44,7 @@ def description(encoder):
 def open_fitted(folder, encoder):
     """Returns a store's fitted encoder, or None if the store is new.
 
-    Raises an error if its settings and those of `encoder` differ.
+    Raises an error if the settings of the two encoders differ.
     """
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
@@ -85,7 +85,10 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
 
 
 def load_encoder(path) -> CaptionEncoder:
-    """Reads a fitted encoder from a file or a store; executes no code in it."""
+    """Reads a fitted encoder from a file or a store.
+
+    No code in the file is executed.
+    """
     path = pathlib.Path(path)
     if path.is_dir():
         path = path / ENCODER_FILE

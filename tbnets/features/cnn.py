@@ -149,7 +149,6 @@ def full_network_outputs(cnn):
     """Returns (layer name, Keras tensor) for each layer of `FULL_NETWORK`.
 
     The tensor is the layer's output after batch normalisation and activation.
-    For VGG16, the tensors have 12,416 dimensions in total.
     """
     readers_of = consumers(cnn.network)
     layers = cnn.weighty_layers()
@@ -268,7 +267,7 @@ class Cnn:
         return side
 
     def describe(self, layers, resize):
-        """Describes the network and the resizing for a store's manifest."""
+        """Returns a description of the network, for a store's manifest."""
         return {
             "cnn": self.name,
             "weights_sha256": cnn_weights.weights_sha256(self.network),
@@ -356,13 +355,13 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
 
 def in_float32():
-    """Sets the global dtype policy to float32 during a block or function."""
+    """Sets the global dtype policy to float32 in a block or a function."""
     return in_policy("float32")
 
 
 @contextlib.contextmanager
 def in_policy(name):
-    """Sets the global dtype policy during a block or function."""
+    """Sets the global dtype policy in a `with` block or a function."""
     previous_policy = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(name)
     try:

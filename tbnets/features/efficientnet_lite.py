@@ -54,13 +54,12 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
         number: key of `SCALES`.
         include_top: whether to append average pooling and the ImageNet
             classifier.
-        input_shape: `(height, width, 3)`. The published networks use 224, 240
-            and 260 pixels per side.
+        input_shape: `(height, width, 3)`.
 
     Returns:
         A functional Keras model that maps preprocessed float `[n, height,
-        width, 3]` to probabilities `[n, 1000]` or, without the top, to a
-        feature map `[n, height / 32, width / 32, 1280]`.
+        width, 3]` to probabilities `[n, 1000]` or, if `include_top` is false,
+        to a feature map `[n, height / 32, width / 32, 1280]`.
 
     Source: Tan and Le 2019, "EfficientNet", and the authors' release of
     EfficientNet-Lite. Departures: no stochastic depth or dropout in training.

@@ -36,7 +36,7 @@ class HybridMixture:
         z    = (x_d - m_kd) / s_kd
 
     Args:
-        num_components: K, the number of components. Wang et al. 2016 use 30.
+        num_components: K, the number of components.
         max_iterations: maximum number of EM iterations.
         tolerance: EM ends when an iteration increases the mean log-likelihood
             by less than this value.
@@ -208,7 +208,7 @@ def weighted_medians(points, order, weights, masses):
 
 
 def gradient_terms(points, location, scale, laplacian):
-    """Returns the Fisher gradients of one component at the points.
+    """Computes the Fisher gradients of one component at each point.
 
     In each dimension, the gradients are divided by the square root of the
     Fisher information per point::
@@ -354,7 +354,6 @@ class FisherFeatures(CaptionEncoder):
 
         Raises:
             ValueError: If there are fewer words than components.
-            ImportError: If a package is missing.
         """
         check_vectors(vectors)
         self._forget()

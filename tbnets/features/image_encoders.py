@@ -109,7 +109,7 @@ class ApplicationEncoder(PooledEncoder):
 
     Args:
         application: a key of `NETWORKS`.
-        image_size: side of the square input in pixels. The papers use 224.
+        image_size: side of the square input in pixels.
         weights: `imagenet`, a path to a weights file, or None for random
             weights.
         fine_tune: whether the network's weights are trained. If False, batch

@@ -39,7 +39,7 @@ def photo_sums(folder, names, index):
     """Computes the SHA-256 checksum of each photo, or reads it from a cache.
 
     `names` are relative to `folder`, and `index` is the cache file. Returns,
-    for each photo, (checksum, None), or (None, reason) if it cannot be read.
+    for each photo, (checksum, None), or (None, reason) if it is unreadable.
     """
     folder, cached = pathlib.Path(folder), _read_index(index)
 
@@ -103,7 +103,7 @@ class PhotoCache:
     Args:
         folder: folder of the photos.
         cache: folder of the cache, created if missing.
-        description: extraction settings, as in `PhotoFeatures.description`.
+        description: extraction settings, from `PhotoFeatures.description`.
         build: function that returns the `PhotoFeatures`, called only if
             features must be extracted.
     """

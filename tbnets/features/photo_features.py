@@ -35,7 +35,7 @@ class SeveralNetworks:
         return tuple(part.decode(image_bytes) for part in self.parts)
 
     def forward(self, photos):
-        """Computes float32 `[n, dim]` features of decoded photos.
+        """Computes the features of decoded photos, float32 `[n, dim]`.
 
         `photos` contains float32 `[n, side, side, 3]` for each network.
         """
@@ -43,7 +43,7 @@ class SeveralNetworks:
         return tf.concat([part.forward(x) for part, x in pairs], axis=1)
 
     def __call__(self, image_bytes):
-        """Computes float32 `[n, dim]` features of JPEG or PNG bytes `[n]`."""
+        """Computes features `[n, dim]` of the JPEG or PNG contents `[n]`."""
         return tf.concat([part(image_bytes) for part in self.parts], axis=1)
 
 
@@ -55,9 +55,10 @@ def ten_crops(photos, size):
     """Crops the corners and the centre of photos, and mirrors the crops.
 
     `photos` is float `[n, side, side, 3]`. `size` is the side of the crops in
-    pixels, at most `side`. The papers crop 224 of 256 pixels. Returns float
-    `[n * 10, size, size, 3]`. The order of a photo's crops is top left, top
-    right, bottom left, bottom right and centre, then their mirror images.
+    pixels, at most `side`. The papers crop 224 pixels from a side of 256.
+    Returns float `[n * 10, size, size, 3]`. The order of a photo's crops is top
+    left, top right, bottom left, bottom right and centre, then their mirror
+    images.
 
     Source: Wang et al. 2016, Sec. 3.1.
     """
@@ -74,7 +75,7 @@ class PhotoFeatures:
     """Computes features of photos with the network of a `cnn.Cnn`.
 
     Args:
-        layers: names of layers, whose averaged activations are concatenated;
+        layers: names of the layers whose averaged activations are concatenated;
             `["last"]` for the last layer before a classifier; or
             `["full_network"]` for all layers (Vilalta et al. 2017).
         crops: `one` for the whole photo, resized to the network's input, or
@@ -124,9 +125,10 @@ class PhotoFeatures:
         return decode_image(image_bytes, self.squares)
 
     def forward(self, photos):
-        """Computes float32 `[n, dim]` features of decoded photos; n may be 0.
+        """Computes the features of decoded photos, float32 `[n, dim]`.
 
-        `photos` are float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255].
+        `photos` is float32 `[n, photo_size, photo_size, 3]`, RGB in [0, 255]; n
+        may be 0.
         """
         return call_with_any_batch(self._forward_some, photos)
 
@@ -144,7 +146,7 @@ class PhotoFeatures:
         return tf.cast(outputs, tf.float32)
 
     def __call__(self, image_bytes):
-        """Computes float32 `[n, dim]` features of JPEG or PNG bytes `[n]`."""
+        """Computes features `[n, dim]` of the JPEG or PNG contents `[n]`."""
         return self.forward(decode_images(image_bytes, self.squares))
 
 

@@ -43,7 +43,7 @@ _RANGES = (
 
 @dataclasses.dataclass(frozen=True)
 class Proposer:
-    """Proposes boxes for photos, deterministically.
+    """Proposes boxes that may contain objects, deterministically.
 
     Selective search ranks its boxes, and all its scores are 0.
 
@@ -91,7 +91,7 @@ class Proposer:
             )
 
     def description(self) -> dict:
-        """Returns the settings that affect the boxes, for the manifest."""
+        """Returns the settings that affect boxes, for a store's manifest."""
         parts = dataclasses.asdict(self)
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"

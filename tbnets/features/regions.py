@@ -24,7 +24,7 @@ GEOMETRY_DIM = 5
 def box_geometry(boxes, sides):
     """Returns each box's x_min, y_min, x_max, y_max and area, `[k, 5]`.
 
-    `sides` are the photo's width and height, which are scaled to 1.
+    Coordinates are divided by `sides`, the photo's width and height.
 
     Source: Mao et al. 2016, "Generation and Comprehension of Unambiguous Object
     Descriptions".
@@ -87,9 +87,9 @@ class AveragedFeatures:
         }
 
     def forward(self, pixels, boxes):
-        """Computes float32 `[k, dim]` features of boxes, with TensorFlow.
+        """Computes features `[k, dim]` of the boxes in a photo.
 
-        `pixels` are `[height, width, 3]`, RGB in [0, 255], upright. `boxes` are
+        `pixels` is `[height, width, 3]`, RGB in [0, 255], upright. `boxes` is
         float32 `[k, 4]` in pixels; k may be 0.
         """
         size = self.cnn.image_size
@@ -119,18 +119,18 @@ class AveragedFeatures:
         return pixels, tf.cast(read_upright_sides(image_bytes), tf.float32)
 
     def of_decoded(self, pixels, sides, boxes):
-        """Computes float32 `[k, dim]` features of a decoded photo's boxes.
+        """Computes features `[k, dim]` of the boxes in a decoded photo.
 
-        `pixels` and `sides` are the result of `decode`. `boxes` are float32
-        `[k, 4]` in pixels at full size.
+        `decode` returns `pixels` and `sides`. `boxes` is float32 `[k, 4]` in
+        pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)
         return self.forward(pixels, boxes * tf.tile(decoded / sides, [2]))
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes float32 `[k, dim]` features of a photo's boxes `[k, 4]`.
+        """Computes features `[k, dim]` of the boxes `[k, 4]` in a photo.
 
-        `pixels` are uint8 `[height, width, 3]`, RGB, upright.
+        `pixels` is uint8 `[height, width, 3]`, RGB, upright.
         """
         boxes = tf.constant(check_boxes(boxes), tf.float32)
         return self._forward(tf.cast(pixels, tf.uint8), boxes).numpy()
@@ -187,8 +187,8 @@ _PHOTO = tf.TensorSpec([None, None, 3], tf.float32)
 class WarpFeatures:
     """Computes features of regions as R-CNN does, with one pass per region.
 
-    `layer` is the layer whose maps are averaged, or `last`. `context` is as in
-    `warped_crops`.
+    `layer` is the layer whose maps are averaged, or `last`. `context` is passed
+    to `warped_crops`.
     """
 
     @in_float32()
@@ -219,9 +219,9 @@ class WarpFeatures:
         return tf.cast(outputs, tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes float32 `[k, dim]` features of a photo's boxes `[k, 4]`.
+        """Computes features `[k, dim]` of the boxes `[k, 4]` in a photo.
 
-        `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
+        `pixels` is `[height, width, 3]`, RGB in [0, 255], upright.
         """
         pixels = tf.cast(pixels, tf.float32)
         return _in_blocks(self._forward, pixels, boxes, CROPS_AT_ONCE, self.dim)
@@ -284,7 +284,7 @@ class RoiFeatures:
     def feature_map(self, pixels):
         """Scales a photo and computes its float32 feature map.
 
-        `pixels` are float32 `[height, width, 3]`, RGB in [0, 255].
+        `pixels` is float32 `[height, width, 3]`, RGB in [0, 255].
         """
         sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
         scale = self.shorter_side / tf.reduce_min(sides)
@@ -298,7 +298,7 @@ class RoiFeatures:
     def pooled(self, feature_map, boxes):
         """Pools the features in each box and runs the remaining layers on them.
 
-        `boxes` are float32 `[k, 4]` in units of feature-map cells.
+        `boxes` is float32 `[k, 4]` in units of feature-map cells.
         """
         bins = roi_pool(feature_map, boxes, self.output_size)
         if self.head is None:
@@ -306,9 +306,9 @@ class RoiFeatures:
         return tf.cast(self.head(bins, training=False), tf.float32)
 
     def __call__(self, pixels, boxes) -> np.ndarray:
-        """Computes float32 `[k, dim]` features of a photo's boxes `[k, 4]`.
+        """Computes features `[k, dim]` of the boxes `[k, 4]` in a photo.
 
-        `pixels` are `[height, width, 3]`, RGB in [0, 255], upright.
+        `pixels` is `[height, width, 3]`, RGB in [0, 255], upright.
         """
         pixels = tf.cast(pixels, tf.float32)
         cells = self._map(pixels)

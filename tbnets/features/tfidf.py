@@ -49,8 +49,8 @@ Words that a photo can show, such as numbers and "front", are not included.
 def find_lemmatizer():
     """Returns the name of a lemmatiser, and a function that lemmatises a word.
 
-    The lemmatiser is NLTK's `wordnet` if its data are installed, otherwise
-    `simplemma`.
+    The lemmatiser is `wordnet` from NLTK if the WordNet data are installed, and
+    `simplemma` otherwise.
     """
     with contextlib.suppress(ImportError, LookupError):
         from nltk.stem import WordNetLemmatizer
@@ -75,13 +75,12 @@ class TfidfFeatures(CaptionEncoder):
 
         x_j = count_j (1 + ln((1 + n) / (1 + df_j))),   x / |x|
 
-    n is the number of training captions, and df_j is the number of training
-    captions that contain the lemma. A caption without known words maps to
-    zeros.
+    n training captions were read, and df_j of these captions contain lemma j. A
+    caption without known words maps to zeros.
 
     Args:
-        num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016:
-            3000 for Flickr30K, 5600 for MSCOCO.
+        num_terms: maximum number of lemmas in the dictionary. Wang et al. 2016
+            use 3000 for Flickr30K and 5600 for MSCOCO.
 
     Attributes:
         columns_: int32 `[len(words_)]`, each known word's column.
@@ -115,7 +114,6 @@ class TfidfFeatures(CaptionEncoder):
 
         Raises:
             ValueError: If the captions contain only stop words.
-            ImportError: If a package is missing.
         """
         sklearn = import_extra("text", "sklearn.feature_extraction.text")
         name, lemmatize = find_lemmatizer()

@@ -29,7 +29,7 @@ class SeededDropout(configured.ConfiguredLayer):
 
     Args:
         rate: fraction of units set to 0, in [0, 1). The remaining units are
-            scaled by `1 / (1 - rate)`. Wang et al. use 0.5 after each ReLU.
+            scaled by `1 / (1 - rate)`.
         seed: integer. Layers of a branch need different seeds. The model calls
             `draw_apart` if both branches have the same seed.
 

@@ -98,14 +98,13 @@ class Tree:
         return inside[-1][0]
 
     def with_texts(self, texts: Sequence[Sequence[str]]) -> "Tree | None":
-        """Returns the tree with words replaced and empty phrases removed.
+        """Returns the tree with words replaced, or None if no words remain.
+
+        Empty phrases are removed.
 
         Args:
             texts: for each word, a list of replacements. Several replacements
                 become siblings, and an empty list removes the word.
-
-        Returns:
-            A `Tree`, or None if no word remains.
         """
         if self.num_nodes == 1 and len(texts[0]) > 1:
             return right_branching(texts[0])

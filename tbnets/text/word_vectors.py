@@ -52,8 +52,8 @@ def coverage_line(report):
 def centred(vectors, scale):
     """Centres `WordVectors` and scales them to the standard deviation `scale`.
 
-    Pretrained vectors have a large mean, so a network hardly learns to separate
-    the mean vectors of captions.
+    Pretrained vectors are long and have a large mean, so a network hardly
+    learns to separate the mean vectors of captions.
 
     Source: Mu and Viswanath 2018, "All-but-the-top", first step.
     """
