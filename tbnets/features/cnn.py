@@ -318,7 +318,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             (for EfficientNet-Lite, also a `.pth` file); or None for random
             weights from the global seed.
         image_size: side of the square input in pixels; None for the network's
-            default. The papers use 224.
+            default.
         top: whether to build the fully-connected layers and the classifier.
     """
     check_choice("name", name, sorted(NETWORKS), "Change `name`.")

@@ -63,7 +63,7 @@ def roi_pool(feature_map, boxes, output_size):
     Args:
         feature_map: float `[height, width, channels]`.
         boxes: `[k, 4]` in units of feature-map cells.
-        output_size: number of bins per side. Fast R-CNN with VGG uses 7.
+        output_size: number of bins per side.
 
     Returns:
         float `[k, output_size, output_size, channels]`.

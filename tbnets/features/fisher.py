@@ -256,7 +256,7 @@ class FisherFeatures(CaptionEncoder):
     without known words maps to zeros.
 
     Args:
-        num_components: number of mixture components. The papers use 30.
+        num_components: number of mixture components.
         pca_dim: maximum number of dimensions after PCA; 0 for no PCA. The
             papers reduce 18,000 to 6000.
         pca_captions: maximum number of training captions for PCA, drawn at

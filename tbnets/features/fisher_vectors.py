@@ -53,8 +53,6 @@ class TfidfVectors(_EncoderLayer):
         encoder = tbnets.TfidfFeatures(3000).fit(captions)
         reader = tbnets.CaptionReader(encoder)
         reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
-
-    Source: Wang et al. 2016, Sec. 3.1.
     """
 
     word_constants, other_constants = ("columns",), ("idf",)
@@ -104,8 +102,6 @@ class MeanVectors(_EncoderLayer):
         encoder = tbnets.MeanFeatures().fit(captions, vectors)
         reader = tbnets.CaptionReader(encoder)
         reader.layer(reader.tokenizer(captions)).shape  # (n, vectors.dim)
-
-    Source: the "mean vector" rows of Wang et al. 2016, Table 1 (c).
     """
 
     word_constants = ("vectors",)
@@ -147,8 +143,6 @@ class FisherVectors(_EncoderLayer):
         encoder = tbnets.FisherFeatures(30).fit(captions, vectors)
         reader = tbnets.CaptionReader(encoder)
         reader.layer(reader.tokenizer(captions)).shape  # (n, encoder.dim)
-
-    Source: Klein et al. 2015; Wang et al. 2016, Sec. 3.1.
     """
 
     word_constants = ("vectors", "shares")

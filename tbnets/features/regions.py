@@ -239,10 +239,11 @@ class RoiFeatures:
         cnn: a `cnn.Cnn`, built for any image size.
         layer: name of the layer, or `last`.
         output_size: bins per side, unless the network requires a certain
-            number. Fast R-CNN with VGG uses 7.
-        shorter_side: shorter side of a scaled photo in pixels. Fast R-CNN uses
-            600.
-        longest_side: maximum longer side in pixels. Fast R-CNN uses 1000.
+            number.
+        shorter_side: shorter side of a scaled photo in pixels.
+        longest_side: maximum longer side in pixels.
+
+    The default sizes are those of Fast R-CNN with VGG.
     """
 
     @in_float32()
@@ -326,7 +327,7 @@ KINDS = {
 
 
 def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Builds an object that maps (pixels, boxes) to region features."""
+    """Builds an extractor, which maps (pixels, boxes) to region features."""
     check_choice("kind", kind, KINDS)
     return KINDS[kind](cnn, layer, **options)
 

@@ -90,7 +90,7 @@ class TfidfFeatures(CaptionEncoder):
         encoder = tbnets.TfidfFeatures(3000).fit(captions)
         encoder.transform(["two dogs run"]).shape  # (1, 3000), or fewer
 
-    Source: Wang et al. 2016, Sec. 3.1; the weighting is scikit-learn's.
+    Source: Wang et al. 2016, Sec. 3.1. The weights are scikit-learn's.
     """
 
     kind = "tfidf"

@@ -21,11 +21,11 @@ _APART = 1 << 30
 
 @keras.saving.register_keras_serializable(package="tbnets")
 class SeededDropout(configured.ConfiguredLayer):
-    """Applies dropout whose sequence of masks is restored from checkpoints.
+    """Applies dropout whose masks do not change if training is interrupted.
 
-    The mask depends on `seed` and on a counter of masks, which is a
-    non-trainable weight. XLA draws different masks than TensorFlow's kernels.
-    Each replica draws its own masks.
+    The mask depends on `seed` and on a counter of masks, a non-trainable weight
+    that checkpoints contain. XLA draws different masks than TensorFlow's
+    kernels. Each replica draws its own masks.
 
     Args:
         rate: fraction of units set to 0, in [0, 1). The remaining units are
@@ -46,7 +46,7 @@ class SeededDropout(configured.ConfiguredLayer):
         self.stream = seed
 
     def draw_apart(self) -> None:
-        """Changes the masks, so that a layer with the same seed differs."""
+        """Changes the masks, so that two layers with the same seed differ."""
         self.stream = self.seed ^ _APART
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -122,8 +122,8 @@ class Branch(configured.ConfiguredLayer):
             states. If it is `()`, the branch applies only L2 normalisation,
             like the text branch of Vilalta et al. 2017.
         batch_normalization: `last`, `first` or `none`.
-        dropout: dropout rate after each ReLU. The papers use 0.5.
-        input_dropout: dropout rate on the branch's input. The papers use 0.
+        dropout: dropout rate after each ReLU.
+        input_dropout: dropout rate on the branch's input.
         seed: integer seed of the dropout masks.
 
     A call returns float32 under every dtype policy.

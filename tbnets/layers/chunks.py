@@ -136,7 +136,7 @@ def check_encoder(encoder, argument, chunk):
 
 
 def inner_layers(layer):
-    """Returns a layer and all layers in its attributes, lists and dicts."""
+    """Returns a layer and all layers in its attributes, at any depth."""
     found, values = {}, [layer]
     while values:
         value = values.pop()

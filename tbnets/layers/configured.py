@@ -63,7 +63,7 @@ class ConfiguredLayer(keras.layers.Layer):
 
 
 class FittedLayer(ConfiguredLayer):
-    """A layer whose weights are constants; the dtype policy is ignored."""
+    """A layer with constant weights that ignores the dtype policy."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("dtype", "float32")

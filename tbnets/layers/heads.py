@@ -22,7 +22,7 @@ class CanonicalProjection(configured.FittedLayer):
     `models.cca` computes the weights, which are not trainable.
 
     Args:
-        output_dim: size of the shared space. Gong et al. 2014: 256 or more.
+        output_dim: size of the shared space. Gong et al. 2014 use at least 256.
         use_bias: whether to add a bias. CCA with background regions needs a
             bias for texts.
 
@@ -74,12 +74,10 @@ class PairHead(configured.ConfiguredLayer):
         x * y -> [FC -> ReLU -> dropout] * len(units) -> FC of one unit
 
     Args:
-        units: sizes of the FC layers before the last one. The paper uses
-            `(512, 256)`.
+        units: sizes of the FC layers before the last one.
         dropout: dropout rate after each ReLU.
         scale: factor by which the products are multiplied; None for `dim`,
-            because products of unit vectors are about 1 / dim. The paper uses
-            1.
+            because products of unit vectors are about 1 / dim.
         seed: integer seed of the dropout masks.
 
     The last layer computes in float32 under every dtype policy.
@@ -88,8 +86,8 @@ class PairHead(configured.ConfiguredLayer):
         head = tbnets.PairHead((512, 256))
         head(image_embeddings * text_embeddings).shape  # (n,)
 
-    Source: Wang et al. 2018, Sec. 3.3 and 4.3. Departures: `scale` and
-    `dropout`, which the paper does not mention for this network.
+    Source: Wang et al. 2018, Sec. 3.3 and 4.3. Departures: the paper mentions
+    no `scale` and no `dropout` for this network.
     """
 
     def __init__(

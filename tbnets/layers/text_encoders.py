@@ -33,7 +33,7 @@ def pool_words(states, mask, pooling):
 
 
 class TextEncoder(ConfiguredLayer):
-    """Base class of text encoders: a table of word vectors with dropout.
+    """Base class of text encoders that read word ids.
 
     A subclass defines `call`, sets `output_dim` and builds its own layers.
 
@@ -106,8 +106,8 @@ class TextEncoder(ConfiguredLayer):
 class MeanOfWords(TextEncoder):
     """Averages the learned vectors of a caption's words.
 
-    Takes the arguments of `TextEncoder`. The papers use `embedding_dim=300`.
-    A call maps int `[n, words]` to float `[n, embedding_dim]`.
+    The arguments are those of `TextEncoder`. A call maps int `[n, words]` to
+    float `[n, embedding_dim]`.
 
     Example:
         encoder = tbnets.MeanOfWords(vocabulary.size)
@@ -131,8 +131,8 @@ class RecurrentEncoder(TextEncoder):
     Args:
         vocabulary_size: number of word ids.
         cell: `lstm` (Wang et al. 2018) or `gru` (Vilalta et al. 2017).
-        embedding_dim: size of a word vector. Wang 2018 use 256.
-        units: state size per direction. Wang 2018 use 512.
+        embedding_dim: size of a word vector.
+        units: state size per direction.
         bidirectional: whether to append the output of a second network that
             reads the caption backwards.
         pooling: `last` for the last state (both papers), or `mean` or `max`

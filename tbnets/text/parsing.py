@@ -126,7 +126,6 @@ class EmbeddedParser:
 
 
 def _corenlp_parser(url):
-    """Returns a function that parses captions with the CoreNLP server."""
     corenlp = import_extra("parse", "nltk.parse.corenlp")
     try:
         urllib.request.urlopen(url, timeout=10).close()
@@ -159,7 +158,8 @@ PARSERS = "embedded", "corenlp", "right_branching"
 def open_parser(name, corenlp_url=DEFAULT_URL):
     """Returns a function that parses a caption into a bracketed string.
 
-    Raises an error if a package is missing or the server does not respond.
+    `name` is in `PARSERS`. Raises an error if a package is missing or the
+    server does not respond.
     """
     check_choice("parser", name, PARSERS)
     if name == "embedded":

@@ -36,7 +36,7 @@ class Tree:
 
     Args:
         labels: for each node, a phrase type such as `NP`, a word's part of
-            speech, or "" if it is unknown.
+            speech, or "" if the label is unknown.
         parents: each node's parent, or -1 for the root.
         texts: each node's word, or "" for a phrase.
 
@@ -79,7 +79,7 @@ class Tree:
         return np.array(heights)
 
     def phrases(self, kind: str = "NP") -> list[tuple[int, int, int]]:
-        """Returns (node, start, end) for each phrase of a type, in preorder."""
+        """Returns (node, start, end) for nodes of type `kind`, in preorder."""
         return [
             (node, int(start), int(end))
             for node, (start, end) in enumerate(self.spans())
@@ -136,7 +136,6 @@ def read_tree(text: str, name: str = "") -> Tree:
         name: name of the tree for error messages, such as its caption's id.
 
     Raises:
-        TypeError: If the text is not a string.
         ValueError: If brackets do not match, no words remain, a word is longer
             than 200 letters, the height exceeds 128, or there are more than
             4096 words.

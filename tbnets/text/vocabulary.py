@@ -364,7 +364,7 @@ class Tokenizer(tf.Module):
             captions: string `[num_captions]`, UTF-8.
 
         Returns:
-            int32 `tf.RaggedTensor` `[num_captions, (words)]`.
+            An int32 `tf.RaggedTensor` of shape `[num_captions, (words)]`.
         """
         words = split_words(captions)
         if self.max_tokens is not None:
