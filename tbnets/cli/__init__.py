@@ -1,8 +1,9 @@
-"""The commands of tbnets: one module per verb, for the shell and for Python.
+"""The commands of tbnets, for the shell and for Python.
 
-Each module defines `Options`, its flags, and `main(options)`, which returns the
-exit code or None. The module's docstring is the help text. `tbnets VERB` and
-`python tools/VERB.py` are equivalent.
+The module of a command is named by its verb. It defines `Options`, a dataclass
+of the flags, and `main(options)`, which returns the exit code or None. Its
+docstring is the help text. `tbnets VERB` and `python tools/VERB.py` are
+equivalent.
 
 ::
 
@@ -50,7 +51,7 @@ def main():
 
 
 def run_tool(module_or_verb):
-    """Runs a verb or a tool's module with this process's arguments."""
+    """Runs a command, given as a verb or module, with `sys.argv[1:]`."""
     startup.run(lambda: call(module_or_verb, sys.argv[1:]))
 
 
@@ -93,10 +94,10 @@ def verb_of(word):
 
 
 def call(verb, words):
-    """Runs a verb with the words after it. Returns its exit code, or None.
+    """Runs a command with the arguments `words`; returns its exit code or None.
 
-    `verb` is a key of `VERBS`, or a module with `Options` and `main`. If a flag
-    is wrong or the command fails, a UserError names flags instead of arguments.
+    `verb` is a key of `VERBS`, or a module with `Options` and `main`. If `main`
+    raises a UserError, its message names flags instead of Python arguments.
     """
     module = verb
     if isinstance(verb, str):

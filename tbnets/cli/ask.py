@@ -110,7 +110,7 @@ class Options:
         )
 
     def open(self, requirements):
-        """Connects to a model and checks its endpoints."""
+        """Connects to the model and checks it for the required endpoints."""
         return checked(self.connect(), self.model, requirements)
 
 
@@ -198,7 +198,7 @@ def score(options, texts):
 
 
 def search_index(options, texts):
-    """Searches the model's index. Returns a JSON record."""
+    """Searches the model's index for sentences. Returns a JSON record."""
     if not texts:
         raise _missing_input(options, "sentences")
     advice = "Export it with an index: tools/export.py --index=INDEX."

@@ -1,4 +1,4 @@
-"""Flags and outputs of the commands that take queries."""
+"""Defines flags and writes results of the commands that take queries."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ ANSWERS = "answers.png"
 OUTPUTS = ("montage", "explain", "html", "json")
 """Flags that name a file to write."""
 MOST_ROWS, MOST_ANSWERS = 40, 50
-"""Limits of a contact sheet, for readability and memory."""
+"""Maximum numbers of queries, and of images per query, on a contact sheet."""
 
 
 def check_outputs(options):
@@ -81,7 +81,7 @@ def write_montage(options, ids, order, similarities):
 
 
 def write_explanations(options, model, ids, order):
-    """Writes where each query and its noun phrases are found to --explain."""
+    """Draws to --explain where photos match each query and its noun phrases."""
     pictures, advice = {}, ""
     for number, query in enumerate(options.queries[:MOST_ROWS]):
         phrases = [query]
@@ -156,8 +156,8 @@ class AskingFlags:
     def open(self, requirements):
         """Loads --model, which must accept text.
 
-        `requirements` maps each required endpoint to the (requirement, advice)
-        of the error message.
+        `requirements` maps each required endpoint to two strings for the error
+        message: the requirement and the advice.
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -173,7 +173,7 @@ RUNTIMES = ("auto", "litert", "tensorflow")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RuntimeFlags(AskingFlags):
-    """Flags for a model that LiteRT may run."""
+    """Flags for a model that runs in LiteRT or TensorFlow."""
 
     runtime: str = flag(
         "auto",
@@ -184,7 +184,7 @@ class RuntimeFlags(AskingFlags):
     )
 
     def open(self, requirements):
-        """Loads --model as `AskingFlags.open`, with LiteRT if possible."""
+        """Loads --model like `AskingFlags.open`, but in the chosen runtime."""
         is_local = "://" not in self.model
         is_found = is_local and lite.find(self.model) is not None
         if self.runtime == "auto":
@@ -213,7 +213,7 @@ def check_endpoints(model, name, requirements):
 
 
 def checked(model, name, requirements):
-    """Returns a model after checking that it has endpoints and takes words."""
+    """Checks that a model has endpoints and accepts words, and returns it."""
     check_endpoints(model, name, requirements)
     if not model.takes_captions:
         raise InputError(
@@ -237,7 +237,7 @@ def alone(path):
 
 
 def write_answers_json(path, record):
-    """Writes the results to the --json file, if set."""
+    """Writes the results to the --json file if this flag is set."""
     if path == STDOUT:
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:

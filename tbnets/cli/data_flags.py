@@ -1,4 +1,4 @@
-"""Flags that several commands share."""
+"""Defines flags that several commands share."""
 
 import dataclasses
 import os
@@ -65,7 +65,7 @@ class Choosing:
 
 
 def check_choosing(options):
-    """Raises an error if --choice is missing but needed."""
+    """Raises an error if a flag requires --choice, which is not set."""
     set_names = changed(options)
     for name in CHOOSING[1:]:
         if name in set_names and "choice" not in set_names:
@@ -74,7 +74,7 @@ def check_choosing(options):
 
 
 def chosen(options):
-    """Returns the `Choosing` flags as {name: value}, or {} without --choice."""
+    """Returns the `Choosing` flags as a dict, or {} if --choice is not set."""
     if "choice" not in changed(options):
         return {}
     return {name: getattr(options, name) for name in CHOOSING}
@@ -115,7 +115,7 @@ class CaptionFlags:
         }
 
     def data(self, **sources):
-        """Returns the `Data` of the captions, or of phrases in `sources`."""
+        """Returns the `Data` of the captions, or of `sources["phrases"]`."""
         where = self.where
         path, form = where.pop("path"), where.pop("format")
         sources |= {"captions": path, "captions_format": form, **where}
@@ -129,7 +129,7 @@ class CaptionFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shared(CaptionFlags):
-    """Flags for the captions and the share of the work."""
+    """Flags for the captions, and for the share of them to process."""
 
     shard: str = flag(
         "",
@@ -138,14 +138,14 @@ class Shared(CaptionFlags):
     )
 
     def next_line(self, line):
-        """Returns `line`, or the advice to merge all shares for a share."""
+        """Returns `line`, or advice to merge the shares if --shard is set."""
         joined = "Next, merge all shares with tools/join_store.py"
         return startup.adapt_commands(joined) if self.shard else line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhotoFlags(Shared):
-    """Flags for the photos to process and the store."""
+    """Flags for the photos to process and the store to write."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")
     captions: str = flag(
@@ -160,9 +160,10 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns the photos and the description of a share.
+        """Returns (photos, share) for the share that --shard selects.
 
-        Prints the unusable files.
+        `photos` contains (id, path) pairs, and the dict `share` describes the
+        share. Prints the unusable files.
         """
         all_photos = find_photos(
             self.images, self.captions and self.where, self.splits

@@ -1,4 +1,4 @@
-r"""Serve a local page to try the networks.
+r"""Serve a local web page to try the networks.
 
   python tools/demo.py photos
 
@@ -96,7 +96,7 @@ class Options(RuntimeFlags):
 
 @contextlib.contextmanager
 def open_folder(options):
-    """Yields the folder, captions and cache. Draws scenes by default."""
+    """Yields (photo folder, captions, cache). Draws scenes by default."""
     if len(options.folder) > 1:
         raise InputError(
             "tools/demo.py",
@@ -120,10 +120,11 @@ def open_folder(options):
 
 
 def explainer_of(options, model):
-    """Returns the model that shows where sentences are found, or None.
+    """Returns the model that shows where photos match sentences, or None.
 
-    LiteRT models lack the signature `embed_cells`. If `--runtime=auto` chose
-    one, and boxes need TensorFlow anyway, loads the network in TensorFlow too.
+    LiteRT models lack the required signature, `embed_cells`. If
+    `--runtime=auto` chose a LiteRT model, and boxes need TensorFlow anyway,
+    loads the network in TensorFlow too.
     """
     is_lite = isinstance(model, lite.Model)
     if is_lite and options.runtime == "auto" and options.localizer != "":
@@ -133,7 +134,7 @@ def explainer_of(options, model):
 
 
 def show(options, folder, captions, cache):
-    """Loads the networks and returns a `Shown`."""
+    """Loads the models and data of the page, and returns them as a `Shown`."""
     usual = _PHOTOS if options.folder else _SCENES
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]

@@ -10,8 +10,8 @@ For example:
 For each split, the command counts images, captions, words, empty and repeated
 captions, and words that are not in the training split. It then prints the
 problems with their files and lines: unreadable rows, images in two splits,
-broken or missing image files, and missing or non-finite features. Equal
-problems are printed once. The exit code is 1 if there are problems.
+broken or missing image files, and missing or non-finite features. Problems with
+the same message are printed together. The exit code is 1 if there are problems.
 
 Findings, such as captions that several images share, very long captions or
 captions in a foreign language, do not change the exit code. With --images, the
@@ -22,7 +22,7 @@ Count phrases with and without boxes:
 
   python tools/describe_data.py --phrases=flickr8k/entities
 
-docs/data_formats.md shows the formats.
+docs/data_formats.md describes the formats.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ def describe_split(
 ) -> dict:
     """Returns the counts of one split in the order of the report.
 
-    `known_words` are the words of the training split, or None.
+    `known_words` contains the words of the training split, or is None.
     """
     per_image = images.captions_per_image
     words, lengths = count_words(images.captions)
@@ -90,10 +90,10 @@ def describe_split(
 
 
 def describe_phrases(phrases: PhraseRegions) -> dict:
-    """Counts the phrases of one split. Returns the counts in report order.
+    """Returns counts of the phrases of one split, in the order of the report.
 
-    A phrase with several types counts for each type. A chain is an object
-    named by one or more phrases.
+    A phrase with several types counts once for each type. A chain is an object
+    that one or more phrases name.
     """
     count = phrases.num_phrases
     missing = {key: int(n.sum()) for key, n in phrases.left_out.items()}
@@ -128,7 +128,7 @@ def _spread(values, middle):
 
 
 def _repeated_captions(images):
-    """Counts repeated captions of an image, and captions of several images."""
+    """Counts captions repeated in one image, and captions of several images."""
     nonempty = [row for row, caption in enumerate(images.captions) if caption]
     texts = text_ids([images.captions[row] for row in nonempty])
     owners = images.caption_to_image[np.array(nonempty, np.int64)]
@@ -151,7 +151,7 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
 def check_images(images: CaptionedImages, folder, problems: list) -> list:
     """Decodes the images of a split and adds a problem for each failure.
 
-    Returns the `Look`s of the images.
+    Returns a list with the `Look` of each image.
     """
     folder = photo_root(folder)
     paths = [os.path.join(folder, name) for name in images.names]
@@ -171,10 +171,12 @@ def describe_features(
 ) -> tuple[dict, np.ndarray | None]:
     """Checks the features of a split's images.
 
-    `patterns` are paths of features to concatenate. Extends `problems`.
+    `patterns` lists the paths of the features to concatenate. Problems are
+    appended to `problems`.
 
-    Returns (counts, features): a dict, and float32 `[num_images, dim]`, 0 where
-    features are missing; or ({}, None) if the features cannot be read.
+    Returns (counts, features): `counts` is a dict, and `features` is a float32
+    array `[num_images, dim]`, with 0 for missing features. If the features
+    cannot be read, returns ({}, None).
     """
     path = ", ".join(patterns)
     try:
@@ -216,7 +218,7 @@ def describe_features(
 
 
 def format_counts(splits: dict[str, dict]) -> str:
-    """Returns a table of the splits' counts."""
+    """Formats the counts of the splits as a table."""
     rows = [["", *splits]]
     for name in dict.fromkeys(itertools.chain(*splits.values())):
         values = [counts.get(name) for counts in splits.values()]
@@ -289,7 +291,7 @@ class Options(CaptionFlags):
 
 
 def read_splits(options, problems):
-    """Returns a dict of splits, and the training words (None if missing)."""
+    """Returns a dict of the splits, and the set of training words or None."""
     read_split = functools.partial(
         captions.read_captions, problems=problems, **options.where
     )
@@ -333,10 +335,10 @@ def print_report(splits, findings, problems):
 
 
 def describe_one(options, images, known, problems, photos):
-    """Returns the counts selected by the flags, for one split.
+    """Returns the counts of one split that the flags select.
 
-    `known` is the phrases and the training words, each of which may be None.
-    Adds a `Photo` for each file name to `photos`.
+    `known` is a tuple (phrases, training words); both may be None. If --images
+    is set, adds a `Photo` for each file name to the dict `photos`.
     """
     phrases, vocabulary = known
     counts = describe_split(images, vocabulary)
@@ -357,7 +359,7 @@ def describe_one(options, images, known, problems, photos):
 
 
 def _captions_of(options):
-    """Returns the path of the captions in the folder of the photos, or ""."""
+    """Returns the path of captions in the folder --images, or ""."""
     if not options.images:
         return ""
     sources = Sources("", "", images=options.images)

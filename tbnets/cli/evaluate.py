@@ -4,7 +4,7 @@ Measure a split of a run:
 
   python tools/evaluate.py --run_dir=runs/quickstart --split=test
 
-Measure how well a run of photos and captions finds the boxes of phrases:
+Measure how well a run on photos and captions finds the boxes of phrases:
 
   python tools/evaluate.py --run_dir=runs/flickr8k_infonce \
       --phrases=flickr8k/entities --regions=features/averages_lite0.flags \
@@ -41,8 +41,8 @@ Measure embeddings from any model, matched by the ids of a data set or by row:
 
 images.npy is [num_images, dim] and captions.npy is [num_captions, dim]. Inner
 products are the scores, so add --normalize if rows do not have unit length.
-caption_to_image.npy, or a text file, holds each caption's image row, counted
-from 0.
+caption_to_image.npy contains the row of each caption's image, counted from 0;
+it can also be a text file.
 
 The command prints recall at 1, 5 and 10 and the median and mean rank, in both
 directions and from captions to captions. For phrases, it prints recalls of
@@ -105,7 +105,7 @@ _PAIRS = {
     "phrases": "regions",
     "regions": "phrases",
 }
-"""Maps a flag to the flag without which it has no effect."""
+"""Maps a flag to the flag that it requires."""
 MAP_CAPTIONS = 5
 
 
@@ -228,13 +228,13 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
 
 
 def ways_of(name):
-    """Returns the kinds of evaluation that use a flag, or "" for all kinds."""
+    """Names the keys of `WAYS` that allow a flag; "" if it is always used."""
     ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
     return " or ".join(ways)
 
 
 def help_sections():
-    """Returns a dict from title to flags, which are grouped by `ways_of`."""
+    """Returns {title: flags}, the sections of --help, grouped by `ways_of`."""
     sections = {}
     for option in flags_of(Options):
         ways = ways_of(option.name)
@@ -244,7 +244,7 @@ def help_sections():
 
 
 def chosen_way(options):
-    """Returns the key of `WAYS` that a flag selects, by default the last."""
+    """Returns the key of `WAYS` that is set, or the last key if none is."""
     set_flags = changed(options)
     way = next((way for way in WAYS if way in set_flags), [*WAYS][-1])
     for name in sorted(set_flags - {way, *WAYS[way]}):
@@ -338,7 +338,7 @@ def evaluate_split(options):
 
 
 def print_metrics(options, metrics, title):
-    """Prints the metrics and writes the --json file."""
+    """Prints the metrics, and writes the --json file if this flag is set."""
     print(tables.format_table(metrics, title))
     if options.json:
         files.write_json(options.json, metrics)
@@ -356,7 +356,7 @@ def levelled(options, scores):
 
 
 def run_scores(options, run_dir):
-    """Returns a run's scores on the splits of `splits_of`."""
+    """Returns a list of the run's scores, one for each split in `splits_of`."""
     from tbnets.tasks import runs
 
     splits = splits_of(options)

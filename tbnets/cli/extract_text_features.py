@@ -1,4 +1,4 @@
-r"""Extract fixed features of captions into a store, fitted on one split.
+r"""Compute features of captions, such as tf-idf, and store them.
 
 For example, tf-idf of the 3000 most frequent lemmas, as in Wang et al. 2016:
 

@@ -38,7 +38,7 @@ from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags):
-    """Flags for the rows, the network and the folder of the index."""
+    """Flags for the index folder, the rows to index, and the network."""
 
     model: str = flag("flickr8k_photos", f"{MODEL}.")
     folder: list[str] = flag(
@@ -91,7 +91,7 @@ def embed_features(options, model):
 
 
 def main(options):
-    """Updates the index to hold exactly the given photos or features."""
+    """Updates the index to contain exactly the given photos or features."""
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
             "tools/index.py",

@@ -9,12 +9,12 @@ Then run this on a machine with all four stores:
 
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
-If all processors are of the same kind, the merged store is byte-identical to
-that of a single run. The command also merges shares made by
-tools/extract_text_features.py, tools/propose_regions.py and
-tools/parse_captions.py. Each file of trees needs its .share.json file. If a
-share is missing, repeated, incomplete, damaged or made with different flags,
-weights or inputs, the command writes no store.
+If all machines have the same type of processor, the merged store is
+byte-identical to the store that one machine would write. The command also
+merges shares made by tools/extract_text_features.py, tools/propose_regions.py
+and tools/parse_captions.py. Each file of trees requires its .share.json file.
+If a share is missing, repeated, incomplete, damaged or made with different
+flags, weights or inputs, the command writes no store.
 
 See docs/feature_stores.md.
 """
@@ -27,7 +27,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags for the shares and the result."""
+    """Flags for the shares to merge and the output."""
 
     shares: list[str] = flag(
         [], "All shares, in any order: stores, or files of trees.", kind="words"

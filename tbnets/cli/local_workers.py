@@ -1,9 +1,9 @@
 """Starts several workers on one machine, each in its own process.
 
 The workers connect through `TF_CONFIG`, on ports of the loopback interface, and
-share the cores evenly. Each line of output starts with the worker's name,
-except for worker 0, the chief. If a worker fails, all workers are stopped. A
-worker exits when its standard input, a pipe from this process, closes.
+share the cores evenly. Each printed line starts with the name of its worker,
+except lines of worker 0, the chief. If a worker fails, all workers are stopped.
+A worker exits when its standard input, a pipe from this process, closes.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ CONFIG = "TF_CONFIG"
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 10.0
 END_SECONDS = 3.0
-"""Seconds that workers have to stop after Ctrl-C and after termination."""
+"""Maximum seconds to wait for workers that were terminated."""
 
 
 class _Worker(NamedTuple):
@@ -51,7 +51,7 @@ def end_with_parent():
 
 
 def run_workers(count, command=None):
-    """Runs a command in several processes and waits until all have ended."""
+    """Runs a command in `count` worker processes and waits for them to end."""
     if os.environ.get(CONFIG):
         raise InputError(
             "`--local_workers` must be given without TF_CONFIG. Received: "
@@ -76,7 +76,7 @@ def run_workers(count, command=None):
 
 
 def environments(count):
-    """Yields each worker's environment variables."""
+    """Yields a dict of environment variables for each worker."""
     # Opens all sockets before closing any, so that the ports differ.
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]

@@ -4,10 +4,10 @@ r"""Find the boxes that phrases name in photos.
 
 For each phrase, this command prints the best of the proposed boxes and its
 similarity: the cosine (1 is identical) or, for a similarity network, the log
-odds of a match (0 is even). After --pair_loss=softmax, similarities are
-comparable only between boxes of one phrase. The default zoo model,
-entities_localization, is for photos; --model=scenes_localization is for
-rendered scenes.
+odds of a match (0 means even odds). If the network was trained with
+--pair_loss=softmax, similarities are comparable only between boxes of one
+phrase. The default zoo model, entities_localization, is for photos;
+--model=scenes_localization is for rendered scenes.
 
   python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
 
@@ -27,7 +27,7 @@ A box is x_min, y_min, x_max, y_max in pixels of the upright photo, with the
 origin in its upper left corner. Every phrase gets a box, even if the photo does
 not show the object. Unknown words are listed and ignored.
 
-Needs the extra: pip install "tbnets[regions]". See docs/localization.md.
+Requires an extra: pip install "tbnets[regions]". See docs/localization.md.
 """
 
 import dataclasses
@@ -74,7 +74,7 @@ NEEDED = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(AskingFlags, Choosing):
-    """Flags for photos and phrases, the network and the outputs."""
+    """Flags for the photos, the phrases, the network and the outputs."""
 
     words: list[str] = flag(
         [],
@@ -101,7 +101,7 @@ class Options(AskingFlags, Choosing):
 
 
 def read_words(options):
-    """Returns the paths of the photos, and the phrases."""
+    """Splits the words into paths of photos and phrases; returns both lists."""
     photos, phrases = options.words[:1], []
     for word in options.words[1:]:
         is_photo = word.lower().endswith(PHOTO_SUFFIXES)
@@ -118,9 +118,10 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the path of the picture of each photo, or "" without --output.
+    """Returns the output path for each photo, or "" if --output is not set.
 
-    A new `--output` is a folder if it has no suffix or ends with a slash.
+    If `--output` does not exist, it is treated as a folder if it has no suffix
+    or ends with a slash.
     """
     output, path = options.output, pathlib.Path(options.output)
     if not output:
@@ -150,7 +151,7 @@ def places_of_pictures(options, photos):
 
 
 def check_places(options, photos, pictures):
-    """Raises an error if an output is a photo or has no existing folder."""
+    """Raises an error if an output would replace a photo or has no folder."""
     originals = set(map(os.path.realpath, photos))
     for name, paths in (("output", pictures), ("json", [options.json])):
         check_place(name, getattr(options, name))
@@ -165,7 +166,7 @@ def check_places(options, photos, pictures):
 
 
 def warn_of_unknown(phrases, notes):
-    """Warns about phrases without known words."""
+    """Prints a warning for each phrase that contains no known word."""
     for phrase, (_, note) in zip(phrases, notes):
         if note == search.NO_WORD:
             print(

@@ -1,4 +1,4 @@
-r"""Draw a data set of scenes with captions, boxes and gold parse trees.
+r"""Generate a data set of scenes with captions, boxes and gold parse trees.
 
 The scenes need no download. They are written in the formats of public
 image-text data sets:
@@ -67,7 +67,7 @@ class Options:
 
 
 def choose_scenes(scenes):
-    """Returns up to `NUM_SHOWN` scenes, the same number from each split."""
+    """Returns up to `NUM_SHOWN` scenes, spread evenly over the splits."""
     groups = [[s for s in scenes if s["split"] == name] for name in SPLITS]
     filled, chosen = [group for group in groups if group], []
     for group in filled:
@@ -77,7 +77,7 @@ def choose_scenes(scenes):
 
 
 def draw_contact_sheet(options):
-    """Draws twelve scenes, each above its captions."""
+    """Draws up to twelve scenes, each above its captions, in one picture."""
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
         scenes = choose_scenes(list(map(json.loads, lines)))

@@ -1,6 +1,6 @@
 r"""Parse captions into constituency trees, for --text_encoder=h_lstm.
 
-For example, with the embedded parser (needs the extra: pip install
+For example, with the embedded parser (requires an extra: pip install
 "tbnets[parse]"):
 
   python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
@@ -16,10 +16,10 @@ Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 
 Each distinct caption is parsed once, by several processes, and the trees are
 cached in OUTPUT.cache. If the command is interrupted, run it again: it resumes.
-A caption that cannot be parsed gets a right-branching tree. With --shard=1/4 to
---shard=4/4, several machines parse one share each, and tools/join_store.py
-merges the shares. docs/trees.md describes the files and the quality of the
-trees.
+If a caption cannot be parsed, a right-branching tree is written for it. With
+--shard=1/4 to --shard=4/4, several machines parse one share each, and
+tools/join_store.py merges the shares. docs/trees.md describes the files and the
+quality of the trees.
 """
 
 import dataclasses

@@ -17,7 +17,7 @@ Also measure how many annotated boxes the proposals cover:
       --captions=/tmp/scenes/dataset.json --splits=test \
       --recall=/tmp/scenes/Annotations --output=/tmp/proposals
 
-Needs the extra: pip install -e ".[regions]". See docs/regions.md.
+Requires an extra: pip install "tbnets[regions]". See docs/regions.md.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ NUM_SHOWN, BOXES_SHOWN, CELL_SIZE = 4, 6, 320
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Proposals, PhotoFlags):
-    """Flags for the proposals, their recall and their picture."""
+    """Flags for the proposals, and for their recall and picture."""
 
     workers: Count = flag(
         usable_cores(),
@@ -97,7 +97,7 @@ def report_recall(options, photos, store):
 
 
 def draw_picture(options, photos, store):
-    """Draws the first boxes of some photos."""
+    """Draws some photos with their first boxes to --picture."""
     stored = set(store.ids)
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
@@ -116,7 +116,7 @@ def draw_picture(options, photos, store):
 
 
 def draw_boxes_cell(options, path, boxes):
-    """Draws the first boxes of one photo."""
+    """Draws one photo with its first boxes and the boxes of --recall."""
     pixels = images.read_photo(path)
     drawn = [
         PhraseBox(box, str(rank), rank)

@@ -24,7 +24,7 @@ The photos are then used only in pictures:
   python tools/query.py --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
-Draw where in the best photos the words are found:
+Show which parts of the best photos match the words:
 
   python tools/query.py --explain=why.png photos "a dog in the snow"
 
@@ -32,8 +32,8 @@ Find photos that are similar to a photo:
 
   python tools/query.py photos --like=dog.jpg
 
-Search the lines of a text file, or the captions of a table, by a photo or an id
-of --image_features:
+Search the lines of a text file, or the captions of a table, by a photo (or by
+an id in --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
@@ -50,10 +50,10 @@ results are marked with ? (--min_confidence).
 
 Each result has a rank, a similarity, and an image id or a caption. The
 similarity is the cosine (1 is identical). For a similarity network, it is the
-log odds of a match (0 is even) or, after --pair_loss=softmax, a number that is
-comparable only between results of the same query. Unknown words are listed and
-ignored. Files that are not photos are listed and left out. With --json=-, the
-command prints JSON.
+log odds of a match (0 means even odds). If this network was trained with
+--pair_loss=softmax, similarities are comparable only between results of one
+query. Unknown words are listed and ignored. Files that are not photos are
+listed and left out. With --json=-, the command prints JSON.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Finds the settings of a run from a command line."""
+"""Determines the settings of a run from its command line."""
 
 import os
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from tbnets.tasks.trained import NETWORK_FLAGS, open_trained
 class Resolved(NamedTuple):
     """The settings of a run and the sources of their values.
 
-    `sources` maps the flags that are set to the names of the sources.
+    `sources` maps each flag that was set to the name of the source that set it.
     """
 
     settings: Settings
@@ -32,16 +32,17 @@ class Resolved(NamedTuple):
 
 
 def settings(line, before=None):
-    """Returns the `Settings` that `resolve` finds, without the sources."""
+    """Returns only the `Settings` that `resolve` determines."""
     return resolve(line, before).settings
 
 
 def resolve(line, before=None):
-    """Finds the value of every flag of a run.
+    """Determines the value of every flag of a run.
 
-    Uses the first source with a value: the command line, the environment (for
-    `--data_root`), a flag file, the resumed run, the model of `--from`, values
-    that follow from other flags, the preset of `--loss`, or the default.
+    Uses the first of these sources that has a value: the command line, the
+    environment (for `--data_root`), a flag file, the resumed run, the model of
+    `--from`, values that follow from other flags, the preset of `--loss`, or
+    the default.
 
     Args:
         line: the `CommandLine`.
@@ -159,7 +160,7 @@ def not_given(line, settings: Settings, values):
 def check_read(line, settings: Settings):
     """Checks that the run uses the flags on the command line.
 
-    Returns a line about unused flags in flag files, or "".
+    Returns a note on unused flags in flag files, or "".
     """
     fixed = registry.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}

@@ -1,23 +1,23 @@
-r"""Serve exported models as TensorFlow Serving does, for trials.
+r"""Serve exported models for trials, with the API of TensorFlow Serving.
 
   python tools/serve.py --model=flickr8k_photos
 
 This command listens on ports 8500 (gRPC) and 8501 (REST) of this machine, and
-prints example requests. Serve several models, for example your own from the
-folder of a run or of numbered versions, with a name of your choice:
+prints example requests. To serve several models, list them. NAME=FOLDER serves
+your own model from a run folder, or from a folder of numbered versions:
 
   python tools/serve.py --model=flickr8k_photos,own=runs/own
 
-The flags have the same names as in tensorflow_model_server, and read the files
-that tools/export.py --serving writes:
+The flags have the same names as those of tensorflow_model_server. They accept
+the files that tools/export.py --serving writes:
 
   python tools/serve.py --model=own=served/own --enable_batching \
       --batching_parameters_file=served/own/batching_parameters.txt
 
-The server loads and warms up each new version in a folder, which then replaces
-the old version. If a version cannot be loaded, the server prints the error and
-keeps the old version. Only requests for embeddings are batched. Ctrl-C stops
-the server after the current requests.
+If a new version is added to a folder, the server loads it, warms it up, and
+then replaces the old version with it. If a version cannot be loaded, the server
+prints the error and keeps the old version. Only requests for embeddings are
+batched. Ctrl-C stops the server after the current requests.
 
 The server is one Python process without encryption or passwords. For
 production, use TensorFlow Serving, which serves these folders too
@@ -117,9 +117,9 @@ def folders_of(models):
 def read_config(path):
     """Reads the file given by --model_config_file.
 
-    Returns three dicts that map the name of a model to its folder, to a
-    function that selects the versions to serve, and to a dict of versions by
-    label.
+    Returns three dicts keyed by model name. Their values are the model's
+    folder, a function that selects the versions to serve, and a dict that maps
+    labels to versions.
     """
     file = CheckedFile(path)
     protos = import_extra(
@@ -156,7 +156,7 @@ def _policy(policy):
 
 
 def open_models(options, tell):
-    """Returns the `Models` selected by the flags. Does not start them."""
+    """Returns the `Models` that the flags select. Does not start them."""
     policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)

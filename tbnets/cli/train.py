@@ -47,7 +47,7 @@ from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
 from tbnets.training import distribution, loop, summary
 
 GROUPS = tuple(RUN_GROUPS.values())
-"""Groups of flags besides `Options`: the flags of a run."""
+"""Groups of flags that, unlike `Options`, are settings of a run."""
 FIRST = (
     *("flagfile", "run_dir", "resume", "from", "scenes", "captions", "images"),
     *("image_features", "image_encoder", "text_encoder", "epochs"),
@@ -97,7 +97,7 @@ class Options:
 
 
 def help_sections():
-    """Returns a dict from title to flags. The main flags come first."""
+    """Returns {title: flags}, the sections of --help, main flags first."""
     known = {**ALL, **{option.name: option for option in flags_of(Options)}}
     for name, words in conditions_in_words().items():
         text = f"{known[name].help} Only {words}."
@@ -124,7 +124,7 @@ def help_sections():
 
 
 def checked_settings(options, line):
-    """Returns the `Resolved` settings of a run, whose flags are checked."""
+    """Checks the flags of a run, and returns its `Resolved` settings."""
     if not line.given:
         raise InputError(
             "tools/train.py",
@@ -149,7 +149,7 @@ def checked_settings(options, line):
 
 
 def with_usual(line, resolved):
-    """Sets unset flags to defaults of the data and model. Prints them."""
+    """Sets unset flags to the defaults of the task and model; prints them."""
     settings, sources = resolved
     task = registry.open_task(settings)
     title, values = task.usual
@@ -166,7 +166,7 @@ def with_usual(line, resolved):
 
 
 def told_before(task):
-    """Describes missing recipe results. If all exist, checks the data."""
+    """Describes missing recipe results. If none is missing, checks the data."""
     results = task.missing()
     if not results:
         task.check()

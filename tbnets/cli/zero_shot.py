@@ -65,7 +65,7 @@ def unit_rows(rows) -> np.ndarray:
 def lengths_note(rows) -> str:
     """Returns a note on the norms of rows, or "" if all norms are 1.
 
-    Ignores differences up to 0.01, such as from rounding to float16.
+    Ignores differences of up to 0.01, which rounding to float16 can cause.
     """
     lengths = row_norms(np.asarray(rows, np.float32))
     if np.abs(lengths - 1).max() <= 0.01:

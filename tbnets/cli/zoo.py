@@ -9,7 +9,7 @@ commands take the model's name as --model=NAME.
 
 This command writes all files that TensorFlow Serving needs to
 served/flickr8k_photos: the next version of the SavedModel with warm-up
-requests, and the server's configuration files. It is short for:
+requests, and the server's configuration files. The command is short for:
 
   python tools/export.py --model=flickr8k_photos \
       --output=served/flickr8k_photos --serving
