@@ -1,8 +1,7 @@
-"""Features whose rows are found by id, not by position.
+"""Reads features from `.npy` files, and looks up their rows by id.
 
-`Features` is the interface to feature files. `FeatureArray` reads a plain
-array: `X_ims.npy` with `X_ids.txt`, one id per line (`feats.npy` with
-`feats_ids.txt`).
+`Features` is the interface to all feature files. `FeatureArray` reads the array
+`X_ims.npy` or `X.npy`. The ids of its rows are in `X_ids.txt`, one per line.
 """
 
 import functools
@@ -34,7 +33,7 @@ class Features:
     """
 
     failed: dict[str, str] = {}
-    """Maps the ids of images whose extraction failed to reasons."""
+    """Maps the id of each image whose extraction failed to the reason."""
 
     made_by: dict[str, Any] = {}
     """Settings of the extraction; {} if unknown."""
@@ -55,7 +54,7 @@ class Features:
 
     @property
     def parts(self) -> tuple["Features", ...]:
-        """The sources that were concatenated, or only this object."""
+        """A tuple of the sources that were concatenated, or `(self,)`."""
         return (self,)
 
     @property
@@ -93,7 +92,7 @@ class Features:
         return np.array([self._row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
-        """Returns an example id to show in errors about missing ids."""
+        """Returns text with an example id, for errors about missing ids."""
         if not self.ids:
             return "the file has no features"
         return f"the ids of the file look like {self.ids[0]!r}"
@@ -119,9 +118,9 @@ class Features:
         raise NotImplementedError
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields `(slice, array)` for all rows in order, about 16 MiB each.
+        """Yields all rows in order, as `(slice, array)` of about 16 MiB each.
 
-        The arrays have the stored dtype; concatenated features are float32.
+        The arrays have the stored dtype, or float32 if they are concatenated.
         """
         for rows in slices(len(self), 4 * self.dim):
             yield rows, self._read(np.arange(rows.start, rows.stop))
@@ -160,7 +159,7 @@ class FeatureArray(Features):
         return np.asarray(self._array[rows], dtype=np.float32)
 
     def chunks(self):
-        """Yields `(slice, array)` for all rows in order, as stored."""
+        """Yields all rows in order, as `(slice, array)` of the stored dtype."""
         for rows in slices(len(self), self.dim * self._array.itemsize):
             yield rows, self._array[rows]
 
@@ -182,16 +181,16 @@ class FeatureArray(Features):
 
 
 def ids_file(path) -> str:
-    """Returns the path of a feature file's ids, which need not exist."""
+    """Returns the path of a feature file's list of ids. It need not exist."""
     base = os.fspath(path).removesuffix(".npy")
     return base.removesuffix("_ims") + "_ids.txt"
 
 
 def open_array(path) -> FeatureArray:
-    """Opens a `.npy` file of features `[n, dim]` without reading it.
+    """Opens a `.npy` file of features `[n, dim]` as a memory-mapped array.
 
-    `X_ids.txt` next to `X_ims.npy` or `X.npy` contains one id per line. Without
-    this file, the ids are the row numbers "0", "1", ...
+    `X_ids.txt` next to `X_ims.npy` or `X.npy` contains one id per line. If it
+    does not exist, the ids are the row numbers "0", "1", ...
 
     Example:
         >>> features = open_array("train_ims.npy")
@@ -245,10 +244,10 @@ def first_equal_rows(features: Features) -> np.ndarray:
 
 
 def check_finite(features: Features, problems: list | None = None) -> int:
-    """Counts the rows that are not finite as float32.
+    """Returns the number of rows with values that are not finite as float32.
 
-    Each of these rows is added to `problems`. If `problems` is None, the first
-    row raises a ValueError.
+    Adds a `Problem` for each of these rows to `problems`. If `problems` is
+    None, raises ValueError for the first of these rows.
     """
     count = 0
     for part in features.parts:

@@ -1,8 +1,8 @@
-"""Splits an extraction into shares, and merges their results.
+"""Splits an extraction into shares for several runs, and merges their results.
 
 The merged store or file is byte-identical to the result of a single run, unless
 a photo was repaired after its share was complete. A share consists of whole
-shards, so that merging only renames their files.
+shards, so merging only copies files under new names.
 """
 
 import dataclasses
@@ -25,19 +25,19 @@ from tbnets.files import CheckedFile
 SHARE = "share"
 MOST = 10**6
 SUFFIX = ".share.json"
-"""Suffix of the file that describes a share that is a single file."""
+"""Suffix of the file that describes a share without a manifest."""
 
 
 def take_share(shard, keys, step=1, **decides):
-    """Returns the slice that selects a share's items, and its description.
+    """Returns the slice of a share's items, and a dict describing the share.
 
-    The description is a dict to add to `extraction`. If there are more shares
+    The dict is added to the `extraction` of the share. If there are more shares
     than shards, some shares are empty.
 
     Args:
-        shard: "I/N", share I of N, where I starts at 1; "" for all items.
-        keys: JSON values, which name the items in order.
-        step: number of items in a shard. A share starts at a multiple of it.
+        shard: "I/N" for share I of N, where I starts at 1; "" for all items.
+        keys: list of JSON values that identify all items, in order.
+        step: number of items in a shard. Each share starts at a multiple of it.
         **decides: JSON values of flags that affect the bytes of the store and
             are not in its `extraction`.
     """
@@ -61,7 +61,7 @@ def take_share(shard, keys, step=1, **decides):
 
 
 def share_of(made_by):
-    """Returns the description of a share in an `extraction`, or None."""
+    """Returns the valid description of a share in an `extraction`, or None."""
     share = made_by.get(SHARE) if isinstance(made_by, dict) else None
     share = share if isinstance(share, dict) else {}
     number, of, items = (share.get(name) for name in ("number", "of", "items"))
@@ -71,7 +71,7 @@ def share_of(made_by):
 
 
 def tell_file(path, made_by):
-    """Writes the description of a share that is a single file.
+    """Writes the description of a share, which is a single file, next to it.
 
     `made_by` includes the description from `take_share`.
     """
@@ -80,14 +80,14 @@ def tell_file(path, made_by):
 
 
 BESIDE = "files"
-"""Key of the dict that maps a share's additional files to their SHA-256."""
+"""Key of the dict that maps a store's additional files to SHA-256 digests."""
 
 
 def join(shares, output):
     """Merges all shares of an extraction into one store or file.
 
-    All shares are checked first. They are feature stores, or files with the
-    description from `tell_file`, in any order. Returns the number of items,
+    `shares` contains the paths of stores, or of files described by `tell_file`,
+    in any order. All shares are checked first. Returns the number of items,
     including failed items.
     """
     output = pathlib.Path(output)
@@ -110,9 +110,10 @@ def join(shares, output):
 
 
 def _made_by(path):
-    """Returns the extraction of a share, after checking a single file.
+    """Returns the settings with which a share was extracted.
 
-    The extraction of a store includes the hashes of other files in its folder.
+    Checks the digest of a share that is a single file. For a store, the
+    settings include the digests of other files in its folder.
     """
     if os.path.isfile(path):
         description = CheckedFile(f"{path}{SUFFIX}")
@@ -148,9 +149,9 @@ def _check_share(path, made_by):
 
 
 def _in_order(made_by):
-    """Returns the paths of all shares of one extraction in order.
+    """Checks that the shares form one extraction; returns their sorted paths.
 
-    `made_by` maps the paths to the extractions.
+    `made_by` maps each path to the settings of the share.
     """
     paths, works = list(made_by), list(made_by.values())
     numbers = [work[SHARE]["number"] for work in works]

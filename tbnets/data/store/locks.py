@@ -1,7 +1,7 @@
-"""Advisory locks on folders.
+"""Locks folders, so that only one process writes to a folder at a time.
 
-A lock affects only processes that request it. Systems and file systems without
-locks grant every request.
+The locks are advisory: they affect only processes that request them. If the
+operating system or file system does not support locks, every request succeeds.
 """
 
 import contextlib
@@ -33,10 +33,11 @@ class FolderInUse(ExistingFileError):
 class FolderLock:
     """An exclusive lock on a folder, held by one process.
 
-    A second lock in the process is also rejected; `take` returns the first one.
-    A lock is released when the process ends or its last reference is deleted.
-    The file `name` in the folder contains the process ID and is not removed.
-    `argument` is the argument that errors name.
+    The same process cannot lock the folder twice either; `take` returns its
+    existing lock. The lock is released when the process ends or the last
+    reference to this object is deleted. The file `name` in the folder contains
+    the process ID and is not removed. `argument` is the name of the argument in
+    error messages.
     """
 
     _locks = weakref.WeakValueDictionary()
@@ -67,8 +68,8 @@ class FolderLock:
     def wait(cls, folder, name, tell):
         """Waits until no other process holds the lock, and acquires the lock.
 
-        If it must wait, first calls `tell` with a description of the process
-        that holds the lock.
+        If another process holds the lock, first calls `tell` with a description
+        of this process.
         """
         try:
             return cls.take(folder, name, "folder")

@@ -1,14 +1,14 @@
-"""The manifest of a feature store: its contents and its extraction.
+"""Reads and writes manifests, which list a feature store's files and settings.
 
 ::
 
     STORE/manifest.json
-          00000.npy  00000.ids.txt                       a shard of images
-          00000.boxes.npy  00000.counts.npy              and for regions
-          00000.scores.npy  00000.sizes.npy              if they are known
+          00000.npy  00000.ids.txt               first shard: features, ids
+          00000.boxes.npy  00000.counts.npy      only for regions
+          00000.scores.npy  00000.sizes.npy      only for regions, optional
 
-Keys are sorted and there are no timestamps, so that repeating an extraction
-gives identical bytes. docs/feature_stores.md shows an example.
+Keys are sorted and there are no timestamps, so repeating an extraction writes
+identical bytes. docs/feature_stores.md shows an example.
 """
 
 import dataclasses
@@ -39,8 +39,8 @@ _PARTS = {
     ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
     ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
 }
-"""Maps (kind, whether `dim` is above 0) to the required arrays of a shard, and
-to the arrays that either all shards or no shards have."""
+"""Maps (kind, whether `dim` is above 0) to two tuples: the arrays that every
+shard contains, and the arrays that either all shards or no shards contain."""
 _HASH_CHUNK = 2**20
 
 
@@ -48,8 +48,8 @@ _HASH_CHUNK = 2**20
 class Shard:
     """The files of one shard of a store.
 
-    `rows` is the number of feature rows, or of boxes. `sha256` maps file names
-    to checksums.
+    `rows` is the number of feature rows, or of boxes without features. `sha256`
+    maps file names to digests.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Shard:
 
     @property
     def files(self):
-        """A dict that maps each part to its file name."""
+        """A dict that maps "ids" and each array's name to a file name."""
         names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
         return {p: name for p, name in names.items() if name in self.sha256}
 
 
 def file_of(name, part):
-    """Returns the file name for a part of a shard."""
+    """Returns the file name of a shard's ids, or of one of its arrays."""
     if part == "ids":
         return f"{name}.ids.txt"
     return f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
@@ -77,11 +77,11 @@ class Manifest:
 
     Args:
         kind: "images" (one row per image) or "regions" (any number per image).
-        extraction: JSON value of the settings that affect the features.
+        extraction: dict of JSON values, the settings that affect the features.
         dim: number of features per row; 0 for boxes without features.
         dtype: element of DTYPES, or BFLOAT16.
         complete: whether the extraction finished.
-        failed: maps the ids of failed images to reasons.
+        failed: maps the id of each failed image to the reason.
     """
 
     kind: str
@@ -94,17 +94,17 @@ class Manifest:
 
     @property
     def made_by(self):
-        """A dict of the extraction and the format, to compare stores."""
+        """A dict of the extraction's settings and the array format."""
         store = {"dim": self.dim, "dtype": self.dtype, "kind": self.kind}
         return {**self.extraction, "store": store}
 
     @property
     def parts(self):
-        """Two tuples, the names of a shard's required and optional arrays."""
+        """Names of the arrays in a shard: (required, optional), two tuples."""
         return _PARTS[self.kind, self.dim > 0]
 
     def array_kinds(self, images, rows):
-        """Maps each part of a shard to the (shape, dtype) of its array."""
+        """Returns a dict from the name of each array to its (shape, dtype)."""
         return {
             "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
             "boxes": ((rows, 4), np.dtype("<f4")),
@@ -115,7 +115,7 @@ class Manifest:
 
 
 def in_file(dtype):
-    """Returns the `numpy.dtype` with which a dtype is stored in files."""
+    """Returns the `numpy.dtype` that files use for a dtype."""
     return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
@@ -188,7 +188,7 @@ def _check_shards(file, manifest):
 
 
 def file_sha256(path) -> str:
-    """Returns the SHA-256 of a file as hexadecimal digits."""
+    """Returns the SHA-256 digest of a file in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while chunk := stream.read(_HASH_CHUNK):

@@ -1,7 +1,7 @@
 """Reads `.npy` and `.npz` files that may be damaged or untrusted.
 
-The sizes in an array's header are compared with the file before memory is
-allocated.
+The size that an array's header claims is compared with the size of the file
+before memory is allocated.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ COPY_AGAIN = "Copy the store again, or extract it into a new folder."
 
 @dataclasses.dataclass(frozen=True)
 class RowFile:
-    """The array in a `.npy` file, read row by row.
+    """The array in a `.npy` file, whose rows are read on demand.
 
-    `start` is the offset of the first row in bytes.
+    `start` is the byte offset of the first row.
     """
 
     path: str
@@ -55,7 +55,7 @@ class RowFile:
         return rows
 
     def map(self) -> np.ndarray:
-        """Maps all rows into memory and keeps the file open."""
+        """Returns a memory-mapped array of all rows. Keeps the file open."""
         mapped = np.memmap(self.path, np.uint8, "r")[self.start :]
         return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
 
@@ -83,9 +83,9 @@ class RowFile:
 def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
-    `starts`, int `[len(files) + 1]`, has each file's first row and the total
-    number of rows. The `rows`, in any order, are copied to `out`, a
-    C-contiguous numeric array `[n, dim]`.
+    `starts`, int `[len(files) + 1]`, contains the number of each file's first
+    row, then the total number of rows. `rows` may be in any order. `rows[i]` is
+    copied to row i of `out`, a C-contiguous numeric array `[n, dim]`.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]
@@ -149,7 +149,8 @@ def parse_header(stream):
 def check_numbers(path, expected, advice, fits) -> Header:
     """Checks that a file contains a complete numeric array; returns its header.
 
-    Raises ValueError with `expected` and `advice` if `fits(header)` is false.
+    Raises a ValueError that contains `expected` if the file is damaged, or if
+    `fits(header)` is false.
     """
     expected = f"{path}: expected {expected}; found"
     require_file(path)
@@ -173,16 +174,16 @@ def check_numbers(path, expected, advice, fits) -> Header:
 
 
 def write_npz(path, header, arrays):
-    """Writes arrays and a JSON value to a file for `read_npz`, atomically."""
+    """Writes a JSON value and arrays atomically to a file for `read_npz`."""
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, **arrays))
 
 
 def read_npz(path, only=None):
-    """Reads (header, arrays) from a file of `write_npz`, without pickle.
+    """Reads a file of `write_npz` without pickle; returns (header, arrays).
 
-    `only` is the key of a single array to read, or None to read all arrays. A
-    damaged file raises a ValueError.
+    `only` is the key of a single array to read, or None to read all arrays.
+    Raises ValueError if the file is damaged.
     """
     with open(path, "rb") as file:
         try:

@@ -1,4 +1,4 @@
-"""Opens features from paths.
+"""Opens feature files and feature stores.
 
 `open_features` does not read the features. To compute with them, use
 `load_features`, which also checks that the files are unchanged and that all
@@ -21,7 +21,7 @@ from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError, check_kind
 
 SIDE_BY_SIDE = "side_by_side"
-"""Key in `made_by` for the list of the parts' `made_by`."""
+"""Key in `made_by` of the list that contains the `made_by` of each source."""
 
 
 class SideBySide(Features):
@@ -60,7 +60,7 @@ class SideBySide(Features):
         self.made_by = joined_made_by([part.made_by for part in parts])
 
     def rows(self, image_ids) -> np.ndarray:
-        """Returns the rows of images. An error names the incomplete source."""
+        """Returns the rows of images. Errors name the source without an id."""
         for part in self.parts:
             part.rows(image_ids)
         return super().rows(image_ids)
@@ -125,12 +125,13 @@ def open_features(*paths: Path) -> Features:
 
 
 def load_features(paths, image_ids=None):
-    """Opens features and checks that they are complete and finite.
+    """Opens the features in a list of paths, and checks that they are finite.
 
-    Each process checks a file only once unless the file changes.
+    Also compares the files with their checksums. Each process checks a file
+    only once unless the file changes.
 
-    Returns the `Features` of the list `paths`, and the integer row for each
-    image. If `image_ids` is None, these are all rows in order.
+    Returns (features, rows): the `Features`, and the row of each id in
+    `image_ids`. If `image_ids` is None, `rows` contains all rows in order.
     """
     features = open_features(*paths)
     rows = range(len(features))
@@ -154,7 +155,7 @@ def _check(part):
 
 
 def read_made_by(*paths) -> dict:
-    """Returns the `Features.made_by` of paths, reading only the manifests."""
+    """Returns `Features.made_by` for `paths`, but reads only the manifests."""
 
     def made_by(path):
         return read_manifest(path).made_by if os.path.isdir(path) else {}

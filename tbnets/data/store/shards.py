@@ -1,4 +1,4 @@
-"""Reads feature stores: folders with shards and their checksums.
+"""Reads feature stores, whose files (shards) contain some images each.
 
 A store contains one vector per image, or any number of regions per image with
 their boxes.
@@ -25,7 +25,7 @@ from tbnets.files import CheckedFile, shown
 def open_store(path, incomplete=False) -> "FeatureStore":
     """Opens a feature store. Reads only its manifest, ids and headers.
 
-    `incomplete` accepts an unfinished extraction.
+    If `incomplete` is True, the extraction may be unfinished.
     """
     manifest = read_manifest(path)
     if not (manifest.complete or incomplete):
@@ -41,7 +41,7 @@ def open_store(path, incomplete=False) -> "FeatureStore":
 
 
 class FeatureStore(Features):
-    """Image features in a folder's shards. Use `open_store` to open them."""
+    """A feature store that is open for reading. Use `open_store` to open it."""
 
     def __init__(self, path, manifest):
         path, ids, self._row_files = os.fspath(path), [], []
@@ -78,9 +78,9 @@ class FeatureStore(Features):
         starts = np.cumsum([(0, 0), *sizes], axis=0)
         self._image_starts, self._row_starts = starts.T
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
-        """Row of each image's first region, then the number of regions.
+        """Row of each image's first region, then the number of all regions.
 
-        int64 `[n + 1]`. Regions are sorted by image.
+        int64 `[n + 1]`. Regions are in the order of the images.
         """
 
     def _numbers(self, part, least):
@@ -114,7 +114,7 @@ class FeatureStore(Features):
         return features
 
     def chunks(self):
-        """Yields `(slice, array)` for all rows or all regions, as stored."""
+        """Yields all rows, of images or regions, as `(slice, array)`."""
         starts = self._row_starts[:-1].tolist() if self.dim else ()
         for file, start in zip(self.row_files, starts):
             for rows in slices(file.shape[0], file.row_bytes):
@@ -142,8 +142,8 @@ class FeatureStore(Features):
     def boxes(self, row):
         """Returns (boxes, scores) for the image at index `row`.
 
-        Boxes are as in `regions`. Scores are float32 `[k]`, or None if the
-        store contains no scores.
+        Boxes are float32 `[k, 4]`, as in `regions`. Scores are float32 `[k]`,
+        or None if the store contains no scores.
         """
         if self.kind == "images":
             self._check_holds("regions")
@@ -213,7 +213,7 @@ def read_ids(path, shard):
 
 
 def open_shards(path, shape, dtype):
-    """Checks the shape and the dtype of an array, and returns its `RowFile`."""
+    """Checks the shape and dtype of a file's array; returns its `RowFile`."""
     expected = shape, in_file(dtype)
     header = check_numbers(
         path,

@@ -28,7 +28,7 @@ _OURS = re.compile(
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
 """A line of Unicode text without a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
-"""Maps the integer arrays with one row per image to their minimum."""
+"""Maps each integer array with one row per image to its minimum value."""
 
 
 class FeatureWriter:
@@ -65,7 +65,7 @@ class FeatureWriter:
 
     @property
     def failed(self) -> dict:
-        """Maps the ids of images whose extraction failed to reasons."""
+        """Maps the id of each image whose extraction failed to the reason."""
         return dict(self._manifest.failed)
 
     @property
@@ -85,8 +85,10 @@ class FeatureWriter:
     ):
         """Stores the features of some images, and records failed images.
 
-        Storing an id removes its earlier failure. Invalid arguments leave the
-        store unchanged. All arrays except `features` are only for regions.
+        If an id is stored, its earlier failure is removed. Invalid arguments
+        leave the store unchanged. All arrays except `features` are only for
+        regions. `scores` must be passed for all shards or for none, and so must
+        `sizes`.
 
         Args:
             ids: n strings, which must not be stored yet. May be empty.
@@ -96,7 +98,6 @@ class FeatureWriter:
             counts: int `[n]`, number of consecutive rows per image.
             scores: `[rows]`; required if `dim` is 0.
             sizes: int `[n, 2]`, width and height of each photo in pixels.
-                Either all shards or no shards have `scores` (or `sizes`).
             failed: pairs (id, reason), or a dict.
         """
         ids, failed = list(ids), dict(failed)
@@ -118,7 +119,7 @@ class FeatureWriter:
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store as complete. Removes leftovers of killed runs."""
+        """Marks the store as complete. Removes files that killed runs left."""
         self._check_alone()
         shards = self._manifest.shards
         named = {name for shard in shards for name in shard.sha256}
@@ -148,7 +149,7 @@ class FeatureWriter:
 def write_shard(folder, name, ids, arrays):
     """Writes the files of a shard, and returns its `manifest.Shard`.
 
-    `arrays` maps parts to arrays with the dtypes of the store.
+    `arrays` maps names in `manifest.PARTS` to arrays with the store's dtypes.
     """
     parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
     checksums = dict(_write_part(folder, name, *part) for part in parts.items())
@@ -221,9 +222,9 @@ def new_manifest(extraction, dim, dtype, kind):
 
 
 def make_folder(path, known=()):
-    """Creates the folder of a store, which may exist if it is empty.
+    """Creates the folder of a store.
 
-    Files other than `known` raise an error.
+    If the folder exists and contains files other than `known`, raises an error.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
