@@ -1,4 +1,4 @@
-"""Defines `CaptionedTask`, the base of the tasks on images with captions."""
+"""Defines `CaptionedTask`, the base class of tasks on captioned images."""
 
 import functools
 import os
@@ -24,7 +24,7 @@ WEIGHTS_BY_NAME = ("imagenet", RANDOM)
 def weights_of_run(settings: Settings, sources):
     """Returns the weights of the network that reads photos.
 
-    The weights are a name such as `imagenet`, a file or a Keras Hub preset.
+    The weights are a file, a Keras Hub preset, or a name such as `imagenet`.
     Returns None if the run has no weights.
     """
     weights = settings.features.cnn_weights
@@ -40,11 +40,11 @@ def weights_of_run(settings: Settings, sources):
 
 
 def start_at_photo(settings: Settings, cnn_weights):
-    """Returns settings with which an exported model reads photos.
+    """Returns settings for exporting a model that reads photos.
 
-    `cnn_weights` is `imagenet` or the weights file used for the features,
-    looked up in the current folder first. "" keeps the run's value. Raises
-    ValueError if the run's network already reads photos.
+    `cnn_weights` names the weights that computed the features: `imagenet`, or a
+    file, first looked up in the current folder. "" keeps the run's value.
+    Raises ValueError if the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
@@ -67,10 +67,10 @@ def start_at_photo(settings: Settings, cnn_weights):
 def photo_reader(made_by, weights):
     """Returns the extractor that computes features of photos or of boxes.
 
-    It is a `PhotoFeatures`, a `SeveralNetworks` for concatenated features, an
-    `AveragedFeatures` for regions, or None without `weights`. Raises ValueError
-    if the features have no description (`made_by`), or were made with different
-    weights.
+    The extractor is a `PhotoFeatures`, a `SeveralNetworks` for concatenated
+    features, or an `AveragedFeatures` for regions. Returns None if `weights` is
+    None. Raises ValueError if the features' description `made_by` names no
+    network or different weights.
     """
     if weights is None:
         return None
@@ -92,13 +92,13 @@ def photo_reader(made_by, weights):
 
 
 class CaptionedTask(Task):
-    """A task on images with captions: splits, features and texts.
+    """Base class of tasks that read the splits, features and texts of images.
 
     Attributes:
         opened: the run's `data.open.Data`.
         texts: the run's `Texts`.
-        made_by: maps flags that name features to the keys of the features'
-            descriptions in `fitted`.
+        made_by: dict from each feature flag to the key in `fitted` that holds
+            the description of those features.
         of_phrases: whether the texts are phrases instead of sentences.
         encoders: description of the encoders.
     """
@@ -115,7 +115,7 @@ class CaptionedTask(Task):
         self.texts = texts.Texts(settings, self.opened)
 
     def missing(self):
-        """Returns the recipe results that have not been made yet."""
+        """Returns the results of recipes that have not been computed yet."""
         self.texts.check_preset()
         return kinds.missing(self.opened)
 
@@ -130,20 +130,20 @@ class CaptionedTask(Task):
 
     @property
     def last(self):
-        """The `SplitData` of the test split or, without it, the dev split."""
+        """The `SplitData` of the test split or, if there is none, of dev."""
         return self.split(self.test_split or self.settings.run.dev_split)
 
     @property
     def test_split(self):
-        """The name of the test split, or "" if the data have none."""
+        """The name of the test split, or "" if the data have no such split."""
         name = self.settings.run.test_split
         return name if self.opened.has(name) else ""
 
     def fit(self):
-        """Returns the values fitted on texts.
+        """Returns the values fitted on texts, and facts about the data.
 
-        The values include `split_cuts` if splits were drawn, and `recipes`, the
-        recipes' flags.
+        The facts are `split_cuts`, the thresholds of randomly drawn splits, and
+        `recipes`, the flags of the recipes. Empty facts are omitted.
         """
         opened = self.opened
         extra = {
@@ -153,7 +153,7 @@ class CaptionedTask(Task):
         return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
     def resume(self, state, splits, where):
-        """Restores drawn splits. Raises ValueError if features have changed."""
+        """Restores a run's state. Raises ValueError if the data differ."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
         self._check_made_by(state.fitted, splits, where)
@@ -162,9 +162,10 @@ class CaptionedTask(Task):
             self.texts.begin_with(state.fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Uses a trained model's words.
+        """Uses the vocabulary of a trained model.
 
-        Raises ValueError if features differ in more than boxes or dtype.
+        Raises ValueError if the features were extracted differently, apart from
+        the boxes and the dtype.
         """
         but = ("proposals", "store")
         self._check_made_by(trained.fitted, splits, trained.path, but)
@@ -193,7 +194,7 @@ class CaptionedTask(Task):
                     )
 
     def notes(self, fitted):
-        """Returns facts about drawn splits, their overlaps and the words."""
+        """Returns notes about the splits, their overlaps and the vocabulary."""
         splits, facts = self.opened.check_splits(), {}
         if overlap := self.opened.overlaps(splits):
             facts["overlap"] = overlap
@@ -207,10 +208,10 @@ class CaptionedTask(Task):
         return facts | texts.notes(fitted)
 
     def describe(self, network):
-        """Returns the encoders and the size of the shared space."""
+        """Returns a text with the encoders and the embedding size."""
         return f"{self.encoders} -> {network.embedding_dim}"
 
     def photo_reader(self, made_by):
-        """Returns the `photo_reader` for the run's weights."""
+        """Calls the function `photo_reader` with the weights of the run."""
         weights = weights_of_run(self.settings, self.opened.original_sources)
         return photo_reader(made_by, weights)

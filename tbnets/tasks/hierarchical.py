@@ -1,4 +1,4 @@
-"""Defines the HM-LSTM task, which also matches noun phrases and regions."""
+"""Defines the task of HM-LSTM, which matches texts with photos and regions."""
 
 import dataclasses
 import functools
@@ -59,8 +59,8 @@ WHAT_IS_SHOWN = (
 def draw_correspondences(scores):
     """Draws the noun phrases' regions on the photos of a few captions.
 
-    The `CorrespondenceScores` must have links and photos. Returns pictures by
-    name, uint8 `[height, width, 3]`.
+    `scores` are `CorrespondenceScores` with links and photos. Returns a dict
+    from names to pictures, uint8 arrays of shape `[height, width, 3]`.
 
     Source: Niu et al. 2017, Fig. 7.
     """
@@ -101,9 +101,9 @@ def draw_correspondences(scores):
 
 
 def shown_phrases(examples, captions):
-    """Returns indices of evenly spread noun phrases with different wordings.
+    """Selects evenly spread noun phrases with different wordings.
 
-    Returns at most `len(captions)` indices.
+    Returns the rows of at most `len(captions)` noun phrases.
     """
     rows = examples.phrases.rows_of(captions)
     _, first = np.unique(examples.phrases.texts[rows], return_index=True)
@@ -124,9 +124,10 @@ PHRASES_AT_ONCE = 1024
 
 
 class Matcher:
-    """Finds the region that each phrase names. Traces its graphs once.
+    """Finds the region that each phrase names, with graphs traced only once.
 
-    `image_size` is the side of decoded photos in pixels, or None for features.
+    `image_size` is the side length of decoded photos in pixels, or None if the
+    network reads features.
 
     Source: Niu et al. 2017, Sec. 3.3.
     """
@@ -147,10 +148,9 @@ class Matcher:
     def match(self, examples, choice=DEFAULT):
         """Chooses a candidate region for every phrase.
 
-        In the paper and in training, `choice` is the most similar candidate.
-        Returns `CHOICE`, the candidate numbers, int16 `[num_phrases]`, and
-        `CONFIDENCE`, the similarities of these candidates, float32
-        `[num_phrases]`.
+        The paper and training choose the most similar candidate. Returns a
+        dict: `CHOICE` holds the candidates' numbers, int16 `[num_phrases]`, and
+        `CONFIDENCE` their similarities, float32 `[num_phrases]`.
         """
         images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
@@ -173,9 +173,9 @@ class Matcher:
     def rank_true_regions(self, examples, links):
         """Ranks phrases for each true region, and true regions for each phrase.
 
-        The candidate with the largest overlap represents an object. Objects
-        whose best candidate has an IoU below 0.5 are left out. Phrases with the
-        same words count as one phrase.
+        An object is represented by the candidate that overlaps its box most,
+        and left out if their IoU is below 0.5. Phrases with the same words
+        count as one phrase.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -224,7 +224,7 @@ class Matcher:
         return vectors
 
     def _photo_scores(self, examples, rows, captions, images):
-        """Returns similarities `[p, k]`. Missing candidates get -infinity."""
+        """Returns similarities `[p, k]`, which are -infinity for padding."""
         regions, texts = examples.regions, examples.texts
         places, numbers = regions.all_of(rows)
         counts = regions.counts[rows]
@@ -266,9 +266,9 @@ def _chosen(examples, phrases, similarities, choice):
 def find_links(known, records, phrases):
     """Finds the noun phrases that match phrases with known boxes.
 
-    Captions match if they have equal letters. `known` are `PhraseRegions` of
-    the photos in `records`, and `phrases` the `NounPhrases` of the captions.
-    Returns `Links`.
+    Two captions match if their letters are the same. `known` is the
+    `PhraseRegions` of the photos in `records`, and `phrases` is the
+    `NounPhrases` of its captions. Returns `Links`.
     """
     photos = rows_of(known.images.image_ids, records.image_ids)
     rows, has_same_words = same_captions(known.images, records, photos)
@@ -291,7 +291,7 @@ def find_links(known, records, phrases):
 
 
 def _word_starts(captions):
-    """Returns, for each space-separated piece, the number of earlier words."""
+    """Counts the words that precede each space-separated piece of a caption."""
     pieces = [caption.split() for caption in captions]
     flat = [piece for row in pieces for piece in row]
     counts = np.zeros(0, np.int64)
@@ -305,9 +305,9 @@ def _word_starts(captions):
 class CorrespondenceScores(Scores):
     """The candidates assigned to the noun phrases of a split.
 
-    `choices` are candidate numbers, int16 `[num_phrases]`, and `links` the
-    known `Links`; both are None if the links are unknown. `photos` is the
-    folder of the photos, or None.
+    `choices` are candidate numbers, int16 `[num_phrases]`, and `links` are the
+    known `Links`. Both are None if links are unknown. `photos` is the folder of
+    the photos, or None.
     """
 
     what = "noun phrases and regions"
@@ -321,11 +321,10 @@ class CorrespondenceScores(Scores):
     photos: pathlib.Path | None = None
 
     def metrics(self, region_phrase_ranking=False, **choosing):
-        """Returns `evaluate_correspondences` metrics, or {} without links.
+        """Returns the metrics of phrases, or {} if no links are known.
 
-        With `region_phrase_ranking`, the metrics of `Matcher.rank_true_regions`
-        are added. `choosing` has the arguments of
-        `correspondences.checked_choice`.
+        `region_phrase_ranking` adds the metrics of `Matcher.rank_true_regions`.
+        `choosing` contains arguments of `correspondences.checked_choice`.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:
@@ -350,12 +349,12 @@ class CorrespondenceScores(Scores):
         return metrics
 
     def pictures(self):
-        """Returns photos with drawn regions, or {} without links or photos."""
+        """Draws regions on photos, or returns {} without links or photos."""
         can = self.photos is not None and self.links is not None
         return draw_correspondences(self) if can else {}
 
     def points(self, most=FEW_POINTS):
-        """Returns the noun phrases of some captions as `Points`."""
+        """Returns `Points` of the noun phrases in some captions."""
         examples = self.examples
         _, captions = shown_captions(examples.records, most)
         rows = shown_phrases(examples, captions)
@@ -366,7 +365,9 @@ class CorrespondenceScores(Scores):
 
 
 class HierarchicalTask(MatchingTask):
-    """Also matches noun phrases and regions. Loads `PairExamples`.
+    """Matches photos with sentences, and regions with noun phrases.
+
+    The examples of a split are `PairExamples`.
 
     For the first `correspondence_epochs` epochs, the network learns only from
     photos and sentences. Each later epoch first assigns to every training
@@ -406,11 +407,11 @@ class HierarchicalTask(MatchingTask):
 
     @property
     def knows_links(self):
-        """Whether phrases are linked to boxes."""
+        """Whether the true boxes of phrases are known."""
         return bool(self.opened.sources.phrases)
 
     def fit(self):
-        """Returns the values of `MatchingTask.fit`, and values for regions."""
+        """Returns the fitted values for photos, texts and regions."""
         fitted = super().fit()
         store, _ = self.train.regions
         is_shared = self.settings.correspondences.region_branch == "shared"
@@ -439,7 +440,7 @@ class HierarchicalTask(MatchingTask):
         return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
-        """Assigns regions to training phrases after `correspondence_epochs`."""
+        """Assigns regions to phrases from epoch `correspondence_epochs` on."""
         is_known = epoch >= self.settings.correspondences.correspondence_epochs
         self.held = self.matcher(network).match(train) if is_known else {}
 

@@ -87,10 +87,10 @@ class Builder(NamedTuple):
     """The functions and flags with which a model is built and compiled.
 
     Args:
-        build: function that takes (settings, fitted), with the result of
-            `Task.fit`, and returns a built Keras model.
-        compile: function that takes (network, settings, steps_per_epoch,
-            mining), with the task's `Task.mining`.
+        build: function that takes (settings, fitted), where `fitted` is the
+            result of `Task.fit`, and returns a built Keras model.
+        compile: function that compiles a network. It takes (network, settings,
+            steps_per_epoch, mining), where `mining` is `Task.mining`.
         flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
         usual: (flag, value) pairs of the model's defaults, which a run prints.
@@ -138,7 +138,7 @@ def _build_branch(settings: Settings, name):
 
 
 def _two_branches(settings: Settings, fitted):
-    """Sets the seed and the precision. Returns layers of most networks."""
+    """Sets the seed and the precision, and builds branches and encoders."""
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(settings.training.precision)
     allow_tensor_float_32(settings.training.tensor_float_32)
@@ -180,13 +180,14 @@ def build_hm_lstm(settings: Settings, fitted):
 
 
 BACKGROUND = 0.5
-"""Weight in CCA of regions without words, relative to the pairs."""
+"""Weight of regions without a phrase in CCA, relative to the pairs."""
 
 
 def build_cca(settings: Settings, fitted):
     """Returns a built `CCA`, whose projections are not computed yet.
 
-    Raises ValueError if word vectors would have to be learned by gradients.
+    Raises ValueError if word vectors would have to be learned by gradient
+    descent.
     """
     texts = settings.texts
     frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
@@ -226,7 +227,7 @@ def build_cca(settings: Settings, fitted):
 
 
 def build_loss(settings: Settings):
-    """Returns the `RankingLoss`. Raises ValueError if all weights are 0."""
+    """Returns the `RankingLoss`. Raises ValueError if it has no terms."""
     loss = settings.loss
     weights = {
         "image_to_text": loss.image_to_text_weight,
@@ -256,7 +257,7 @@ def build_loss(settings: Settings):
 
 
 def first_hard_epoch(settings: Settings):
-    """Returns the first epoch with hard negatives, counted from 0, or None.
+    """Returns the 0-based epoch from which hard negatives are used, or None.
 
     Raises ValueError if every epoch would use hard negatives.
     """

@@ -17,7 +17,7 @@ VARIANTS = {("matching", "hm_lstm"): HierarchicalTask}
 
 
 def settings_of(record) -> Settings:
-    """Returns the `Settings` of a record with all flags.
+    """Returns the `Settings` for a record, a dict of all flag values.
 
     Raises ValueError if --task or --model is unknown, or if the model does not
     support the task.
@@ -38,7 +38,7 @@ def settings_of(record) -> Settings:
 
 
 def fixed_flags(record) -> dict:
-    """Returns the flags fixed by the task and model of a record."""
+    """Returns the flag values that the task and model of a record fix."""
     task, model = TASKS[record["task"]], BUILDERS[record["model"]]
     return dict((*task.fixed, *model.fixed))
 

@@ -5,7 +5,7 @@
     RUN/settings.json        the flags, as numbers and strings
         run.flags            the flags as a flagfile
         vocabulary.txt       one word per line
-        left_out.txt         images that are not photos, with the reason
+        left_out.txt         images that the run skipped, with reasons
         training.lock        locked during training
         checkpoints/         best.npz and last.npz
         tensorboard/         event files, and points for the projector
@@ -15,8 +15,8 @@
         metrics.json         dev and test metrics of the best epoch
         saved_model/1/       the exported model
 
-A network is rebuilt only from its checkpoint. Only the paths of files and
-folders are read from `settings.json`, because they may have moved.
+The network is rebuilt from a checkpoint. Only paths are read from
+`settings.json`, because files may have moved.
 """
 
 import contextlib
@@ -47,10 +47,11 @@ LOCK = "training.lock"
 
 
 def check_run_folder(run_dir, resume):
-    """Returns the run folder, which must be new or empty, or hold a run.
+    """Returns the path of a run folder after checking the folder.
 
-    If `resume` is true, the folder must hold a run. Files of a run that was
-    killed before it wrote its settings are ignored.
+    The folder must be new or empty, or contain a run. If `resume` is true, it
+    must contain a run. Files of a run that was killed before it wrote its
+    settings are ignored.
     """
     if not run_dir:
         raise InputError(
@@ -104,8 +105,8 @@ def check_untrained(folder):
 def lock_run(folder):
     """Creates a run's folder and locks it against other training processes.
 
-    Other processes can still read and export the run. Returns the `FolderLock`,
-    which holds the lock as long as it exists.
+    Other processes can still read and export the run. Returns the `FolderLock`.
+    The folder is locked as long as this object exists.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return FolderLock.take(folder, LOCK, "--run_dir")
@@ -143,9 +144,9 @@ def start(settings: Settings, resume):
 
 
 def record_before(run_dir):
-    """Returns the record of the run in a folder.
+    """Returns the recorded flag values of the run in a folder.
 
-    Raises ValueError if the folder holds no run or the run is damaged.
+    Raises ValueError if the folder contains no run or the run is damaged.
     """
     folder = check_run_folder(run_dir, resume=True)
     last = checkpoint_path(folder, "last")
@@ -160,11 +161,11 @@ def record_before(run_dir):
 def prepare(settings: Settings, folder, queries=(), workers=None):
     """Loads the data and builds the session for training.
 
-    The run's folder, checked by `start`, is created after all checks, and is
-    locked as long as the session exists. `queries` are examples for the
-    exported model. `workers` are the `Workers` that train, or None for only
-    this process. Returns the `Session`, restored from a checkpoint if there is
-    one, and the training examples.
+    `folder`, which `start` has checked, is created after all other checks. It
+    is locked as long as the session exists. `queries` are example queries for
+    the exported model. If `workers` is None, only this process trains. Returns
+    (session, train): a `Session`, restored from a checkpoint if there is one,
+    and the training examples.
     """
     workers, saved, begun = workers or Workers(), None, None
     last = checkpoint_path(folder, "last")
@@ -299,16 +300,15 @@ def open_run(
 ):
     """Rebuilds the network of a run with the weights of a checkpoint.
 
-    Returns a `Session` without `dev`.
+    Returns a `Session` whose `dev` is None.
 
     Args:
         run_dir: folder made by `tools/train.py`.
         checkpoint: `best` or `last`.
-        data_root: base folder of relative data paths; None for the folder in
-            TBNETS_DATA or in the run's settings.
-        more_splits: names of other splits whose data are checked.
-        adjust: function that takes the run's settings and returns changed
-            settings, or None.
+        data_root: base folder of relative data paths. If None, TBNETS_DATA or
+            the run's settings name the folder.
+        more_splits: names of additional splits whose data are checked.
+        adjust: optional function from the run's settings to changed settings.
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)

@@ -55,21 +55,22 @@ def check_fitted_kinds(fitted, path, required):
 
 
 FEW_POINTS = (250, 3)
-"""Numbers of images and of captions per image that keep the projector fast."""
+"""Maximum numbers of images, and of captions per image, in the projector."""
 _EXAMPLE_FIELDS = ("image_ids", "captions", "caption_to_image")
 
 
 class Scores:
-    """The scores of a network on a split. Each subclass is a dataclass.
+    """Base class of the scores of a network on a split.
 
     Attributes:
         what: description of the scored objects.
         options: names of the options of `metrics`, which are also flags of
             tools/evaluate.py.
         about_pictures: sentence that explains `pictures`.
-        sides: dict from name to monitored embeddings, float `[n, dim]`.
-        arrays: dict of all inputs of the metrics. Empty if the ranking needs
-            more than inner products.
+        sides: dict from name to embeddings, float `[n, dim]`, which are
+            monitored during training.
+        arrays: dict of all inputs of the metrics. Empty if the ranking does not
+            use only inner products.
     """
 
     what = "something else"
@@ -94,7 +95,7 @@ class Scores:
         """Returns these scores, normalised with a query bank.
 
         `bank` contains this network's scores on a second split. `temperature`
-        is an argument of `ranking.level`.
+        is passed to `ranking.level`.
         """
         raise InputError(
             "--query_bank",
@@ -110,7 +111,7 @@ class Scores:
 
         Returns:
             (scores, learned): a `PairScores`, and whether the network learned
-            its similarity. If not, the scores are negative distances.
+            the similarity. If not, `scores` are negative distances.
         """
         raise self._cannot_combine()
 
@@ -125,25 +126,25 @@ class Scores:
     def pictures(self):
         """Returns a dict of pictures for TensorBoard, uint8 `[h, w, 3]`.
 
-        They are drawn for each new best epoch and must always show the same
+        Each new best epoch draws them, so they must always show the same
         examples.
         """
         return {}
 
     def points(self, most=FEW_POINTS):
-        """Returns embeddings for TensorBoard's projector or a map as `Points`.
+        """Returns embeddings as `Points` for TensorBoard's projector or a map.
 
-        `most` are the maximum numbers of images and of captions per image.
-        Returns None if images and captions have no shared space.
+        `most` is a pair: the maximum numbers of images, and of captions per
+        image. Returns None if images and captions have no shared space.
         """
         return None
 
 
 class Together(Scores):
-    """Several `Scores` of a network on a split.
+    """Joins several `Scores` of a network on a split.
 
-    Only the first part is saved, monitored and combined with the scores of a
-    second network.
+    Only the first `Scores` are saved, monitored, and combined with the scores
+    of a second network.
     """
 
     def __init__(self, parts):
@@ -156,11 +157,11 @@ class Together(Scores):
         self.sides, self.arrays = first.sides, first.arrays
 
     def combine(self, other, weight):
-        """Combines the first part with the scores of another network."""
+        """Combines the first `Scores` with the scores of another network."""
         return self.parts[0].combine(other, weight)
 
     def pair_scores(self, records):
-        """Returns the `pair_scores` of the first part."""
+        """Returns the `pair_scores` of the first `Scores`."""
         return self.parts[0].pair_scores(records)
 
     def metrics(self, **options):
@@ -172,21 +173,21 @@ class Together(Scores):
         return metrics
 
     def with_bank(self, bank, temperature):
-        """Normalises the first part with a query bank."""
+        """Normalises the first `Scores` with a query bank."""
         first, *tail = self.parts
         return Together([first.with_bank(bank, temperature), *tail])
 
     def pictures(self):
-        """Returns the pictures of all parts."""
+        """Returns the pictures drawn by all `parts`."""
         return {k: v for part in self.parts for k, v in part.pictures().items()}
 
     def points(self, most=FEW_POINTS):
-        """Merges the `Points` of all parts."""
+        """Merges the `Points` of all `parts`."""
         return joined([part.points(most) for part in self.parts])
 
 
 def spread_evenly(count, most):
-    """Returns at most `most` evenly spread rows in [0, count)."""
+    """Returns at most `most` evenly spread row numbers in [0, count)."""
     picks = min(count, most)
     return (np.arange(picks) * count) // max(picks, 1)
 
@@ -194,7 +195,7 @@ def spread_evenly(count, most):
 def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
     """Raises ValueError if two runs scored different images or captions.
 
-    Compares the attributes `names` of the runs' `CaptionedImages`.
+    `names` lists the attributes of `CaptionedImages` that are compared.
     """
     for name in names:
         lists = (list(getattr(each, name)) for each in (records, other_records))
@@ -210,7 +211,7 @@ def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
 
 
 class Task:
-    """Loads data, computes scores and makes endpoints for a run.
+    """Base class of tasks, which load data, compute scores and make endpoints.
 
     ::
 
@@ -230,22 +231,22 @@ class Task:
         endpoints = task.endpoints(network, fitted)
 
     Other modules read only two attributes of the examples that `load` returns:
-    `counts`, the numbers of examples by name, and `samples(name)`, the arrays
-    from which a layer computes statistics.
+    `counts`, a dict with the numbers of examples, and `samples(name)`, the
+    arrays from which the layer `name` computes statistics.
 
     Attributes:
         flag_groups: names of the `Settings` groups that the task reads.
         fixed: (flag, value) pairs that the task fixes.
         best_metric: dev metric that selects the best epoch. Larger is better.
         answers_queries: whether the exported model answers example queries.
-        example_queries: queries of a run for which the user gave none.
-        fits: names that `fit` always returns.
+        example_queries: default queries, used if the user sets none.
+        fits: names of the values that `fit` always returns.
         extracts: description of the features that the run extracts without a
             recipe, or "".
-        mining: miner of the batches for `compile`, or None.
+        mining: miner with which `compile` is called, or None.
         held: dict of JSON values or arrays, kept between epochs and saved in
             checkpoints.
-        usual: title and default values for unset flags.
+        usual: title, and a dict of default values for unset flags.
     """
 
     flag_groups = ()
@@ -264,11 +265,11 @@ class Task:
         self.held = {}
 
     def resume(self, state, splits, where):
-        """Restores the fitted values and the held state, before data are read.
+        """Restores the state of a resumed run, before any data are read.
 
-        `state` is the `checkpoints.RunState` of the run, read from the path
-        `where`. Raises ValueError if the data of `splits`, where they exist,
-        differ from the run's data, or if a fitted value is invalid.
+        `state` is the `checkpoints.RunState` that was read from the path
+        `where`. Raises ValueError if a fitted value is invalid, or if the
+        existing data of `splits` differ from the run's original data.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held
@@ -276,15 +277,15 @@ class Task:
     def begin_with(self, trained, splits):
         """Uses a trained model's words and feature descriptions.
 
-        Raises ValueError if the data of `splits` differ.
+        Raises ValueError if the features of `splits` differ from the model's.
         """
 
     def missing(self):
-        """Returns the missing recipe results, in order of computation."""
+        """Returns the recipe results still to be computed, in order."""
         return []
 
     def make(self):
-        """Makes the missing results of recipes."""
+        """Computes the missing results of recipes."""
         for result in self.missing():
             result.make_if_missing()
 
@@ -296,8 +297,8 @@ class Task:
     def check(self, queries=()):
         """Raises an error if inputs are missing or flags contradict each other.
 
-        The run calls this method before it computes results. `queries` are
-        example queries for the exported model.
+        The run calls this method before `fit`. `queries` are example queries
+        for the exported model.
         """
         if queries and not self.answers_queries:
             raise InputError(
@@ -309,11 +310,10 @@ class Task:
             )
 
     def fit(self):
-        """Returns the values fitted on the training split before training.
+        """Returns a dict of values computed from the training split.
 
-        The dict contains all facts about the data that the network, `load` and
-        the endpoints need, as JSON values and NumPy arrays. It is saved in
-        checkpoints.
+        The network, `load` and the endpoints need these JSON values and NumPy
+        arrays, which are saved in checkpoints.
         """
         raise NotImplementedError
 
@@ -326,7 +326,7 @@ class Task:
         return {}
 
     def start_epoch(self, network, train, epoch):
-        """Prepares an epoch, counted from 0. May change `held`."""
+        """Prepares the 0-based `epoch`. May change `held`."""
 
     def batches(self, train):
         """Returns the `EpochBatches` of the training examples."""

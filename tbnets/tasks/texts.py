@@ -25,7 +25,7 @@ TOKENIZER_BATCH = 4096
 
 
 class Texts:
-    """The texts of a run, in the form that its --text_encoder reads."""
+    """The texts of a run, as the inputs that its --text_encoder requires."""
 
     def __init__(self, settings: Settings, data):
         self.settings = settings
@@ -45,14 +45,15 @@ class Texts:
     def begin_with(self, words, begun_with):
         """Keeps the words and word ids of the model that the run starts from.
 
-        `words` begins with the model's words. In `begun_with`, `words` is the
-        number of these words, and `sha256` is the hash of the model's weights.
+        `words` begins with the model's words, of which there are
+        `begun_with["words"]`. `begun_with["sha256"]` is the digest of the
+        model's weights.
         """
         self._begun_with = begun_with
         self._words = words[: begun_with["words"]]
 
     def check(self, splits, queries=()):
-        """Raises an error if texts are missing or cannot be read by a server.
+        """Raises an error if texts are missing or a server could not read them.
 
         `queries` are example queries for the exported model.
         """
@@ -85,7 +86,7 @@ class Texts:
             self._check_served(self.reader(fitted))
 
     def check_preset(self):
-        """Raises an error if a preset cannot be opened or exported."""
+        """Raises an error if the text preset cannot be opened or exported."""
         if self.settings.reads_captions_by_preset:
             tokenizer = self._tokenizer
             if self.settings.run.export:
@@ -114,10 +115,10 @@ class Texts:
 
         Returns:
             dict with `words` ([] for features), `text_dim` (None for words) and
-            `text_features_made_by` ({} if unknown). For words, also
-            `longest_text`, the maximum number of words. With pretrained
-            vectors, also `word_vectors` and their coverage. If the run starts
-            from a model, also `begun_with`.
+            `text_features_made_by` ({} if unknown). Words add `longest_text`,
+            the maximum number of words. Pretrained vectors add `word_vectors`
+            and `word_vectors_coverage`, a trained preset adds
+            `text_encoder_made_by`, and --from adds `begun_with`.
         """
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
@@ -154,7 +155,7 @@ class Texts:
         return {"word_vectors": table, "word_vectors_coverage": report}
 
     def rows(self, split, fitted):
-        """Returns the texts of a split in the form that the encoder reads."""
+        """Returns the texts of a split as inputs of the text encoder."""
         if self._of_features:
             return split.texts
         if self._of_preset:
@@ -167,12 +168,12 @@ class Texts:
         return tokenize(Tokenizer(vocabulary), split.text_records.captions)
 
     def reader(self, fitted):
-        """Returns the reader that turns raw captions into a network's input.
+        """Returns an object that converts captions to a network's inputs.
 
-        The reader truncates captions to `most_words` words. For words, it is a
-        `Tokenizer` or a trained preset's tokenizer; for trees, a `TreeReader`;
-        for features, a `CaptionReader`, or None if the store lacks the encoder.
-        Raises an error if the encoder is missing, damaged or changed.
+        It is a `Tokenizer` or a trained preset's tokenizer for words, a
+        `TreeReader` for trees, and a `CaptionReader` for features. Returns None
+        if the store of features contains no encoder. Raises an error if that
+        encoder is missing, damaged or changed.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)
@@ -232,7 +233,7 @@ def notes(fitted):
 
 
 def tokenize(tokenizer, captions):
-    """Returns the `PaddedRows` of captions, tokenised in batches."""
+    """Tokenises captions in batches, and returns them as `PaddedRows`."""
     starts = range(0, len(captions), TOKENIZER_BATCH)
     parts = [list(captions[at : at + TOKENIZER_BATCH]) for at in starts]
     if not parts:

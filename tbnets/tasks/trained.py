@@ -52,7 +52,7 @@ class Trained(NamedTuple):
         fitted: result of `Task.fit` in training. For a SavedModel, only
             `words` and the feature descriptions.
         weights: list of (name, array) pairs.
-        sha256: SHA-256 of the weights file.
+        sha256: SHA-256 digest of the weights file.
     """
 
     name: str
@@ -97,7 +97,6 @@ class Trained(NamedTuple):
             variable.assign(array.astype("float32"))
 
     def _arrays(self, network):
-        """Returns the arrays by the names of `weight_names`."""
         if self.path.suffix == ".npz":
             return dict(self.weights)
         # A SavedModel has the names of the process that exported it.
@@ -111,8 +110,8 @@ class Trained(NamedTuple):
 def open_trained(name, start="", argument="--from"):
     """Opens a trained model as a `Trained`.
 
-    `name` is a zoo model, or the folder of a run or an exported SavedModel,
-    resolved against `start`. `argument` is the flag that named it. Raises
+    `name` is the name of a zoo model, or the folder of a run or a SavedModel,
+    relative to `start`. Error messages name the flag `argument`. Raises
     FileNotFoundError if there is no such model, and ValueError if it is
     damaged, has no settings, or was not trained by gradients.
     """
@@ -145,10 +144,10 @@ def open_trained(name, start="", argument="--from"):
 
 
 def sizes_of(metadata):
-    """Returns the fitted sizes of a run, from the metadata of its SavedModel.
+    """Returns the input sizes of a network from its SavedModel's metadata.
 
-    The names are `image_dim`, `text_dim` and, if there are regions besides
-    images, `region_dim`. The size of words or pixels is None.
+    The dict contains `image_dim`, `text_dim` and, if the network embeds both
+    images and regions, `region_dim`. The size is None for words and pixels.
     """
     signatures = metadata.get("signatures", {})
 
@@ -173,9 +172,10 @@ def sizes_of(metadata):
 def rebuild(name, cnn_weights=""):
     """Builds the network of a trained model, without its data.
 
-    Returns the network in float32, and its `Endpoints`. `name` is as in
-    `open_trained`. A network of features reads photos with `cnn_weights`, as in
-    `start_at_photo`; "" stands for the ImageNet weights.
+    Returns (network, endpoints): the network in float32 and its `Endpoints`.
+    For `name`, see `open_trained`. If the network was trained on features of
+    photos, the endpoints read photos with the weights `cnn_weights`; "" means
+    `imagenet`.
     """
     trained = open_trained(name, argument="--model")
     settings = trained.settings.replace(precision="float32")
