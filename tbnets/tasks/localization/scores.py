@@ -36,8 +36,8 @@ WHAT_IS_SHOWN = (
 def drawn_phrases(phrases):
     """Chooses evenly spread photos, and phrases that name different objects.
 
-    Returns a dict that maps the rows of up to `NUM_PHOTOS` photos to the rows
-    of up to `NUM_PHRASES` phrases each.
+    Returns a dict that maps the row of each photo, up to `NUM_PHOTOS`, to the
+    rows of up to `NUM_PHRASES` phrases.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
     images = np.flatnonzero([len(rows) > 0 for rows in owned])
@@ -53,7 +53,7 @@ def drawn_phrases(phrases):
 def draw_found_regions(scores):
     """Draws a few photos with their true and predicted boxes.
 
-    Returns a dict from number to picture, uint8 `[height, width, 3]`.
+    Returns a dict from "1", "2" and so on to uint8 arrays `[height, width, 3]`.
     """
     phrases, pictures = scores.phrases, {}
     for number, (image, rows) in enumerate(drawn_phrases(phrases).items(), 1):
@@ -89,10 +89,9 @@ def sentence_scores(scores, records):
 
         d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
 
-    For each photo, a sentence without phrases gets the mean score of the other
-    sentences, so that the sentence favours no photo. `records` are the
-    `CaptionedImages` of the photos in `scores`, in this order. Returns -d_rp as
-    `PairScores`.
+    A sentence without phrases scores the photo's mean over other sentences, so
+    that it favours no photo. `records` is the `CaptionedImages` of the photos
+    in `scores`, in the same order. Returns -d_rp as `PairScores`.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
     with a box are used.
@@ -147,8 +146,8 @@ def _mean_of_phrases(distances, columns, captions, records):
 def captions_of_phrases(phrases, records):
     """Returns the caption row for each phrase, int64 `[num_phrases]`.
 
-    Matches the captions of `phrases` and `records` by image and letters. The
-    photos must be identical and in the same order.
+    Each caption of `phrases` is matched to the most similar caption of the same
+    photo in `records`. The photos must be the same, in the same order.
     """
     check_same_examples(records, phrases.images, ("image_ids",))
     photos = np.arange(records.num_images)
@@ -177,12 +176,13 @@ class LocalizationScores(Scores):
     Args:
         similarities: float32 `[num_phrases, width]`, between each phrase and
             its photo's regions, padded with 0.
-        phrases: `PhraseRegions` of the split, in pixels of the photos.
+        phrases: `PhraseRegions` of the split, with boxes in pixels of the
+            photos.
         proposals: list of boxes `[k, 4]`, one array per photo.
         sides: embeddings of the phrases and of some regions; {} for an exported
             model.
-        scorer: the `RegionScorer` that compared them; None for an exported
-            model and for combined networks.
+        scorer: the `RegionScorer` that computed the similarities; None for an
+            exported model and for combined networks.
         examples: `PhraseExamples` of the split; None for an exported model.
         photos: folder of the photos, or None.
     """
@@ -203,8 +203,9 @@ class LocalizationScores(Scores):
     def metrics(self, region_phrase_ranking=False, **choosing):
         """Returns the metrics of `evaluation.localization`.
 
-        `region_phrase_ranking` adds `RegionScorer.rank_true_regions`.
-        `choosing` are arguments of `correspondences.checked_choice`.
+        `region_phrase_ranking` adds the metrics of
+        `RegionScorer.rank_true_regions`. `choosing` contains arguments of
+        `correspondences.checked_choice`.
         """
         if region_phrase_ranking and self.scorer is None:
             raise InputError(
@@ -225,17 +226,17 @@ class LocalizationScores(Scores):
         return metrics
 
     def pair_scores(self, records):
-        """Returns `sentence_scores` and False (the scores are not learned)."""
+        """Returns the `sentence_scores`, and False: they are not learned."""
         return sentence_scores(self, records), False
 
     def combine(self, other, weight):
         """Returns the combined scores of two networks on the same proposals.
 
-        The similarities are the negative weighted sum of distances, as in
-        `RetrievalScores.combine`.
+        The similarity is the negative weighted sum of the networks' distances,
+        as in `RetrievalScores.combine`.
 
-        Source: Wang et al. 2018, Sec. 5.6, Eq. 8, for models of whole images
-            and sentences.
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8, which combines models of
+            whole images and sentences.
         """
         if type(other) is not type(self):
             return super().combine(other, weight)
@@ -265,18 +266,18 @@ class LocalizationScores(Scores):
         return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
 
     def pictures(self):
-        """Returns photos with boxes drawn on them, or {} without photos."""
+        """Draws boxes on photos, or returns {} without photos."""
         return draw_found_regions(self) if self.photos else {}
 
 
 def empty_table(phrases, counts):
-    """Returns zeros with one row per phrase and one column per region."""
+    """Returns zeros `[num_phrases, width]`, where `width` is max(`counts`)."""
     width = int(counts.max(initial=0))
     return np.zeros((phrases.num_phrases, width), np.float32)
 
 
 class RegionScorer:
-    """Scores the regions and phrases of splits. Traces its graphs once."""
+    """Scores regions and phrases of splits, with graphs traced only once."""
 
     def __init__(self, network):
         self.network = network
@@ -317,10 +318,10 @@ class RegionScorer:
         return LocalizationScores(*fields, self, examples)
 
     def nearest(self, examples, text_embeddings):
-        """Returns the maximum similarity between a photo's regions and a text.
+        """Returns the similarity of each photo's best region to each text.
 
-        `text_embeddings` are float32 `[n, embedding_dim]`. The result is
-        float32 `[num_images, n]`, with -infinity for a photo without regions.
+        `text_embeddings` is float32 `[n, embedding_dim]`. Returns a float32
+        array `[num_images, n]`, with -infinity for photos without regions.
         """
         shape = len(examples.image_rows), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
@@ -334,9 +335,9 @@ class RegionScorer:
     def rank_true_regions(self, examples, embeddings):
         """Ranks phrases for each true region, and true regions for each phrase.
 
-        The region with the largest overlap represents an object. Objects whose
-        best region has an IoU below 0.5 are left out. `embeddings`, float32
-        `[num_phrases, dim]`, are the split's phrases. Returns metrics.
+        An object is represented by the region that overlaps its box most, and
+        left out if their IoU is below 0.5. `embeddings` are the embeddings of
+        phrases, float32 `[num_phrases, dim]`. Returns metrics.
         """
         phrases, roles = examples.phrases, examples.roles
         chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text

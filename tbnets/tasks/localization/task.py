@@ -1,7 +1,7 @@
 """Defines the task of phrase localization: finding the region of a phrase.
 
-For the networks, images are regions and captions phrases (Wang et al. 2018,
-Sec. 4).
+The networks of this task take regions as images, and phrases as captions (Wang
+et al. 2018, Sec. 4).
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from tbnets.tasks.settings.settings import Settings
 
 
 class LocalizationTask(CaptionedTask):
-    """Finds the regions that phrases name. Loads `PhraseExamples`.
+    """Finds the regions that phrases name. Its examples are `PhraseExamples`.
 
     `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
     `PhraseSampler` of the batches, or None until `batches` is called.
@@ -76,7 +76,7 @@ class LocalizationTask(CaptionedTask):
             self.opened.parts("photos", splits)
 
     def fit(self):
-        """Returns the values of `CaptionedTask.fit`, and values for regions."""
+        """Returns the fitted values for texts and regions."""
         store, _ = self.train.regions
         new = {"image_dim": store.dim, "image_features_made_by": store.made_by}
         return super().fit() | new
@@ -140,14 +140,15 @@ class LocalizationTask(CaptionedTask):
         return dataclasses.replace(scores, photos=photos)
 
     def endpoints(self, network, fitted):
-        """Returns the `endpoints_of_phrases`."""
+        """Returns the endpoints for phrases, regions and their scores."""
         return endpoints_of_phrases(self, network, fitted)
 
 
 def endpoints_of_phrases(task, network, fitted):
     """Returns the endpoints for phrases, regions and their scores.
 
-    `task` is a `CaptionedTask`, possibly of whole photos.
+    `task` is a `CaptionedTask`, which may match whole photos instead of
+    regions.
     """
     reader = task.texts.reader(fitted)
     return region_endpoints(

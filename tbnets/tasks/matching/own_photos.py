@@ -1,7 +1,7 @@
-"""Extracts and caches features of photos, and chooses default flags for them.
+"""Extracts and caches a run's photo features, and chooses its default flags.
 
-When a run starts, it leaves out photos that are missing or cannot be decoded,
-and their captions. The run's checkpoints record these photos.
+A new run skips photos that are missing or cannot be decoded, and their
+captions. Its checkpoints list these photos.
 """
 
 import copy
@@ -88,8 +88,9 @@ OF_TRIPLETS = {
 def usual_flags(num_photos, begun_with="", of_triplets=True):
     """Returns the default flags of a run on features of `num_photos` photos.
 
-    The flags also depend on `begun_with`, the model that the run starts from or
-    "", and on `of_triplets`, whether the loss is a triplet loss.
+    The flags also depend on `begun_with` (the model that the run starts from,
+    or "" if there is none) and on `of_triplets` (whether the loss is a triplet
+    loss).
     """
     values = next(SIZES[below] for below in SIZES if num_photos < below)
     network = {} if begun_with else NETWORK
@@ -102,7 +103,8 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     `left_out` maps the ids of skipped images to reasons such as "does not
-    exist". It is final if `has_begun` is true.
+    exist". In a resumed run, `has_begun` is true, and `left_out` does not
+    change.
     """
 
     def __init__(self, settings: Settings):
@@ -124,7 +126,7 @@ class OwnPhotos:
     def make_as(self, made_by):
         """Configures the extraction to match a trained model.
 
-        Raises ValueError if these features need more than photos.
+        Raises ValueError if its features are not from a single, known network.
         """
         if "cnn" not in made_by:
             raise InputError(
@@ -208,8 +210,8 @@ class OwnPhotos:
         """Extracts the features that are not in the cache.
 
         `splits` are the `CaptionedImages` returned by `usable_records`. If a
-        file is not a photo, a new run leaves it out and reports it once, and a
-        resumed run raises FileNotFoundError.
+        file is not a photo, a new run skips and reports it once; a resumed run
+        raises FileNotFoundError.
         """
         names = {}
         for records in splits:
@@ -243,7 +245,7 @@ class OwnPhotos:
             say(f"{shown(likely)} exists. Is it {shown(first)}?")
 
     def notes(self):
-        """Returns the folders and the number of skipped images."""
+        """Returns notes on the folders and on the number of skipped images."""
         notes = {"photos": f"{self.folder}, features kept in {self.cache}"}
         if self.left_out:
             notes["left out"] = f"{len(self.left_out)} images, see left_out.txt"

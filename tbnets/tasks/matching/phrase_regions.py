@@ -1,4 +1,4 @@
-"""Finds the region that a phrase names, with a network for whole photos.
+"""Finds the region that a phrase names, using a network for whole photos.
 
 The region features must come from the same convolutional network as the photo
 features, either from crops or by averaging feature maps.
@@ -35,12 +35,12 @@ class PhraseRegionScores(Scores):
 
     Args:
         phrases: `PhraseRegions`, in pixels of the photos.
-        images: int64 `[num_phrases]`, row of the phrase's photo.
+        images: int64 `[num_phrases]`, the row of each phrase's photo.
         regions: `PhotoRegions` of the split.
         holds_photos: whether the last region of each photo is the whole photo.
             Otherwise, the whole photo is an additional candidate.
-        similarities: an array float32 `[p, k]` per photo with p phrases and k
-            candidates, of which the last is the whole photo.
+        similarities: list with a float32 array `[p, k]` for each photo with p
+            phrases and k candidates. The last candidate is the whole photo.
     """
 
     what = "phrases and regions"
@@ -82,9 +82,9 @@ def phrase_region_scores(session, split, phrases, regions):
 
     `session` is a `runs.Session` of a network for photos and captions.
     `phrases` is a file or folder of phrases with boxes. `regions` is a store of
-    region features, or a recipe for one, which is run only on this split.
-    Raises ValueError if the network does not embed image features and words, or
-    the region features are from a different network.
+    region features, or a recipe for such a store, which is run only on this
+    split. Raises ValueError if the network does not embed image features and
+    words, or if the region features come from a different network.
     """
     task, network = session.task, session.network
     reader = _check_run(session, regions)
@@ -109,13 +109,13 @@ def phrase_region_scores(session, split, phrases, regions):
 
 
 def with_regions(session, regions):
-    """Returns the fitted values for exporting a model that finds phrases.
+    """Returns fitted values for exporting a model that localizes phrases.
 
-    `session` has `cnn_weights` set. `regions` is a store of region features
-    made by `roi_average`, or a recipe for one, which is run on the test split.
-    If the boxes include the whole photo, the exported model can return it too.
-    `image_features_made_by` in the result describes the region features,
-    excluding the positions.
+    `session` must set `cnn_weights`. `regions` is a store of region features
+    made by `roi_average`, or a recipe for such a store, which is run on the
+    test split. If the boxes include the whole photo, the exported model can
+    return it too. The returned `image_features_made_by` describes the region
+    features, excluding the positions.
     """
     _check_run(session, regions)
     task, fitted = session.task, session.state.fitted
@@ -127,7 +127,7 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Returns a run's caption reader.
+    """Returns the `Texts.reader` of a run.
 
     Raises ValueError if the model cannot compare regions.
     """
@@ -153,9 +153,10 @@ def _check_run(session, regions):
 
 
 def opened_split(opened, split, **named):
-    """Returns a `SplitData` with more data. Makes missing recipe results.
+    """Returns a `SplitData` with other phrases or regions.
 
-    `named` contains values of the flags `regions` and `phrases`.
+    `named` contains values of the flags `regions` and `phrases`. Missing
+    results of recipes are computed.
     """
     for name, path in named.items():
         if os.path.exists(path):

@@ -47,9 +47,9 @@ def example_captions(records):
 def draw_answered_captions(scores):
     """Draws a few captions, each with its highest-ranked images.
 
-    The caption's image has a green frame, other images a red frame. If the
-    caption's image ranks too low, it is drawn separately with its rank. Returns
-    pictures, uint8 `[height, width, 3]`, by number.
+    The caption's image has a green frame, and other images have a red frame. If
+    the caption's image ranks too low, it is drawn separately with its rank.
+    Returns a dict from "1", "2" and so on to uint8 arrays `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
     rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
@@ -75,7 +75,7 @@ def draw_answered_captions(scores):
 def shown_captions(records, most):
     """Returns the indices of evenly spread images and of their captions.
 
-    `most` is a pair of maxima, (images, captions per image).
+    `most` is a pair: the maximum numbers of images, and of captions per image.
     """
     images = spread_evenly(records.num_images, most[0])
     groups = records.caption_rows()
@@ -100,9 +100,9 @@ def image_and_caption_points(scores, most):
 def points_of(kind, vectors, texts, images, records, folder):
     """Returns `Points` of one `kind`, or None if `vectors` is empty.
 
-    The `texts` are drawn as thumbnails unless `kind` is IMAGE. `images`, int
-    `[n]`, is the row in `records` of each point's image. Without a `folder` of
-    photos, there are no thumbnails.
+    If `kind` is IMAGE, the thumbnails show photos, otherwise the `texts`. If
+    `folder` is None, there are no thumbnails. `images`, int `[n]`, contains the
+    row in `records` of each point's image.
     """
     names, thumbnails = [records.file_name(image) for image in images], None
     if not names:
@@ -122,9 +122,9 @@ def points_of(kind, vectors, texts, images, records, folder):
 def show_answers(model, queries, records, embeddings, photos, path):
     """Ranks images for sentences, and draws them if there are photos.
 
-    `embeddings`, float32 `[num_images, embedding_dim]`, are the images of
-    `records`. The answers are drawn to the PNG file `path` if `photos`, the
-    folder, is set. Returns tables of the ranked images, as text.
+    `embeddings`, float32 `[num_images, embedding_dim]`, belong to the images in
+    `records`. If `photos`, a folder, is not None, the ranked images are drawn
+    to the PNG file `path`. Returns tables of the ranked images, as text.
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names
@@ -206,8 +206,8 @@ class RetrievalScores(Scores):
     def metrics(self, protocol="full", text_to_text=True):
         """Returns the retrieval metrics.
 
-        `protocol` is a key of `protocols.PROTOCOLS`. `text_to_text` also ranks
-        captions against captions, unless `pairs` is set.
+        `protocol` is a key of `protocols.PROTOCOLS`. If `text_to_text` is true
+        and `pairs` is None, captions are also ranked against captions.
         """
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
@@ -252,14 +252,14 @@ class RetrievalScores(Scores):
 
             D(x, y) = (1 - weight) d(x, y) + weight d'(x, y)
 
-        Euclidean distances and their means are added without scaling, as in the
-        paper. If either model returns logits, whose scale depends on the loss,
-        D adds the negative scores, each divided by its standard deviation over
-        65536 fixed random pairs of the split. Combined scores count as logits.
+        Distances d and d' are not scaled, as in the paper. If either model
+        returns logits, whose scale depends on the loss, d and d' are the
+        negative scores, each divided by its standard deviation over 65536 fixed
+        random pairs of the split. Combined scores are treated as logits.
 
         Args:
             other: scores of a second model on the same images and captions.
-            weight: weight of `other`, in [0, 1]. Wang et al. 2018: 0.3.
+            weight: weight of `other`, in [0, 1]. Wang et al. (2018) use 0.3.
 
         Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: the paper does not
         combine logits.
@@ -280,7 +280,7 @@ class RetrievalScores(Scores):
         return self.image_embeddings @ self.text_embeddings[row]
 
     def pictures(self):
-        """Returns captions with their best images, or {} without photos."""
+        """Draws captions with their best images; returns {} without photos."""
         return draw_answered_captions(self) if self.photos else {}
 
     def points(self, most=FEW_POINTS):

@@ -30,10 +30,10 @@ from tbnets.training.retrieval_metrics import Embedder, PairScorer
 
 
 class MatchingTask(CaptionedTask):
-    """Matches photos and sentences. Loads `data.batches.Examples`.
+    """Matches photos and sentences. Its examples are `batches.Examples`.
 
-    `own_photos` are the `OwnPhotos`, or None if the run extracts no features.
-    `images` is the `SplitData` attribute that holds the images.
+    `own_photos` is the run's `OwnPhotos`, or None if the run extracts no
+    features. `images` names the `SplitData` attribute with the images.
     """
 
     flag_groups = ("images", "batches")
@@ -91,9 +91,10 @@ class MatchingTask(CaptionedTask):
         return f"{count} photos", usual
 
     def make(self):
-        """Extracts features of own photos, then makes recipe results.
+        """Extracts features of the run's own photos, then runs recipes.
 
-        Recipes for texts depend on `left_out`.
+        The extraction comes first, because recipes for texts depend on
+        `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
         sources = self.opened.original_sources
@@ -166,14 +167,14 @@ class MatchingTask(CaptionedTask):
         self._preset = state.fitted.get("image_preset", {})
 
     def begin_with(self, trained, splits):
-        """Takes a model's vocabulary and, for `OwnPhotos`, its extraction."""
+        """Uses a model's vocabulary and, for `OwnPhotos`, its extraction."""
         super().begin_with(trained, splits)
         if self.own_photos:
             made_by = trained.fitted.get("image_features_made_by", {})
             self.own_photos.make_as(made_by)
 
     def notes(self, fitted):
-        """Returns facts about splits, words and the folder of features."""
+        """Returns notes about splits, words and the folder of features."""
         notes = super().notes(fitted)
         sources = self.settings.sources()
         if not sources.scenes:
@@ -225,7 +226,7 @@ class MatchingTask(CaptionedTask):
 
     @functools.cached_property
     def image_size(self):
-        """Side of decoded photos in pixels, or a preset's `PresetPhotos`."""
+        """Side length of decoded photos in pixels, or the `PresetPhotos`."""
         if not self._preset:
             return self.settings.images.image_size
         converter = hub.package().converter_of(self._preset)
@@ -234,9 +235,9 @@ class MatchingTask(CaptionedTask):
     def photo_reader(self, made_by):
         """Returns the function that turns encoded photos into network input.
 
-        It maps strings `[n]` to float32 `[n, ...]`. Returns None if the network
-        takes features and `cnn_weights` is empty. Raises ValueError if the
-        features have no description or were made with different weights.
+        It maps strings `[n]` to a float32 tensor `[n, ...]`. Returns None if
+        the network takes features and `cnn_weights` is empty. Raises ValueError
+        if the features have no description or were made with different weights.
         """
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)
@@ -274,13 +275,13 @@ class MatchingTask(CaptionedTask):
 
     @property
     def example_queries(self):
-        """Two captions of the last split if the run has own photos, or []."""
+        """Captions of two images in `last` if the run has own photos, or []."""
         if not self.own_photos or self.settings.reads_text_features:
             return []
         return example_captions(self.last.records)
 
     def answer(self, saved_model, queries, folder):
-        """Ranks the images of the last split for example queries.
+        """Ranks the images in `last` for example queries.
 
         If the model takes photos, the results are drawn to `answers.png`.
         """
