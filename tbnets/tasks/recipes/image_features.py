@@ -33,7 +33,7 @@ def work_through(photos, writer, what, work, **options):
     """Processes the remaining photos, and completes the store of `writer`.
 
     `photos` is a list of (id, path). `work` is a function such as
-    `extraction.extract_photos`, described by `what`.
+    `extraction.extract_photos`, and `what` describes it in the progress bar.
     """
     start, before = time.perf_counter(), len(writer.done)
     num_left = len(extraction.remaining(photos, writer))
@@ -52,7 +52,7 @@ def work_through(photos, writer, what, work, **options):
 
 
 class OfPhotos(RecipeResult):
-    """A store that a recipe makes for all photos in the captions."""
+    """A store that a recipe makes for all photos that the captions name."""
 
     def __init__(self, recipe, data):
         super().__init__(recipe, data, data.photos)
@@ -111,8 +111,8 @@ def make_proposals(photos, values, folder, workers=None, share=None, **how):
     """Makes or completes a store of proposed boxes.
 
     `photos` is a list of (id, path). `workers` photos are processed at once, by
-    default one per core. `share` is the description from `take_share`, if any.
-    `how` is `shard_images` of `extract_photos`.
+    default one per core. `share` is the description that `take_share` returns,
+    or None. `how` may contain `shard_images`, an argument of `extract_photos`.
     """
     proposer = proposer_of_flags(values)
     made_by = {**proposer.description(), **(share or {})}
@@ -128,7 +128,7 @@ def proposer_of_flags(values):
 
 
 class Boxes(OfPhotos):
-    """Boxes in photos, made by a recipe of `propose_regions`."""
+    """Boxes in photos, made by a recipe for `propose_regions`."""
 
     verb, group = "propose_regions", Proposals
 
@@ -249,10 +249,10 @@ def make_image_features(
 ):
     """Makes or completes a store of features for photos or for their boxes.
 
-    `values` are `ImageFeatures`, whose `regions` is the store of boxes.
-    `features` is the result of `build_features`, built if it is None. The other
-    arguments are as in `make_proposals`. Returns the number of features per
-    photo or box.
+    `values` is an `ImageFeatures`, whose `regions` is the store of boxes, if
+    any. `features` is the result of `build_features`, which is called if it is
+    None. The other arguments are those of `make_proposals`. Returns the number
+    of features per photo or box.
     """
     features, share = features or build_features(values), share or {}
     made_by, kind = {**features.description(), **share}, "images"
@@ -284,7 +284,7 @@ def _made_boxes(boxes, share):
 
 
 class FeaturesOfPhotos(OfPhotos):
-    """Features of photos, made by a recipe of `extract_image_features`."""
+    """Features of photos, made by a recipe for `extract_image_features`."""
 
     verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
 

@@ -1,4 +1,4 @@
-"""Lists the kinds of recipes, and plans the recipes of a run."""
+"""Finds the recipes of a run, and describes their missing results."""
 
 import contextlib
 import io
@@ -68,14 +68,14 @@ KINDS = {
 
 
 def recipes(flag, sources, unused=()):
-    """Returns the recipes that a run's flag names, or () for unused flags."""
+    """Returns the recipes listed in a run's flag, or () for unused flags."""
     if flag in unused and not sources.text_features.startswith("hub:"):
         return ()
     return list(filter(is_recipe, sources.items(flag)))
 
 
 def plan(flag, data, unused=()):
-    """Returns a dictionary from each recipe of a flag to its `RecipeResult`."""
+    """Returns a dict from each recipe in a flag to its `RecipeResult`."""
     results = {}
     for item in recipes(flag, data.original_sources, unused):
         recipe = read_recipe(flag, item, KINDS[flag], data.original_sources)
@@ -87,7 +87,7 @@ def plan(flag, data, unused=()):
 def missing(data):
     """Returns the missing results of a run, in the order of their computation.
 
-    All recipes are checked as far as possible before any result is made.
+    Checks these recipes as far as possible, before any result is computed.
     """
     results = {
         part.folder: part
@@ -102,7 +102,7 @@ def missing(data):
 
 
 def recipe_values(data):
-    """Returns the values as {flag: {recipe: {recipe's flag: value}}}.
+    """Returns the flags of recipes, {flag: {recipe: {recipe's flag: value}}}.
 
     Skips flags whose photos, captions or files are missing.
     """

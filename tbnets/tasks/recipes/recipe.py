@@ -39,7 +39,7 @@ PRESETS = {"cnn": "image", "features": "text"}
 
 
 class RecipeResult:
-    """The result of a `Recipe` for the `data.open.Data` of a run.
+    """The features, boxes or trees that a `Recipe` makes for a run.
 
     Subclasses also define `check()`, which raises an error if the result cannot
     be made.
@@ -48,10 +48,11 @@ class RecipeResult:
         verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
-        roots: folders for results. The first writable folder gets new results.
+        roots: folders for results. A new result is written to the first
+            writable folder.
         items: list of the photos or texts.
         unit: "photo" or "text".
-        parts: the `RecipeResult`s from which it is made.
+        parts: the `RecipeResult`s that are inputs of this result.
         sample: the number of items in the smallest sample of `estimate`.
     """
 
@@ -77,7 +78,7 @@ class RecipeResult:
         raise NotImplementedError
 
     def few(self, count, folder):
-        """Returns a result of only the first items, below another folder."""
+        """Returns a result for only the first `count` items, below `folder`."""
         few = copy.copy(self)
         few.items = self.items[:count]
         few.parts = tuple(part.few(count, folder) for part in self.parts)
@@ -85,7 +86,7 @@ class RecipeResult:
         return few
 
     def size_like(self, few):
-        """Estimates the size in bytes from the files of a smaller result."""
+        """Estimates the size in bytes from `few`, a smaller result."""
         size = sum(path.stat().st_size for path in few.folder.iterdir())
         return size / few.count * self.count
 
@@ -93,8 +94,8 @@ class RecipeResult:
         """Estimates the size in bytes and the time in seconds from samples.
 
         The samples are made in the folder `scratch`. The first sample is made
-        twice, because its first time includes imports and tracing. The next
-        samples grow until one takes at least a second longer.
+        twice, because the time of the first run includes imports and tracing.
+        The next samples grow until one takes at least a second longer.
         """
         counts, seconds = [], []
         while len(counts) < 3 or (
@@ -112,7 +113,7 @@ class RecipeResult:
         return self.size_like(few), seconds[1] + self.count * max(rate, 0)
 
     def files(self):
-        """Returns the files of the flags and of a preset, as {name: path}."""
+        """Returns the files that flags or a preset name, as {name: path}."""
         files = self.recipe.files
         for flag, side in PRESETS.items():
             if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
@@ -128,18 +129,18 @@ class RecipeResult:
 
     @property
     def path(self):
-        """The path that readers open: the result's folder or a file in it."""
+        """The path to open: the result's folder, or a file in the folder."""
         return self.folder
 
     @property
     def recorded(self):
-        """The recorded flags of the recipe and its parts, excluding files."""
+        """The flags of the recipe and its `parts`, without files, to record."""
         parts = [part.recorded for part in self.parts]
         return {**self.recipe.words, "parts": parts}
 
     @functools.cached_property
     def digest(self):
-        """The first digits of the SHA-256 of the recipe and its inputs."""
+        """The first digits of a SHA-256 digest of the recipe and inputs."""
         recipe = self.recipe
         decides = {
             "form": FORM,
@@ -185,7 +186,7 @@ class RecipeResult:
         return [*(t for part in self.parts for t in part.missing()), self]
 
     def make_if_missing(self):
-        """Makes missing parts, then the result, in one process at a time."""
+        """Makes missing `parts`, then the result. Other processes wait."""
         for result in self.missing():
             result._make_alone()
 
@@ -257,7 +258,7 @@ class Recipe:
 
     @property
     def words(self):
-        """The flags outside `places` that affect the result, by name."""
+        """The flags that affect the result and are not in `places`, by name."""
         return self._flag_values(False)
 
     def _flag_values(self, is_place):
@@ -278,7 +279,7 @@ class Recipe:
 
     @contextlib.contextmanager
     def named(self, advice=""):
-        """Adds the recipe's path and the names of flags to errors."""
+        """Adds the recipe's path and flag names to errors in the block."""
         try:
             yield
         except UserError as error:
@@ -293,10 +294,10 @@ class Recipe:
 
 
 def read_recipe(flag, item, kind, sources):
-    """Reads the recipe or preset `item` that the flag `flag` names.
+    """Reads `item`, a recipe or preset that is named by `flag`.
 
     `kind` is the subclass of `RecipeResult` that the recipe makes. The run's
-    `sources` find the recipe's files.
+    `sources` resolve relative paths in the recipe.
     """
     if kind.preset and hub.is_hub(item):
         name = re.sub(r"\W+", "_", hub.unplaced(item))

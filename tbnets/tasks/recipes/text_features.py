@@ -101,9 +101,9 @@ class Trees:
 
 
 def make_trees(values, texts, path, cache):
-    """Parses texts, a list of (id, text), into a file of trees.
+    """Parses texts, a list of (id, text), and writes the trees to `path`.
 
-    `cache` is the cache of an interrupted call.
+    An interrupted call is continued from the file `cache`.
     """
     start = time.perf_counter()
     captions = [caption for _, caption in texts]
@@ -141,7 +141,7 @@ class TreesOfTexts(RecipeResult):
         return self.folder / FILE
 
     def is_made(self, folder):
-        """Returns whether the folder has the complete file of trees."""
+        """Returns whether the folder contains the complete file of trees."""
         return (folder / FILE).is_file()
 
     def check(self):
@@ -207,8 +207,8 @@ def make_text_features(values, texts, folder, shard=""):
     """Makes or completes a store of text features.
 
     `texts` maps splits to texts; the encoder is fitted on the first split.
-    `shard` is the share to make, as in `take_share`. All shares use one
-    encoder.
+    `shard` is the share to make, such as "1/4", or "" for all. All shares use
+    the same encoder.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}
@@ -289,7 +289,7 @@ def _fit(values, encoder, texts):
 
 
 class FeaturesOfTexts(RecipeResult):
-    """Features of a run's texts, made by an `extract_text_features` recipe."""
+    """Features of texts, made by a recipe for `extract_text_features`."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"
     unit, sample = "text", 300
@@ -317,13 +317,13 @@ class FeaturesOfTexts(RecipeResult):
         make_text_features(self.recipe.values, dict(self.items), folder)
 
     def few(self, count, folder):
-        """Returns the features of the first texts of the training split."""
+        """Returns a result for only the first texts of the training split."""
         few, (name, training) = super().few(1, folder), self.items[0]
         few.items = [(name, training[:count])]
         return few
 
     def size_like(self, few):
-        """Computes the size in bytes. A sample may have fewer dimensions."""
+        """Computes the size in bytes. `few` may have fewer dimensions."""
         values = self.recipe.values
         encoder: Any = caption_features.load_encoder(few.folder)
         dim = encoder.dim

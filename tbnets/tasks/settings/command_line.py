@@ -30,11 +30,11 @@ def configs_folder():
 
 
 def find_flagfile(name, place=""):
-    """Returns the flag file at a path or with the name of a configuration.
+    """Finds a flag file by its path, or by the name of a configuration.
 
-    If there is no file at the path, searches the shipped configurations, for
-    which `quickstart` and `configs/quickstart.flags` are equivalent. `place` is
-    a prefix for the error message.
+    If there is no file at the path `name`, searches the shipped configurations,
+    where `quickstart` and `configs/quickstart.flags` are equivalent. `place` is
+    a prefix of the error message.
     """
     path = pathlib.Path(name).expanduser()
     if path.is_file():
@@ -50,10 +50,10 @@ def find_flagfile(name, place=""):
 
 
 def find_recipe(flag, name, verb, place):
-    """Returns the file of a recipe.
+    """Returns the path of a recipe.
 
     The path `place` is tried first, then the package's recipe `name`, such as
-    `features/tfidf.flags`. Errors name the flag and the command `verb`.
+    `features/tfidf.flags`. Error messages name the flag and the command `verb`.
     """
     if place.is_file():
         return place
@@ -88,7 +88,7 @@ def _nearest(stem, known, suffix=""):
 def expand(words, within=()):
     """Replaces each --flagfile in a command line with the flags in the file.
 
-    Words from a flag file are `FileWord`s. `within` are the paths of the flag
+    Words from a flag file are `FileWord`s. `within` lists the paths of the flag
     files that contain `words`.
     """
     words, expanded = list(words), []
@@ -146,7 +146,8 @@ class CommandLine:
 
     Args:
         words: words after the program's name.
-        flags: the known `Flag`s. A flag of kind "words" gets all other words.
+        flags: the known `Flag`s. A flag of kind "words" receives all words that
+            are not flags.
 
     Attributes:
         values: dict from the name of each flag to its value or default.
@@ -179,7 +180,7 @@ class CommandLine:
         self.values |= extra
 
     def take(self, group):
-        """Fills a group with its values. Checks the numbers' limits."""
+        """Creates a group of flags from its values, and checks their limits."""
         names = [flag.name for flag in flags_of(group)]
         values = group(**{name: self.values[name] for name in names})
         check_limits(values)

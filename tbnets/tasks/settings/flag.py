@@ -103,9 +103,9 @@ class Flag(NamedTuple):
 
 
 def flag(default, help, **fields):
-    """Returns a field of a group of flags.
+    """Declares a flag: returns a field for a group of flags.
 
-    `fields` are `Flag` fields that cannot be inferred from the annotation.
+    `fields` contains the `Flag` fields that the annotation does not determine.
     """
     meta = {"help": help, **fields}
     if isinstance(default, list):
@@ -160,7 +160,7 @@ def check_limits(group):
 
 
 def must_come_with(options, name, required, advice="Leave it out."):
-    """Returns the error for a flag that needs `required` to have an effect."""
+    """Returns the error for a flag that has no effect without `required`."""
     text = written(getattr(options, name))
     return InputError(
         f"--{name}", f"be used with {required}", f"only --{name}={text}", advice

@@ -1,6 +1,6 @@
 """Writes and reads the settings of a run, and checks resumed runs.
 
-A record is a dict from flag to value.
+A record is a dict from the names of flags to their values.
 """
 
 import os
@@ -63,10 +63,10 @@ def read_record(run_dir):
 
 
 def completed(record, path):
-    """Returns a record, checked and completed with defaults.
+    """Checks a record, and adds the defaults of missing flags.
 
     The environment variable TBNETS_DATA overrides the recorded data root,
-    because the data may have moved. Errors name `path`.
+    because the data may have moved. `path` is used only in error messages.
     """
     _check_kinds(record, path)
     record = complete(record)
@@ -144,7 +144,7 @@ def check_resumable(record, settings, place):
 
 
 def without_places(settings):
-    """Returns the settings as a dict without the paths of this machine."""
+    """Returns the settings as a dict without paths on this machine."""
     return {
         name: hub.unplaced(value)
         for name, value in settings.values().items()

@@ -83,12 +83,12 @@ class Settings:
 
     @property
     def patience(self) -> int:
-        """The number of epochs without improvement before stopping, or 0."""
+        """Epochs without improvement after which training stops; 0: never."""
         return self.training.patience if self.training else 0
 
     @property
     def image_encoder(self) -> str:
-        """The encoder of photos in the network, or `features`."""
+        """The network's photo encoder, or `features` if it reads features."""
         images = self.images
         if not images or images.image_features:
             return "features"
@@ -172,7 +172,7 @@ class Settings:
         return [flag for flag in self.flags() if flag.name not in unused]
 
     def as_table(self) -> str:
-        """Returns the settings that the run uses as a Markdown table.
+        """Returns a Markdown table of the settings that the run uses.
 
         Flags that differ from their defaults come first.
         """
@@ -206,7 +206,7 @@ class Settings:
 
 
 def make_settings(record, groups) -> Settings:
-    """Returns the `Settings` of a record with only the named groups."""
+    """Returns `Settings` with the values of a record for the named groups."""
     fields = {
         name: GROUPS[name](
             **{
@@ -220,9 +220,10 @@ def make_settings(record, groups) -> Settings:
 
 
 def complete(values) -> dict:
-    """Returns all flags and `started_in`, with defaults for missing flags.
+    """Returns `values` with defaults for all flags that are missing.
 
-    None counts as missing. --loss determines the defaults of loss flags.
+    A flag that is None counts as missing. --loss determines the defaults of
+    loss flags.
     """
     known = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
@@ -240,9 +241,9 @@ BASE = frozenset({"run", "captions", "features", "texts"})
 
 
 def conditions(settings: Settings) -> dict:
-    """Returns the conditions under which flags are used, by flag.
+    """Returns a dict from flags to the conditions under which they are used.
 
-    A condition is a tuple: whether it holds, and the condition in words.
+    Each condition is a tuple: whether it holds, and its text.
     """
     return {
         **_data_conditions(settings),
@@ -370,7 +371,7 @@ def _optimizer_conditions(options):
 
 
 def unused_flags(settings: Settings) -> dict[str, str]:
-    """Maps each flag that other settings make unused to its condition."""
+    """Returns a dict from each unused flag to the condition for its use."""
     known = conditions(settings).items()
     return {name: words for name, (holds, words) in known if not holds}
 
