@@ -204,7 +204,7 @@ class Board:
     def add_epoch(self, history):
         """Writes the scalars of the last epoch in `history`.
 
-        A scalar outside the overview gets no chart while it is constant.
+        Outside the overview, a scalar is written only once its value changes.
         """
         with self._run.as_default():
             for key in history[-1]:

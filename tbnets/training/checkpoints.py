@@ -1,7 +1,7 @@
-"""Saves and restores checkpoints: single files that resume a run exactly.
+"""Saves and restores checkpoints, from which a run resumes exactly.
 
-A checkpoint is an `.npz` file with variables, arrays of the run's task, and a
-JSON text with the rest of the state. Reading does not use pickle, so an
+A checkpoint is an `.npz` file that contains variables, arrays of the run's
+task, and the rest of the state as JSON. Reading does not use pickle, so an
 untrusted checkpoint cannot execute code.
 """
 
@@ -40,7 +40,8 @@ class RunState:
         fitted: dict of the JSON values or arrays that `Task.fit` computed.
         held: dict of the values that `Task.start_epoch` keeps between
             epochs.
-        devices: the last epoch's devices; "" for a single device.
+        devices: description of the last epoch's devices; "" for a single
+            device.
     """
 
     epoch: int = 0
@@ -61,7 +62,6 @@ class RunState:
 
 
 def _variables(model, optimizer):
-    """Returns (name, variable) pairs of a model and of its optimizer."""
     kinds = {"model": list(zip(weight_names(model), model.weights))}
     if optimizer is not None:
         variables = optimizer_variables(optimizer)
@@ -78,8 +78,8 @@ def _to_numpy(variable):
 def save_checkpoint(path, model, optimizer, state):
     """Saves a model, its optimizer and the run state in one file, atomically.
 
-    `path` is None on workers other than the chief, which must read the
-    variables but write no file. `optimizer` may be None.
+    `path` is None on workers other than the chief: they must read the
+    variables, but write no file. `optimizer` may be None.
     """
     arrays, names, values = {}, {}, vars(state).copy()
     for kind, variables in _variables(model, optimizer).items():
@@ -164,7 +164,8 @@ def _assign(path, kind, variables, checkpoint):
 def put_into(checkpoint, path, model, optimizer=None):
     """Assigns the values of a `Checkpoint` to a built model and its optimizer.
 
-    For inference, `optimizer` may be None. Errors name `path`.
+    For inference, `optimizer` may be None. `path` is used only in error
+    messages.
     """
     for kind, variables in _variables(model, optimizer).items():
         _assign(path, kind, variables, checkpoint)

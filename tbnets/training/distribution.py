@@ -1,13 +1,14 @@
 """Creates distribution strategies from flags and `TF_CONFIG`.
 
 `mirrored` uses every GPU of this machine, in one process. `multi_worker` runs
-one or more processes per machine. The environment variable `TF_CONFIG` holds
-the task of the process and all addresses::
+one or more processes per machine. The environment variable `TF_CONFIG`
+describes the task of this process and the addresses of all tasks::
 
     {"cluster": {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]},
     "task": {"type": "worker", "index": 0}}
 
-Only the chief writes files. It is the task of type `chief`, or else worker 0.
+Only the chief writes files. The chief is the task of type `chief` or, if there
+is none, worker 0.
 """
 
 import contextlib
@@ -95,8 +96,8 @@ def _wrong(received):
 class Workers:
     """The processes that train a network, including this process.
 
-    Without a `tf.distribute` strategy, there is a single device; without a
-    `WorkerTask`, there is a single process.
+    If `strategy` is None, there is a single device. If `task`, a `WorkerTask`,
+    is None, there is a single process.
     """
 
     def __init__(self, strategy=None, task=None):
@@ -133,7 +134,7 @@ class Workers:
         return distributed(self.strategy, batches)
 
     def of_chief(self, value=None):
-        """Returns the chief's JSON value; waits for all workers."""
+        """Waits for all workers, then returns the JSON value of the chief."""
         if not self.are_several:
             return value
         text = json.dumps(value).encode() if self.is_chief else b""
@@ -225,10 +226,10 @@ def _answers(address):
 
 
 def open_workers(distribute="none", num_replicas=0):
-    """Creates the `Workers` of a run; call before TensorFlow runs any op.
+    """Creates a run's `Workers`; call it before TensorFlow runs any op.
 
-    `num_replicas` is the number of devices of `mirrored`; 0 for every GPU.
-    Without a GPU, logical CPU devices are used, for tests.
+    `num_replicas` is the number of devices of `mirrored`; 0 for every GPU. If
+    there is no GPU, logical CPU devices are used, for tests.
     """
     check_choice("--distribute", distribute, KINDS)
     if num_replicas and distribute != "mirrored":

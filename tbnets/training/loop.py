@@ -32,7 +32,7 @@ def make_reproducible():
 
 @dataclasses.dataclass
 class Session:
-    """A run in memory; `dev`, `batches` and `lock` are None after training.
+    """A run in memory. Only training needs `dev`, `batches` and `lock`.
 
     Args:
         run_dir: folder of the run, locked by `lock`.
@@ -106,8 +106,8 @@ def fit(session, train):
     """Trains until the last epoch, or until early stopping ends the run.
 
     `train` are the examples to train on. The network of a resumed run must
-    already be restored. A checkpoint that cannot be written raises an OSError;
-    the previous checkpoint is kept.
+    already be restored. If a checkpoint cannot be written, an OSError is
+    raised, and the previous checkpoint is kept.
     """
     state, settings, advice = session.state, session.settings, None
     with session.board() as board:
@@ -136,7 +136,6 @@ def fit(session, train):
 
 
 def _hinges_of(loss):
-    """Returns (margin, reduction) of a triplet loss, or (None, None)."""
     if loss is None or loss.kind != "triplet":
         return None, None
     return loss.margin, loss.reduction

@@ -39,7 +39,7 @@ def optimizer_variables(optimizer):
 
 
 def _moments(variables, moments):
-    """Returns a function that looks up moments, because Keras tracks dicts."""
+    """Returns a function from a variable to its moments, on each device."""
     moments_of = {}
     for variable, variable_moments in zip(variables, moments):
         for copy, *copies in zip(*map(_copies, (variable, *variable_moments))):
@@ -92,7 +92,7 @@ class _Fused:
 class FusedAdam(_Fused, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with its update in a single operation.
 
-    With a `weight_decay`, it is AdamW.
+    If `weight_decay` is set, this is AdamW.
 
     Args:
         learning_rate: a number or a Keras schedule.
@@ -112,7 +112,6 @@ class FusedAdam(_Fused, keras.optimizers.Adam):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _create(self, variables):
-        """Creates both moments of each variable, or no moments for AMSGrad."""
         if self.amsgrad:
             super(_Fused, self).build(variables)
             return []
@@ -191,9 +190,10 @@ NOT_DECAYED = ["bias", "gamma", "beta"]
 def build_schedule(name, rate, *, decay_steps, total_steps):
     """Returns the learning rate: a number, or a Keras schedule over steps.
 
-    `name` is `constant`; `step` (multiplied by 0.1 every `decay_steps`, in Wang
-    et al. 2016 every 10 epochs); `exponential` (smooth decay with this rate);
-    or `cosine` (to 0 over `total_steps`).
+    `name` is `constant`, `step`, `exponential` or `cosine`. `step` multiplies
+    the rate by 0.1 every `decay_steps` (Wang et al. 2016: every 10 epochs),
+    `exponential` decays smoothly at the same pace, and `cosine` decays to 0
+    over `total_steps`.
     """
     if name == "constant":
         return rate
@@ -232,7 +232,7 @@ def _addons_optimizer(name, rate, weight_decay):
 
 
 def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
-    """Returns an optimizer of `OPTIMIZERS` or tensorflow-addons by its name.
+    """Returns a new optimizer, named in `OPTIMIZERS` or tensorflow-addons.
 
     `rate` is a number or a Keras schedule. Weight decay is decoupled from the
     gradient, as in AdamW; biases and batch normalisation do not decay. adam

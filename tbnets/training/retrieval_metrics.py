@@ -25,7 +25,8 @@ CAPTION_CHUNK = 1024
 class Embedder:
     """Embeds the examples of a split with graphs that are traced once.
 
-    Networks that read pixels need `image_size`, the side of decoded photos.
+    Networks that read pixels need `image_size`, the side length of the decoded
+    photos.
     """
 
     def __init__(self, network, image_size=None):
@@ -120,7 +121,6 @@ class PairScorer:
 
 
 def _cut(rows, size):
-    """Splits rows into pieces; no rows give one empty piece."""
     starts = range(0, len(rows) or 1, size)
     return [rows[start : start + size] for start in starts]
 
@@ -131,18 +131,18 @@ _PARTS = ("images", "captions", "image_ids", "caption_image_ids")
 class RetrievalMetrics(keras.callbacks.Callback):
     """Adds retrieval metrics of held-out data to each epoch's logs.
 
-    The logs gain `val_recall_sum`, `val_mean_recall`, and recalls named as in
-    `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger is
-    better, so callbacks that monitor these logs need `mode="max"`. These
-    callbacks must follow this callback; the `fit` method of tbnets networks
+    The added logs are `val_recall_sum`, `val_mean_recall`, and recalls named as
+    in `evaluate_retrieval`, for example `val_image_to_text/recall_at_1`. Larger
+    is better, so callbacks that monitor these logs need `mode="max"`. Such
+    callbacks must be listed after this one; the `fit` method of tbnets networks
     sorts them. Any other model must have the methods `embed_images` and
     `embed_text`.
 
     Args:
-        data: data that `fit` accepts: a dict of arrays, possibly with fewer
-            images than captions; `EpochBatches`, of which all captions are
-            used; `Examples`; or an iterable of batches. Rows with the same
-            image id are a single candidate.
+        data: held-out data that `fit` accepts: a dict of arrays, possibly with
+            fewer images than captions; `EpochBatches`, whose captions are all
+            used; `Examples`; or an iterable of batches. Images with the same id
+            count as one candidate.
 
     Example:
         metrics = tbnets.RetrievalMetrics(others)

@@ -36,10 +36,10 @@ GUESSED = {
 def embedding_health(embeddings):
     """Measures how evenly unit vectors `[n, dim]` fill their space.
 
-    Returns a dict. `mean_cosine` is the mean cosine over all pairs of different
-    rows: 0 for evenly spread vectors, 1 for a collapse. `dimension_spread` is
-    sqrt(dim) times the mean standard deviation of a dimension: 1 for evenly
-    used dimensions, 0 for a collapse.
+    Returns a dict. `mean_cosine` is the mean cosine similarity over all pairs
+    of distinct rows: 0 if the vectors are evenly spread, 1 if they are all
+    equal. `dimension_spread` is sqrt(dim) times the mean standard deviation of
+    a dimension: 1 if all dimensions are used evenly, 0 for equal vectors.
     """
     vectors = np.asarray(embeddings, np.float64)
     n, dim = vectors.shape
@@ -58,12 +58,11 @@ def embedding_health(embeddings):
 def diagnose(history, margin, reduction):
     """Returns a warning if training has collapsed, else None.
 
-    `history` has a dict of scalars per epoch. `margin` is None for a loss
-    without a margin. A loss at the margin is a sign of a collapse only if
+    `history` has a dict of scalars for each epoch. `margin` is None if the loss
+    has no margin. A loss equal to the margin indicates a collapse only if
     `reduction` is a mean and the dev split is ranked by chance: the mean of the
-    hinges above 0 also has this value if the hardest negatives are as close as
-    the positives. A network that scores pairs is only checked for identical
-    scores.
+    hinges above 0 also equals the margin if the hardest negatives are as close
+    as the positives. A network that scores pairs is only compared with chance.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():

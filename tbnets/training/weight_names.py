@@ -1,4 +1,4 @@
-"""Names of weights that are equal in every process and with any Keras.
+"""Names weights identically in every process and Keras version.
 
 Keras numbers the layers of a class within a process, so the first branch of the
 third network may be called `branch_2`. Here, its name is `branch`.
