@@ -47,7 +47,7 @@ class Model(PhotoSearch):
     Args:
         path: folder of the model.
         record: content of its `model.json`.
-        vocabulary: `PlainTokenizer` of the sentences.
+        vocabulary: `PlainTokenizer`, which maps sentences to token ids.
     """
 
     takes_photos = True
@@ -75,7 +75,7 @@ class Model(PhotoSearch):
     __repr__ = short_repr("path", "embedding_dim")
 
     def _run(self, name):
-        """Returns this thread's function of a network."""
+        """Returns the function that runs a network in the current thread."""
         run = getattr(self._threads, name, None)
         if run is None:
             litert = import_extra("lite", "ai_edge_litert.interpreter")
@@ -108,9 +108,9 @@ class Model(PhotoSearch):
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
-            photo "" or its fault, such as "is empty". The embedding of a broken
-            photo is 0.
+            (embeddings, reasons): embeddings, float32 `[n, embedding_dim]`;
+            and, for each photo, "" if it is valid, or the fault, such as "is
+            empty". The embedding of a broken photo is 0.
         """
         refuse_single("images", images)
         pairs = list(self._pool.map(self._try_image, images))
@@ -153,8 +153,9 @@ def load(name_or_path: Path) -> Model:
     LiteRT parses the model files in C++. Load only models that you trust.
 
     Args:
-        name_or_path: folder that `tbnets export --litert` wrote; or the name of
-            a zoo model, or a run, whose smallest LiteRT model is loaded.
+        name_or_path: folder that `tbnets export --litert` wrote; or a run
+            folder or the name of a zoo model, whose smallest LiteRT model is
+            loaded.
 
     Raises:
         FileNotFoundError: there is no LiteRT model.

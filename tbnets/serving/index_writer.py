@@ -72,7 +72,7 @@ class IndexWriter:
 
     Raises:
         FileExistsError: another process is writing the index.
-        ValueError: the folder holds no index, or the index of another model.
+        ValueError: the folder is not an index, or is an index of another model.
 
     Example:
         with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:

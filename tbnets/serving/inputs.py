@@ -45,11 +45,12 @@ AT_ONCE = 10
 
 
 def attempt(function, elements, otherwise):
-    """Maps a function over rows, with a default value for rows that fail.
+    """Applies a function to each row, with a default result if it fails.
 
-    `function` takes one row of each of the tensors `[n, ...]` and returns
-    nested tensors. `otherwise` has the shapes of a result. Returns (results,
-    succeeded): nested tensors `[n, ...]` and bool `[n]`.
+    `elements` is a tuple of tensors `[n, ...]`. `function` takes one row of
+    each tensor and returns nested tensors. `otherwise` is the default result,
+    with the shapes of a result. Returns (results, succeeded): nested tensors
+    `[n, ...]`, and bool `[n]`, whether `function` succeeded for each row.
     """
     count = tf.shape(elements[0], tf.int64)[0]
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
@@ -69,10 +70,11 @@ def attempt(function, elements, otherwise):
 
 
 def attempt_once(function, inputs, otherwise):
-    """Calls a function once. Returns a default value if the call fails.
+    """Calls a function once. Returns a default result if the call fails.
 
-    `otherwise` has the ranks of a result. Returns (results, succeeded): nested
-    tensors and bool `[]`.
+    `otherwise` is the default result, with the ranks of a result. Returns
+    (results, succeeded): nested tensors, and bool `[]`, whether the call
+    succeeded.
     """
     tried = _tried(
         tf.data.Dataset.from_tensors(inputs),
@@ -83,7 +85,7 @@ def attempt_once(function, inputs, otherwise):
 
 
 def _tried(dataset, function):
-    """Maps a function over a dataset, and drops failed elements."""
+    """Maps a function over a dataset, and drops the elements that fail."""
     results = dataset.map(function, num_parallel_calls=AT_ONCE)
     return results.ignore_errors(log_warning=False)
 
@@ -98,10 +100,10 @@ class PhotoReader:
     """Converts photos to the network's input, and reports broken photos.
 
     Args:
-        read: for photos, a function of TensorFlow operations that maps string
-            `[n]` to `[n, ...]`; or an object with two methods: `decode` maps
-            string `[]` to nested tensors, and `forward` maps a batch of these
-            tensors to the network's input. For regions, a
+        read: for photos, a function of TensorFlow operations that maps files,
+            string `[n]`, to arrays `[n, ...]`; or an object with two methods:
+            `decode` maps string `[]` to nested tensors, and `forward` maps a
+            batch of these tensors to the network's input. For regions, a
             `features.regions.AveragedFeatures`.
 
     Attributes:
@@ -123,9 +125,9 @@ class PhotoReader:
     def photos(self, image_bytes, forward=None):
         """Decodes JPEG or PNG files, string `[n]`.
 
-        `forward` replaces the `forward` of `read`. Returns (rows, status): the
-        network's input `[n, ...]`, undefined for broken photos; and the result
-        of `status_of`.
+        If `forward` is given, it is called instead of the `forward` method of
+        `read`. Returns (rows, status): the network's input `[n, ...]`, which is
+        undefined for broken photos, and the result of `status_of`.
         """
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
@@ -140,10 +142,11 @@ class PhotoReader:
 
     @tf.autograph.experimental.do_not_convert
     def regions(self, image_bytes, boxes):
-        """Decodes a photo, string `[]`, and reads its regions.
+        """Decodes a photo, string `[]`, and computes the features of regions.
 
-        `boxes` are float32 `[n, 4]` in pixels of the upright photo. Returns
-        (rows, status): float32 `[n, dim]`, and string `[]`, as in `photos`.
+        `boxes` is float32 `[n, 4]`, in pixels of the upright photo. Returns
+        (rows, status): the features, float32 `[n, dim]`, and the status of the
+        photo, string `[]`.
         """
         nothing = tf.zeros([1, 1, 3], tf.uint8), tf.ones([2])
         decoded, is_photo = attempt_once(self._decode, (image_bytes,), nothing)
@@ -153,10 +156,10 @@ class PhotoReader:
 
 
 def status_of(image_bytes, decoded, max_pixels):
-    """Returns the faults of photos, string `[n]`, or "" for a valid photo.
+    """Returns the fault of each photo, string `[n]`; "" for a valid photo.
 
     `image_bytes` is string `[n]`. `decoded`, bool `[n]`, is whether each photo
-    was decoded. A photo has at most `max_pixels` pixels.
+    was decoded. A valid photo has at most `max_pixels` pixels.
     """
 
     def is_small(content):
@@ -191,14 +194,14 @@ def require_photos(value, status):
 
 
 MOST_WORDS = 200
-"""Default number of words after which a served graph cuts a caption."""
+"""Default number of words after which a served graph truncates a caption."""
 
 
 def guarded(function):
     """Returns a concrete function that rejects invalid inputs.
 
-    The ranks and dimensions are from the input signature. NaN and infinity are
-    rejected with an error that names the row.
+    The ranks and dimensions must match the input signature. For NaN and
+    infinity, the error contains the index of the row.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -223,11 +226,12 @@ def _enter(value, spec):
 
 
 def require_rows(value, good, expectation):
-    """Returns `value` after checking its rows.
+    """Returns `value` after asserting in the graph that all rows are valid.
 
-    `good` is bool `[n]`, or `[]` for a single value. If a row is bad, the graph
-    raises `tf.errors.InvalidArgumentError` with the message `expectation` and
-    the index of the row.
+    `good` is bool `[n]`, whether each row is valid, or bool `[]` for a single
+    value. If a row is invalid, the graph raises
+    `tf.errors.InvalidArgumentError` with the message `expectation` and the
+    index of the row.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -237,7 +241,8 @@ def require_rows(value, good, expectation):
 class OwnTexts(tf.Module):
     """Replaces the `Tokenizer` of a network whose own layers read its texts.
 
-    `reader` is the Keras layer, and `spec` the `tf.TensorSpec` of its inputs.
+    `reader` is the Keras layer that reads the texts, and `spec` is the
+    `tf.TensorSpec` of its input.
     """
 
     vocabulary = max_tokens = None
@@ -259,7 +264,7 @@ class OwnTexts(tf.Module):
 
 
 def bounded(tokenizer):
-    """Returns `tokenizer`, or a copy with a word limit if it has no limit."""
+    """Returns a tokenizer, or a copy with a word limit if it has no limit."""
     if type(tokenizer) is Tokenizer and tokenizer.max_tokens is None:
         return Tokenizer(tokenizer.vocabulary, MOST_WORDS)
     return tokenizer
@@ -275,7 +280,8 @@ ARGUMENTS = {
     "embed_phrases": "phrases",
     "embed_regions": "features",
 }
-"""Maps each endpoint that embeds to its argument's name in error messages."""
+"""Maps each embedding endpoint to the name of its argument in error
+messages."""
 Texts = Strings | list[Tree]
 Inputs = Photos | Texts
 
@@ -283,9 +289,10 @@ Inputs = Photos | Texts
 def as_input(argument, spec, values):
     """Converts an input to a tensor, after checking its shape and type.
 
-    `argument` is the name in error messages. `values` is a list of strings, a
-    float array or, for `IMAGE_BYTES`, photos as in `pictures.read_content`.
-    Raises TypeError or ValueError if they do not fit `spec`.
+    `argument` is the name of the input in error messages. `values` is a list of
+    strings, a float array or, for `IMAGE_BYTES`, photos as in
+    `pictures.read_content`. Raises TypeError or ValueError if `values` does not
+    match `spec`.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values
@@ -329,7 +336,7 @@ def _encoded(argument, values):
 
 
 def is_trees(spec):
-    """Returns whether an input expects the result of `TreeReader.read`."""
+    """Returns whether an input must be a result of `TreeReader.read`."""
     return spec.name == TreeReader.spec.name
 
 

@@ -1,6 +1,6 @@
 """Exports networks for LiteRT, which runs them without TensorFlow.
 
-`litert_files` describes the folder, which `tbnets.lite` loads.
+`litert_files` describes the exported folder, and `tbnets.lite` loads it.
 """
 
 import contextlib
@@ -37,7 +37,8 @@ from tbnets.text.vocabulary import Tokenizer, character_tables
 from tbnets.text.word_ids import PADDING_ID, UNKNOWN_ID
 
 _LEAST_COSINE = {"float32": 0.999, "float16": 0.999, "int8": 0.8}
-"""Minimum cosine between an embedding and that of the converted network."""
+"""Minimum cosine between the embeddings of the original and converted
+network."""
 _COMPARED = 8
 """Number of photos that are embedded for the comparison."""
 _KEY = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -50,16 +51,17 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
         network: a built `EmbeddingNetwork`.
         endpoints: the network's `Endpoints`, which take photos and captions.
         path: folder to write, which must not exist.
-        kind: `float32`; `float16`, which halves the size; or `int8`, which also
-            computes in integers.
+        kind: `float32`; `float16`, which halves the size; or `int8`, which
+            stores and computes with integers.
         photos: for `int8`, about 100 photos similar to the training photos,
             in a form that `pictures.read_content` accepts. They determine the
             ranges of the activations.
         metadata: JSON-ready dict to store in `model.json`.
 
     Returns:
-        `path` as a `pathlib.Path`, and a dict of the smallest cosines between
-        the outputs of the network and of the LiteRT models.
+        (path, cosines): `path` as a `pathlib.Path`, and a dict that maps each
+        model file to the smallest cosine between its outputs and the network's
+        outputs.
     """
     path = check_new(path)
     check_choice("litert", kind, KINDS)
@@ -119,10 +121,10 @@ def _unconvertible(reason, advice):
 
 
 def pixels_of(network, reader):
-    """Returns the side of the photos, and the function that reads them.
+    """Returns the side of the photos, and a function that prepares them.
 
-    The function maps float32 pixels `[n, side, side, 3]` to the network's
-    images.
+    The function maps float32 pixels `[n, side, side, 3]` to the network's image
+    input.
     """
     shape = network.input_shapes["images"][1:]
     if len(shape) == 3:
@@ -153,7 +155,7 @@ def _square(photo, side):
 
 
 def _functions(network, side, forward):
-    """Returns the concrete function of each file, by file name."""
+    """Returns the concrete functions to convert, by the name of their file."""
     pixels = tf.TensorSpec([1, side, side, 3], tf.uint8, "pixels")
     token_ids = tf.TensorSpec([1, None], tf.int32, "token_ids")
 
@@ -208,7 +210,7 @@ def _silent():
 
 
 def _compare(folder, functions, kind, squares, tokenizer):
-    """Returns the smallest cosine between outputs of each file and function."""
+    """Returns the smallest cosine of each file with its function's outputs."""
     rng = np.random.default_rng(0)
     [pixels] = inputs_of(functions[IMAGE]).values()
     # Coarse noise, as photos are smooth too.
@@ -240,7 +242,7 @@ def _compare(folder, functions, kind, squares, tokenizer):
 
 
 def open_interpreter(content):
-    """Returns an interpreter of `ai-edge-litert`, or else of TensorFlow."""
+    """Returns the interpreter of `ai-edge-litert`, or else TensorFlow's."""
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:

@@ -1,4 +1,4 @@
-"""The files of a LiteRT model, which are read without TensorFlow.
+"""Describes and reads the files of a LiteRT model, without TensorFlow.
 
 ::
 
@@ -20,16 +20,17 @@ NETWORKS = IMAGE, TEXT = "image.tflite", "text.tflite"
 MODEL, VOCABULARY = "model.json", "vocabulary.txt"
 CHARACTERS = "characters.json"
 FOLDER = "litert"
-"""Folder with the LiteRT models of a run or a zoo model, one for each kind."""
+"""Subfolder of a run or a zoo model that contains a LiteRT model of each
+kind."""
 KINDS = ("int8", "float16", "float32")
-"""Kinds of models, the smallest first."""
+"""Number formats of the models, the smallest first."""
 MOST_SIDE = 4096
 """Maximum side of the photos in pixels, which limits the memory."""
 _CURE = "Export the model again, or copy it again."
 
 
 def read_record(path):
-    """Returns the checked content of `model.json`."""
+    """Returns the content of `model.json`, after checking it and all files."""
     file = CheckedFile(path / MODEL)
     record: Any = file.json()
     for name, kind, most in (

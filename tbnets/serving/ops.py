@@ -30,10 +30,10 @@ the function."""
 
 
 def copy_halved(variables):
-    """Copies float32 variables with at least two axes to float16.
+    """Makes float16 copies of the float32 variables with at least two axes.
 
     Returns:
-        dict of the float16 copies, by the `id` of the variable.
+        dict that maps the `id` of each copied variable to its float16 copy.
     """
     halves = {}
     for variable in variables:
@@ -95,7 +95,8 @@ class _Rewriter:
     def rewrite(self, halved, dropped):
         """Returns the rewritten `GraphDef`, without the nodes in `dropped`.
 
-        `halved` are the nodes that are handles of float16 weights.
+        `halved` and `dropped` are sets of node names. The nodes in `halved` are
+        handles of float16 weights.
         """
         nodes = [n for n in self.graph_def.node if n.name not in dropped]
         nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)
@@ -167,7 +168,7 @@ def _read_and_cast(node, in_body):
 
 _FILE = pathlib.Path(__file__).with_name("allowed_ops.txt")
 ALLOWED_OPS = frozenset(_FILE.read_text().splitlines())
-"""Ops that a graph may contain. The file's comments equal no op."""
+"""Ops that a graph may contain. No op has the name of a comment in the file."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )
@@ -194,7 +195,7 @@ def foreign_ops(graphs):
 
 
 def _ops_called(graph):
-    """Returns the ops of a `MetaGraphDef`, except the ops of its saver."""
+    """Returns the ops of a `MetaGraphDef`, except `SAVER_OPS` in its saver."""
     functions = graph.graph_def.library.function
     saver = graph.saver_def
     names = (saver.save_tensor_name, saver.restore_op_name)

@@ -1,13 +1,13 @@
-"""A cache of a model's embeddings for a folder of photos.
+"""Embeds the photos in a folder, and caches the embeddings.
 
 ::
 
     photos.tbnets/embeddings/MODEL/*.photos
 
-`MODEL` is a prefix of the SHA-256 that `identity_of` returns. Files have unique
-names and are never modified, so two searches may run at once. When all photos
-are embedded, the process replaces the files that it has read with a single
-file.
+`MODEL` is a prefix of the digest that `identity_of` returns. Cache files have
+unique names and are never modified, so two searches can run at the same time.
+After a process has embedded all photos, it merges the cache files that it has
+read into a single file.
 """
 
 import concurrent.futures
@@ -37,15 +37,15 @@ from tbnets.serving.checksums import (
 )
 from tbnets.serving.litert_files import NETWORKS
 
-# A file is an `npz` of a JSON value (names, sizes, times, and the faults of
-# broken photos) and the embeddings. Files are untrusted.
+# A cache file is an `npz` file that contains a JSON value (names, sizes, times,
+# and the faults of broken photos) and the embeddings. It is untrusted.
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
-"""File next to an assembled SavedModel that contains a digest of its parts.
+"""File next to an assembled SavedModel, with a digest of the model's parts.
 
-TensorFlow numbers the functions differently in each assembly, so two assemblies
-of one model differ in their bytes.
+Two assemblies of one model differ in their bytes, because TensorFlow numbers
+the functions differently each time.
 """
 
 
@@ -58,7 +58,8 @@ class Entry(NamedTuple):
             changes. Entries without a stamp are not saved.
         embedding: float32 `[embedding_dim]`; None for a file that is not a
             photo.
-        reason: "", or the fault of such a file, for example "is empty".
+        reason: why the file is not a photo, for example "is empty"; "" for a
+            photo.
     """
 
     stamp: tuple | None
@@ -67,11 +68,11 @@ class Entry(NamedTuple):
 
 
 def identity_of(model):
-    """Returns a dict that identifies a model by a SHA-256.
+    """Returns a dict that identifies a model by its SHA-256 digest.
 
     The digest covers the graph, variables and assets of a SavedModel, the
     networks of a LiteRT model, or the parts of an assembled model. Raises
-    ValueError for a model on a server.
+    ValueError if the model is on a server.
     """
     if not os.path.isdir(model.path):
         raise InputError(
@@ -102,8 +103,9 @@ def identity_of(model):
 def read_entries(path, identity):
     """Reads a cache file, which may be damaged or forged.
 
-    Returns a dict of `Entry`s, by the name of the photo. Raises ValueError if
-    the file is damaged or its header lacks `identity`.
+    Returns a dict that maps the names of photos to `Entry`s. Raises ValueError
+    if the file is damaged, or if its header does not contain the items of
+    `identity`.
     """
     header, arrays = npy.read_npz(path)
     try:
@@ -128,7 +130,7 @@ def read_entries(path, identity):
 SUFFIX = ".photos"
 PHOTOS_PER_FILE = 256
 """Number of photos embedded between two writes. A killed process loses at most
-this many."""
+this many embeddings."""
 HELD_BYTES = 2**28
 """Maximum size in bytes of the encoded photos in memory. Photos that are
 neither JPEG nor PNG are converted to PNG, which is large."""
@@ -139,9 +141,9 @@ AT_ONCE = 2
 def embed_folder(
     model, folder, place=None, batch_size=None, fault_of_name=lambda name: ""
 ):
-    """Embeds the new and changed photos of a folder.
+    """Embeds the photos of a folder, reusing embeddings in the cache.
 
-    Reports files that are not photos on standard error.
+    Files that are not photos are reported on standard error.
 
     Args:
         model: a `Served` that takes photos.
@@ -153,8 +155,8 @@ def embed_folder(
             returns "" or a reason to leave the photo out.
 
     Returns:
-        `(ids, embeddings)`: paths relative to the folder, and float32 `[n,
-        embedding_dim]`.
+        `(ids, embeddings)`: the photos' paths relative to the folder, and their
+        embeddings, float32 `[n, embedding_dim]`.
 
     Raises:
         ValueError: no file is a valid photo, or an embedding is not finite.
@@ -177,9 +179,9 @@ def embed_photos(
 ):
     """Embeds some photos of a folder, like `embed_folder`.
 
-    `paths` maps the name of each file to embed to its `pathlib.Path` or
-    `os.DirEntry`. `left_out` lists other files to report. `index` is the cache,
-    or None.
+    `paths` is a dict from the relative path of each file to embed to its
+    `pathlib.Path` or `os.DirEntry`. `left_out` lists other files, which are
+    reported. `index` is the `Index` of cached embeddings, or None.
     """
     index = index or Index()
     # Stamps are taken before reading: a file that changes in between is read
@@ -255,7 +257,7 @@ def _note(text):
 
 
 class Index:
-    """The cache of a folder of photos, with `entries` by the name of the photo.
+    """The cache of a folder of photos. `entries` maps their names to `Entry`s.
 
     `place` is as in `embed_folder`. Embeddings from a server are not saved,
     because the server may later use another model.
@@ -305,7 +307,7 @@ class Index:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the files, oldest first, and drops outdated faults."""
+        """Reads the cache files, oldest first, and drops outdated faults."""
         try:
             paths = self.place.glob(f"*{SUFFIX}")
             self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
@@ -356,7 +358,7 @@ class Index:
 
 
 def stamp_of(path):
-    """Returns the size and modification time, or None for a missing file."""
+    """Returns a file's size and modification time, or None if it is missing."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Searches photos with a loaded model, with or without TensorFlow."""
+"""Searches photos with a loaded SavedModel or LiteRT model."""
 
 import os
 import pathlib
@@ -30,10 +30,11 @@ class Answer(NamedTuple):
     """A result of a search.
 
     Attributes:
-        image: path of the photo, its id in an index, or otherwise its row.
+        image: path of the photo, or its id in a `SearchIndex`, or otherwise its
+            row.
         similarity: similarity of the query and the image.
-        confidence: probability that a sentence was written for this photo; None
-            for a query image or a model that is not calibrated.
+        confidence: probability that the query sentence was written for this
+            photo; None if the query is an image or the model is not calibrated.
     """
 
     image: str | int
@@ -42,7 +43,7 @@ class Answer(NamedTuple):
 
 
 def answer(image, similarity, confidence):
-    """Returns an `Answer`; a confidence of NaN is unknown."""
+    """Returns an `Answer`, in which a confidence of NaN becomes None."""
     known = None if np.isnan(confidence) else float(confidence)
     return Answer(image, float(similarity), known)
 
@@ -131,7 +132,7 @@ class PhotoSearch:
                 FOLDER.tbnets next to the photo folder, False for no cache.
 
         Returns:
-            list with the `Answer`s to each query, best first.
+            list that contains, for each query, a list of `Answer`s, best first.
 
         Raises:
             ValueError: the model localizes phrases; or `like` is given and the
@@ -183,7 +184,7 @@ class PhotoSearch:
 
 
 def _warn_of_unknown(model, queries):
-    """Warns of sentences without a known word, and returns their rows."""
+    """Warns about sentences without any known word; returns their indices."""
     sentences = searching.sentences_of(queries)
     notes = searching.notes_on(model, sentences)
     unknown = [r for r, (_, n) in enumerate(notes) if n == searching.NO_WORD]

@@ -50,8 +50,8 @@ _FIELDS = {
 class RequestError(UserError):
     """Raised when a gRPC or REST request is rejected.
 
-    `code` names a `grpc.StatusCode`, a key of `HTTP_STATUS`. Clients also use
-    `client.OTHER_PROTOCOL`.
+    `code` is the name of a `grpc.StatusCode`, a key of `HTTP_STATUS`. In a
+    client, it can also be `client.OTHER_PROTOCOL`.
     """
 
     def __init__(self, code, message):
@@ -86,13 +86,13 @@ def as_dict(message):
 
 
 def to_numpy(tensor):
-    """Returns a tensor as an array, even if it is a scalar string."""
+    """Converts a tensor to a NumPy array, even if it is a scalar string."""
     value = tensor.numpy()
     return np.array(value, object) if isinstance(value, bytes) else value
 
 
 def to_proto(array):
-    """Returns an array as a `TensorProto`; strings may be bytes or str."""
+    """Converts an array to a `TensorProto`. Strings may be bytes or str."""
     is_text = array.dtype.kind in "OSU"
     kind = tf.string if is_text else tf.as_dtype(array.dtype)
     return tf.make_tensor_proto(array, kind, array.shape)

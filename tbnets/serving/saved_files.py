@@ -1,6 +1,6 @@
 """Reads and checks the files of a SavedModel.
 
-`assets.extra/tbnets.json` lists the SHA-256 of all other files.
+`assets.extra/tbnets.json` contains the SHA-256 digests of all other files.
 """
 
 import os
@@ -43,7 +43,7 @@ def newest_version(path):
 
 
 def find_versions(path):
-    """Returns the folders of a run's SavedModels, by version number.
+    """Returns a dict that maps a run's version numbers to SavedModel folders.
 
     A SavedModel in a folder without a number has version number 1.
     """
@@ -61,10 +61,10 @@ def find_versions(path):
 def load_graph(path, trust=False):
     """Loads a SavedModel after checking its files and ops.
 
-    `path` is as in `newest_version`. With `trust`, all ops are allowed. Returns
-    the folder, the object that TensorFlow loads, and the metadata. Raises
-    ValueError if the SavedModel is damaged, has no signatures or has forbidden
-    ops.
+    `path` is as in `newest_version`. If `trust` is True, all ops are allowed.
+    Returns (path, root, metadata): the SavedModel's folder, the object that
+    TensorFlow loaded, and the metadata. Raises ValueError if the SavedModel is
+    damaged, has no signatures or has forbidden ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)

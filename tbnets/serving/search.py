@@ -19,10 +19,10 @@ NOTHING_FITS = "nothing fits well, or many photos fit equally"
 
 
 class Ranked(NamedTuple):
-    """The results of some queries, best first.
+    """The best `k` results of each of `m` queries, best first.
 
-    `order`, int `[m, k]`, are the rows of the results. `confidences` are NaN
-    for query images and for a model that is not calibrated.
+    `order`, int `[m, k]`, contains the row indices of the results.
+    `confidences` is NaN for query images, and if the model is not calibrated.
     """
 
     order: np.ndarray
@@ -33,9 +33,9 @@ class Ranked(NamedTuple):
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     """Embeds rows in batches, with a progress bar.
 
-    `embed_batch` maps some of the rows to `[n, embedding_dim]`. `what` is the
-    name of a row in the progress bar and in errors, such as "image". Raises
-    ValueError if an embedding is not finite.
+    `embed_batch` maps a batch of `n` rows to embeddings `[n, embedding_dim]`.
+    `what`, such as "image", is the name of a row in the progress bar and in
+    errors. Raises ValueError if an embedding is not finite.
     """
     parts = []
     with progress_bar(len(rows), "embedding", what) as bar:
@@ -50,8 +50,9 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 def best(similarities, top):
     """Finds the `top` best candidates for each query; larger is better.
 
-    Returns `(order, similarities)`, each `[num_queries, min(top,
-    num_candidates)]`, best first. Ties are sorted by candidate.
+    Returns `(order, similarities)`: the indices and the similarities of the
+    candidates, each `[num_queries, min(top, num_candidates)]`, best first. Ties
+    are sorted by candidate.
     """
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
@@ -61,7 +62,8 @@ def notes_on(model, queries):
     """Finds the words of sentences that are not in the model's vocabulary.
 
     Returns `(unknown_words, note)` for each sentence. The note is "" if all
-    words are known, and `NO_WORD` if no word is known.
+    words are known, `NO_WORD` if no word is known, and otherwise lists the
+    unknown words.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -74,7 +76,7 @@ def notes_on(model, queries):
 
 
 def sentences_of(queries):
-    """Converts bytes and tensors to strings."""
+    """Returns the sentences in `queries` as strings, without other queries."""
     texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
     return [
         text.decode(errors="replace") if isinstance(text, bytes) else text
@@ -88,8 +90,8 @@ def find_hits(queries, captions, caption_to_image):
 
     A caption contains a query if it contains the query's words in the same
     order. Other words may be in between. For each query, returns a dict that
-    maps the row of each matching image to its first matching caption, or None
-    if no caption matches.
+    maps the row of each matching image to its first matching caption. If no
+    caption matches, the query's entry is None.
     """
     from tbnets.text.vocabulary import split_words  # Imports TensorFlow.
 
@@ -111,8 +113,9 @@ def _in_order(query_words, words):
 def format_answers(title, similarities, answers, hits=None, doubts=None):
     """Formats the answers to one query as a table headed by `title`.
 
-    `hits` has a bool for each answer. `doubts` are the confidences of the
-    answers, and the limit below which an answer is marked as doubtful.
+    `hits` contains, for each answer, whether it is a hit. `doubts` is a pair:
+    the confidences of the answers, and the limit below which an answer is
+    marked as doubtful.
     """
     head, marks = "", [""] * len(answers)
     if doubts is not None and not np.isnan(doubts[0]).any():
@@ -145,13 +148,13 @@ def embed_examples(model, images):
 def rank(model, queries, like, embeddings, top):
     """Ranks images for sentences, then for query images; returns `Ranked`.
 
-    For sentences with a known word, it also computes the confidence of each
-    result if the model is calibrated.
+    If the model is calibrated, also computes the confidences of the results for
+    sentences that contain a known word.
 
     Args:
         model: a `Served` that takes captions.
         queries: sentences; may be empty.
-        like: query images; may be empty. Not for a learned similarity.
+        like: query images; must be empty if the model has a learned similarity.
         embeddings: float32 `[n, embedding_dim]` of the candidates, or a
             `SearchIndex`.
         top: number of results for each query.
@@ -201,8 +204,8 @@ def _chances(confidence, embeddings, order, values):
 def add_doubts(notes, chances, limit):
     """Adds `NOTHING_FITS` to the notes of queries without a likely result.
 
-    `chances` are confidences `[m, k]`, or NaN. `limit` is the lowest confidence
-    of a likely result.
+    `chances` contains the confidences of the results, `[m, k]`, or NaN. `limit`
+    is the lowest confidence of a likely result.
     """
     results = []
     for (unknown, note), values in zip(notes, chances):
@@ -213,7 +216,7 @@ def add_doubts(notes, chances, limit):
 
 
 def titles_of(queries, notes):
-    """Returns each sentence with its note from `notes_on`."""
+    """Returns a title for each sentence, which includes its note, if any."""
     return [
         f'"{query}"' + (f" ({note})" if note else "")
         for query, (_, note) in zip(queries, notes)
@@ -221,11 +224,12 @@ def titles_of(queries, notes):
 
 
 def format_tables(titles, ids, ranked, hits=None, limit=0):
-    """Returns a table for each query.
+    """Formats the results of all queries as tables, one for each query.
 
-    `titles` are from `titles_of`, and `ranked` from `rank`. If `hits`, from
-    `find_hits`, is set, captions of hits are shown instead of ids. Results with
-    a confidence below `limit` are marked as doubtful.
+    `titles` is a result of `titles_of`, and `ranked` a result of `rank`. If
+    `hits`, a result of `find_hits`, is given, the captions of hits are shown
+    instead of their ids. Results with a confidence below `limit` are marked as
+    doubtful.
     """
     tables = []
     for title, rows, values, chances, right in zip(
@@ -244,9 +248,9 @@ def format_tables(titles, ids, ranked, hits=None, limit=0):
 def answers_record(kind, names, rows, similarities, confidences=()):
     """Returns the results of one query as JSON values.
 
-    `kind` is "image" or "caption", the key for the names of the results.
-    `names` are the names of the candidates, and `rows` the results, best first.
-    NaN and missing confidences are omitted.
+    `kind` is the JSON key for the name of a result: "image" or "caption".
+    `names` contains the names of all candidates, and `rows` contains the
+    indices of the results, best first. NaN and missing confidences are omitted.
     """
     records = [
         {kind: names[row], "similarity": float(similarity)}

@@ -6,8 +6,8 @@
           4a09c1....npy  4a09c1....ids.txt       a shard of embeddings
 
 An index is a feature store (`data.store.manifest`) whose `extraction` names the
-model that embedded the rows. A shard is named after its content and never
-modified. `index_writer.IndexWriter` replaces whole shards.
+model that embedded the rows. The name of a shard is a digest of its content. A
+shard is never modified: `index_writer.IndexWriter` replaces whole shards.
 """
 
 import hashlib
@@ -70,12 +70,13 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         shards: list of arrays or variables `[n_i, dim]`, with `n` rows in
             total.
         k: number of results for each query, int or int32 `[]`, at least 1.
-        similarities: function that takes queries and rows, returns `[m, n]`.
+        similarities: function that takes queries and rows, and returns `[m,
+            n]`.
         rows_at_once: maximum number of rows compared at once.
 
     Returns:
-        `(rows, similarities)`: int32 and float32 `[m, min(k, n)]`, best first.
-        Ties are sorted by row.
+        `(rows, similarities)`: row indices, int32, and similarities, float32,
+        both `[m, min(k, n)]`, best first. Ties are sorted by row.
     """
     tiles, first = [], 0
     for shard in shards:
@@ -147,7 +148,7 @@ class SearchIndex:
 
     @property
     def photos(self) -> pathlib.Path | None:
-        """The folder of the photos, or None if there is none."""
+        """The folder of the indexed photos, or None if there is none."""
         name = self.notes.get("photos", "")
         folder = pathlib.Path(os.path.normpath(os.path.join(self.path, name)))
         return folder if name and folder.is_dir() else None
@@ -170,7 +171,8 @@ class SearchIndex:
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
         """Checks the arguments of a search.
 
-        Returns float32 queries, and `k` limited to the number of rows.
+        Returns (queries, k): the queries as float32, and `k`, limited to the
+        number of rows.
         """
         k = checked_number("k", k, 1, whole=True)
         shape, advice = (None, self.dim), "Use the model of the index."
@@ -205,8 +207,9 @@ class SearchIndex:
                 the dot product, which is the cosine of unit vectors.
 
         Returns:
-            `(rows, similarities)`: int64 and float32 `[m, min(k, n)]` for `n`
-            rows, best first. Ties are sorted by row.
+            `(rows, similarities)`: row indices, int64, and similarities,
+            float32, both `[m, min(k, n)]` for an index of `n` rows, best first.
+            Ties are sorted by row.
 
         Raises:
             ValueError: the queries are not embeddings, or the index is damaged.
@@ -236,12 +239,12 @@ class SearchIndex:
 def open_index(path: Path, model: Any = None) -> SearchIndex:
     """Opens a search index, without reading its embeddings.
 
-    Later changes to the index do not affect the open index.
+    Later changes to the files do not affect the open index.
 
     Args:
         path: folder of the index.
-        model: JSON value that identifies the model of the queries; None for any
-            model.
+        model: JSON value that identifies the model of the queries; None to
+            accept an index of any model.
 
     Raises:
         FileNotFoundError: there is no index.
@@ -278,7 +281,7 @@ def _open_unchanged(place):
 
 
 def check_is_index(store):
-    """Raises an error if a feature store is not an index."""
+    """Raises an error if a feature store is not a search index."""
     notes = store.extraction.get(NOTES)
     is_index = EMBEDDED_BY in store.extraction and store.kind == "images"
     if not is_index or not is_kind(notes, dict[str, str]):
@@ -359,7 +362,7 @@ class ApproximateIndex(SearchIndex):
         rows.
 
         Raises:
-            ValueError: as in `SearchIndex.search`; or `similarities` is given.
+            ValueError: `similarities` is given, or as in `SearchIndex.search`.
         """
         if similarities is not None:
             raise InputError(

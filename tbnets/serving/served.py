@@ -1,4 +1,4 @@
-"""Calls an exported model with lists and arrays."""
+"""Loads an exported model, and calls it with lists and arrays."""
 
 import pathlib
 from typing import Any
@@ -56,9 +56,9 @@ SIDES = (
         "embed_regions": "region_embeddings",
     },
 )
-"""The two sides that a kind of model compares, in the order of the
-similarities' axes. Maps the endpoint of a side to the name of its embeddings in
-`compare`."""
+"""The two inputs that each type of model compares, in the order of the axes of
+the similarities. Each dict maps the endpoint that embeds an input to the name
+of the embeddings in `compare`."""
 
 
 class Served(PhotoSearch):
@@ -68,13 +68,13 @@ class Served(PhotoSearch):
 
     Args:
         path: folder of the SavedModel.
-        signatures: name -> concrete function.
+        signatures: dict that maps names to concrete functions.
         metadata: content of `assets.extra/tbnets.json`, or {}.
         vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded, which keeps the variables alive;
-            None for a model on a server.
-        confidence: `Confidence` of search results, or None for a model that is
-            not calibrated.
+            None if the model is on a server.
+        confidence: `Confidence` of search results; None if the model is not
+            calibrated.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Served(PhotoSearch):
 
         Args:
             signature: name of the signature.
-            **inputs: name -> list or array.
+            **inputs: the inputs by name, as lists or arrays.
 
         Returns:
             dict of NumPy arrays, by output name.
@@ -209,10 +209,11 @@ class Served(PhotoSearch):
         return self._embed("embed_features", features)
 
     def embed_cells(self, images: Photos) -> np.ndarray:
-        """Returns the contributions of a photo's cells to its embedding.
+        """Returns the contribution of each cell of a photo to its embedding.
 
-        Their mean is the photo's embedding. Their inner products with the
-        embedding of a text show where in the photo the text is found.
+        The mean of the contributions is the photo's embedding. The inner
+        product of a contribution and a text embedding shows how well the text
+        matches the cell.
 
         Args:
             images: `n` photos, as in `embed_images`. The contributions of a
@@ -233,9 +234,9 @@ class Served(PhotoSearch):
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): float32 `[n, embedding_dim]`, and for each
-            photo "" or its fault, such as "is empty". The embedding of a broken
-            photo is 0.
+            (embeddings, reasons): embeddings, float32 `[n, embedding_dim]`;
+            and, for each photo, "" if it is valid, or the fault, such as "is
+            empty". The embedding of a broken photo is 0.
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)
@@ -287,7 +288,7 @@ class Served(PhotoSearch):
         return sides[0]
 
     def search_held(self, queries: Texts, top: int) -> list:
-        """Searches the index in the model, as `search` without images."""
+        """Searches the index in the model, like `search` without `images`."""
         inputs = self._input("embed_text", queries)
         k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
         results = self._ask("search", {**inputs, "k": k})
@@ -299,7 +300,7 @@ class Served(PhotoSearch):
         ]
 
     def propose(self, photo: Photo) -> np.ndarray:
-        """Proposes boxes with the same settings as in the model's training.
+        """Proposes boxes for a photo, with the settings used in training.
 
         Args:
             photo: a photo, as in `embed_images`.
@@ -343,18 +344,18 @@ class Served(PhotoSearch):
                 extra.
             choice: `most_similar`; `expected_overlap`, the region on which many
                 similar regions agree; or `mean_box`, the mean of the regions
-                around the most similar region (formulas:
-                `correspondences.Choice`). None for the choice in the model's
-                metadata, or else `most_similar`.
+                around the most similar region. `correspondences.Choice`
+                contains the formulas. None for the choice in the model's
+                metadata or, if there is none, `most_similar`.
             choice_temperature: temperature of `expected_overlap` and
                 `mean_box`, in units of the similarity; None for the default.
             choice_area_exponent: exponent of a region's area in the weights of
-                these two choices, 0 by default.
+                `expected_overlap` and `mean_box`, 0 by default.
 
         Returns:
-            list with the regions for each phrase, best first. A region is
-            `(box, similarity)`, a float32 `[4]` and a float. If no box is
-            proposed, the lists are empty.
+            list that contains, for each phrase, a list of regions, best first.
+            A region is `(box, similarity)`: a float32 array `[4]` and a float.
+            If no box is proposed, the lists are empty.
 
         Raises:
             BrokenImageError: the photo is broken.
@@ -448,7 +449,7 @@ def _inside(boxes, photo):
 
 
 def own_choice(model):
-    """Returns the `choice*` arguments from a model's metadata, or {}."""
+    """Returns the `choice*` arguments of `find` in a model's metadata."""
     saved = model.metadata.get("metadata", {}).get("choice", {})
     return {
         name: saved[name] for name in correspondences.CHOOSING if name in saved

@@ -138,7 +138,7 @@ def load(name: str) -> "Served":
 
 
 def check_name(name: str, argument: str = "name") -> None:
-    """Raises an error about `argument` if `name` is not a zoo model."""
+    """Raises ValueError, about `argument`, if `name` is not a zoo model."""
     if name not in names():
         raise InputError(
             argument,

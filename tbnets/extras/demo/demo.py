@@ -45,17 +45,17 @@ from tbnets.visualization.page import jpeg
 # can be sent.
 
 GIVEN = "given "
-"""Prefix of the keys of uploaded photos, which no photo of the folder has."""
+"""Prefix of the keys of uploaded photos."""
 MOST_GIVEN = 8
 SIDES = (400, 1280)
 """Allowed lengths of a photo's longer side in pixels."""
 
 
 class Photos:
-    """Photos that can be ranked and displayed.
+    """The photos that the page ranks and displays.
 
-    `model` takes photos. `cache` is the `place` argument of
-    `photo_index.embed_folder`. `links_out` are paths of links that are ignored
+    `model` is a `Served` that takes photos. `cache` is the `place` argument of
+    `photo_index.embed_folder`. `links_out` lists the links that are ignored
     because their targets are outside the folder.
     """
 
@@ -120,7 +120,7 @@ class Photos:
         return list(good), rows.reshape(len(good), self._model.embedding_dim)
 
     def give(self, content):
-        """Stores an uploaded photo, drops old uploads, and returns the key."""
+        """Stores an uploaded photo, drops old uploads, and returns its key."""
         with self.decoding:
             read_photo(content)
         key = GIVEN + hashlib.sha256(content).hexdigest()[:16]
@@ -147,9 +147,9 @@ class Photos:
     def picture(self, key, side, explainer=None, text=""):
         """Returns an upright photo as a JPEG.
 
-        The longer side has at most `side` pixels, a value in `SIDES`. With an
-        `explainer`, a `Served` with the signature `embed_cells`, the photo is
-        dark where it does not match `text`.
+        `side`, a value in `SIDES`, is the maximum length of the longer side in
+        pixels. If `explainer` is given, a `Served` with the signature
+        `embed_cells`, the JPEG is dark where the photo does not match `text`.
         """
         photo = self.find(key)
         with self.decoding:

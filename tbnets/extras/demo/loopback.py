@@ -1,8 +1,9 @@
 """Serves a local web application that only its own page can use.
 
-Any web page can send requests to this machine and, by DNS rebinding, read the
-responses. So requests must name this server and come from its page, and the
-response headers forbid framing and scripts from other sites.
+Any web page can send requests to a local server and, by DNS rebinding, read the
+responses. This server therefore rejects requests that name another host or come
+from another page. Its response headers forbid framing and scripts from other
+sites.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ HOST = "127.0.0.1"
 PATIENCE = 30
 """Maximum time in seconds that a client may be silent."""
 GRACE = 30
-"""Maximum time in seconds for the last requests when a server stops."""
+"""Maximum time in seconds to finish the last requests when a server stops."""
 _WAKES = 0.5
 """Maximum delay in seconds for handling a signal that another thread
 received."""
@@ -41,7 +42,7 @@ _SILENCE = 0.5
 server."""
 _POLL = 0.05
 _MOST_UNREAD = 1000
-"""Number of reads of up to 64 KB after which a sending client is
+"""Number of reads of up to 64 KB after which a client that still sends data is
 disconnected."""
 HEADERS = {
     "Content-Security-Policy": (
@@ -97,7 +98,7 @@ class LocalApp:
 
 
 def respond(request, answer, tell):
-    """Returns `answer(request)`, or the error that it raised, as JSON.
+    """Returns `answer(request)`, or its error as a JSON response.
 
     `tell` prints the traceback of an unexpected error.
     """
@@ -121,7 +122,8 @@ def respond(request, answer, tell):
 def is_own_name(name, listening):
     """Returns whether the `Host` header of a request names the server.
 
-    DNS rebinding needs the host name of another site, so IP addresses are safe.
+    `listening` is the host that the server listens on. DNS rebinding needs the
+    host name of another site, so IP addresses are safe.
     """
     try:
         name = urllib.parse.urlsplit(f"//{name}").hostname
@@ -220,7 +222,7 @@ class Server(ThreadedWSGIServer):
         self._accepting.start()
 
     def end(self, grace=GRACE):
-        """Closes the port and waits up to `grace` seconds for requests."""
+        """Closes the port; waits up to `grace` seconds for open requests."""
         self.is_ending = True
         self.shutdown()
         self._accepting.join(grace)
@@ -240,7 +242,7 @@ class Server(ThreadedWSGIServer):
         self.close_request(request)
 
     def server_close(self):
-        """Accepts pending connections, closes the port and waits for all."""
+        """Accepts pending connections, closes the port, and waits for threads."""
         # Otherwise the kernel would reset the connections.
         with contextlib.suppress(OSError):  # No client, or already closed.
             self.socket.settimeout(0)
@@ -252,8 +254,8 @@ class Server(ThreadedWSGIServer):
 def server_of(app, host=HOST, port=0, flag="port"):
     """Returns a `Server` for a WSGI application, without starting it.
 
-    Port 0 stands for any free port. If the port cannot be opened, the
-    ValueError names the `flag` that sets it.
+    Port 0 stands for any free port. Raises ValueError if the port cannot be
+    opened; the message names `flag`, the flag that sets the port.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

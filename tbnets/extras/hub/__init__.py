@@ -1,4 +1,4 @@
-"""Keras Hub presets as image and text networks."""
+"""Uses Keras Hub presets as image and text networks."""
 
 from tbnets.extras.hub.presets import PresetEncoder as PresetEncoder
 from tbnets.extras.hub.presets import PresetPhotos as PresetPhotos

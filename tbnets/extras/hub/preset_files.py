@@ -22,7 +22,7 @@ CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
 _OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
 _PASSING = ("dtype", "build_config", "compile_config")
-"""Config keys about the process that wrote the config."""
+"""Config keys that describe the process that wrote the config."""
 _PATHS = ("vocabulary", "merges", "proto")
 """Tokenizer config keys that could name any file. A preset has its own
 files."""
@@ -33,7 +33,7 @@ def _from_kaggle(handle, file):
 
 
 def _from_hugging_face(handle, file):
-    """Searches the cache first, because an offline client waits for 24 s."""
+    """Searches the cache first, because an offline download waits for 24 s."""
     download = import_extra("hub", "huggingface_hub").hf_hub_download
     try:
         return download(handle, file, local_files_only=True)
@@ -81,9 +81,9 @@ def find_preset(name, known):
 def fetch(source, file, name):
     """Returns the path of a preset's file, downloading the file if needed.
 
-    `source` is a folder or a handle, and `name` the preset in error messages.
-    Raises FileNotFoundError if the folder has no such file, and ConnectionError
-    if the download fails.
+    `source` is a folder or a handle, and `name` is the preset's name in error
+    messages. Raises FileNotFoundError if the folder has no such file, and
+    ConnectionError if the download fails.
     """
     scheme, is_handle, handle = source.partition("://")
     if not is_handle:
@@ -109,9 +109,9 @@ def fetch(source, file, name):
 def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
     """Returns the paths of a preset's weights files.
 
-    `source` is a folder or handle, and `name` the preset in messages. The
-    weights are in the file `whole`, or in shards that the file `shards` lists,
-    whose path comes first.
+    `source` and `name` are as in `fetch`. The weights are in the file `whole`,
+    or in several files that the file `shards` lists. In the second case, the
+    path of `shards` comes first.
     """
     try:
         return [fetch(source, whole, name)]
@@ -133,7 +133,8 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 def files_of_others(source, name):
     """Returns the files of a `transformers` or `timm` preset, as {name: path}.
 
-    For a folder, returns all files except READMEs and hidden files.
+    If `source` is a folder, returns all its files except READMEs and hidden
+    files.
     """
     if "://" not in source:
         paths = sorted(pathlib.Path(source).iterdir())
@@ -162,7 +163,7 @@ def check_config(config, where):
     """Returns a config after checking that its classes are from Keras Hub.
 
     Keras' dtype policies, initializers and functions are also allowed. `where`
-    is the JSON file in error messages.
+    names the JSON file in error messages.
     """
     for each in _objects(config):
         names = [each.get(key) for key in ("module", "class_name")]
@@ -216,7 +217,7 @@ def is_own(config):
 
 
 def bare(config):
-    """Returns a config without keys about the process that wrote it."""
+    """Returns a config without the keys in `_PASSING`."""
     if isinstance(config, dict):
         return {k: bare(v) for k, v in config.items() if k not in _PASSING}
     if isinstance(config, list | tuple):

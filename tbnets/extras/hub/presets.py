@@ -1,8 +1,8 @@
 """Opens Keras Hub presets, and builds their image networks.
 
-A preset is a folder of JSON files, weights and vocabulary files. It is named by
-its Keras Hub name (`clip_vit_base_patch16`), handle (`kaggle://...`,
-`hf://...`) or path.
+A preset is a folder of JSON files, weights and vocabulary files. Users choose a
+preset by its Keras Hub name (`clip_vit_base_patch16`), its handle
+(`kaggle://...`, `hf://...`) or its path.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
 def files(name, side):
     """Returns the files that determine a preset's vectors, as {name: path}.
 
-    `side` is the network in use, a value in `SIDES`.
+    `side` is the network that computes the vectors: "image" or "text".
     """
     name = name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
@@ -79,15 +79,16 @@ def keras_hub():
 
 
 class Preset:
-    """An opened preset. `kind` is the name of the backbone's class.
+    """An opened preset.
 
     Args:
         name: name from the user, without `PREFIX`.
         source: folder or handle of its files; None for a rebuilt preset.
         backbone: `keras_hub.models.Backbone`.
-        image_converter: config of the image converter, for a rebuilt preset.
+        image_converter: config of a rebuilt preset's image converter.
 
     Attributes:
+        kind: name of the backbone's class.
         sides: the values in `SIDES` that the preset supports.
     """
 
@@ -103,7 +104,8 @@ class Preset:
         """Returns a preset of a backbone, or `backbone` if it is a `Preset`.
 
         `preprocessor` is a Keras Hub `Preprocessor`, `Tokenizer` or
-        `ImageConverter`. Without a converter, photos are not rescaled.
+        `ImageConverter`. If it contains no converter, pixel values are not
+        rescaled.
         """
         if isinstance(backbone, cls):
             return backbone
@@ -162,11 +164,11 @@ class Preset:
         return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
 
     def part(self, file, kind, **components):
-        """Opens a preprocessing part of the preset.
+        """Opens the preset's tokenizer, preprocessor or image converter.
 
-        The JSON file that describes the part is checked. `kind` is its Keras
-        Hub class. `components` are passed to `from_preset`; the caller must
-        have checked their files.
+        `file` is the JSON file that describes the part, which is checked first.
+        `kind` is the part's Keras Hub class. `components` are passed to
+        `from_preset`; the caller must have checked their files.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -187,7 +189,7 @@ class Preset:
         return {k: preset_files.bare(dump(part)) for k, part in parts.items()}
 
     def description(self):
-        """Returns the class and a digest of the config, for manifests."""
+        """Returns the backbone's class and a config digest, for manifests."""
         text = json.dumps(self.config(), sort_keys=True).encode()
         digest = hashlib.sha256(text).hexdigest()
         return {"preset": self.kind, "config_sha256": digest}
@@ -199,7 +201,8 @@ def open_preset(name, side=None, image_size=None, weights=True):
     Args:
         name: a Keras Hub name, a handle or a folder, with or without `PREFIX`.
             A folder takes precedence.
-        side: the network that is required, a value in `SIDES`, or None.
+        side: network that the preset must have, "image" or "text"; None for
+            either.
         image_size: side of the images in pixels; None for the preset's own.
         weights: whether to load the weights, which are otherwise random.
     """
@@ -312,7 +315,7 @@ _AFTER_ENCODER = "vision_pooler", "vision_post_layer_norm", "vision_projection"
 
 
 class PresetPhotos:
-    """Resizes photos to squares like an image converter, but inside a graph."""
+    """Resizes photos to squares in a graph, like an image converter."""
 
     @in_float32()
     def __init__(self, converter, side):
@@ -365,10 +368,10 @@ class HubCnn(Cnn):
 def build_hub_cnn(name, random=False, image_size=None):
     """Opens the image network of a preset as a `HubCnn`.
 
-    If `random`, the weights are drawn with the global seed. `image_size` is the
-    side of the photos in pixels; None stands for the preset's own. Raises the
-    same errors as `open_preset`, and ValueError if the preset has no image
-    network for this size.
+    If `random` is True, the weights are drawn with the global seed.
+    `image_size` is the side of the photos in pixels; None stands for the
+    preset's own size. Raises the same errors as `open_preset`, and ValueError
+    if the preset has no image network for this size.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)
@@ -430,14 +433,14 @@ class PresetEncoder(PooledEncoder):
             opened `Preset`; or its `config` as JSON text, from which the layer
             is rebuilt with random weights.
         image_size: side of the square input in pixels; None for the preset's
-            own.
+            own size.
         fine_tune: whether to train the preset's weights. If False, batch
             normalisation and dropout are in inference mode.
         preprocessor: the backbone's `Preprocessor` or `ImageConverter`; None to
             leave the pixels unscaled.
 
-    Returns from a call on float `[n, image_size, image_size, 3]` RGB in [0,
-    255]: `[n, dim]`, the vector that the preset was trained to produce.
+    A call maps RGB photos, float `[n, image_size, image_size, 3]` in [0, 255],
+    to the vectors that the preset was trained to produce, `[n, dim]`.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ BATCH = 64
 class HubFeatures(CaptionEncoder):
     """Embeds captions with the frozen text network of a preset.
 
-    `of` returns a fitted encoder. The encoder's file contains the name and
-    digests of the preset, but not the weights.
+    `of` returns a fitted encoder. The encoder's file contains the preset's name
+    and digests, but not its weights.
 
     Args:
         preset: description that identifies the preset, as set by `of`.
@@ -134,7 +134,7 @@ class _Opened:
 class HubTextEncoder(ConfiguredLayer):
     """Encodes captions with the text network of a Keras Hub preset.
 
-    The initial weights are random, and `of` loads the weights of the preset.
+    The initial weights are random. Use `of` to load the weights of a preset.
     Dropout is always off, since checkpoints would not contain its state.
 
     Args:
@@ -142,7 +142,7 @@ class HubTextEncoder(ConfiguredLayer):
         pooling: a value in `texts.POOLINGS`.
         padding_id: the preset's padding id.
 
-    Returns from a call on ids of a `HubTokenizer`, int `[n, longest]`: float
+    A call maps ids from a `HubTokenizer`, int `[n, longest]`, to vectors, float
     `[n, output_dim]`.
     """
 
@@ -180,7 +180,7 @@ class HubTextEncoder(ConfiguredLayer):
 
 
 def _without_photos(config):
-    """Returns a config that reduces the unused image network to one layer."""
+    """Returns a config whose unused image network has only one layer."""
     config = {"backbone": copy.deepcopy(config["backbone"])}
     vision = config["backbone"]["config"].get("vision_encoder")
     if vision:
@@ -357,7 +357,7 @@ def _plain(name):
 
 
 def pooling_of(preset):
-    """Returns the value in `POOLINGS` for a preset."""
+    """Returns how a preset pools token states, a value in `POOLINGS`."""
     if len(preset.sides) > 1 or preset.source is None:
         return OWN
     try:
@@ -377,7 +377,7 @@ def most_ids(backbone):
 
 
 def text_network(backbone, pooling=OWN):
-    """Returns a backbone's text network, which returns vectors or states."""
+    """Returns a backbone's text network, which returns vectors or token states."""
     if hasattr(backbone, "get_text_embeddings"):
         ids = keras.Input((None,), dtype="int32", name="token_ids")
         output = backbone.get_text_embeddings(ids)
@@ -403,8 +403,8 @@ def text_network(backbone, pooling=OWN):
 class TextSide:
     """Maps ids of a `HubTokenizer` to vectors of size `dim`.
 
-    `pooling` is a value in `POOLINGS`. `network` is the Keras model of the text
-    network of `backbone`.
+    `pooling` is a value in `POOLINGS`. `network` is the backbone's text
+    network, a Keras model.
     """
 
     def __init__(self, backbone, pooling=OWN, padding_id=0):

@@ -1,4 +1,4 @@
-"""Calls a model on a server with the methods of a loaded model."""
+"""Calls a model on a server through the same methods as a loaded model."""
 
 import base64
 import functools
@@ -53,8 +53,9 @@ def open_channel(server, model, version=None):
     """Returns a channel to a server, without sending a request.
 
     `server` is `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
-    `version` is None for the newest. Raises ValueError if the address is
-    invalid, and ImportError if gRPC needs the missing `serving` extra.
+    `version` is None for the newest version. Raises ValueError if the address
+    is invalid, and ImportError if the `serving` extra, which gRPC needs, is
+    missing.
     """
     try:
         parts = urllib.parse.urlsplit(server)
@@ -247,8 +248,8 @@ class Client(Served):
         model: name of the model on the server.
         version: number of the version; None for the newest at each request.
         folder: folder of the SavedModel, from which the vocabulary and the
-            settings for proposing boxes are read; None for the zoo model with
-            the name `model`, if any.
+            settings for proposing boxes are read; None for the zoo model named
+            `model`, if there is one.
         timeout: maximum time in seconds to wait for a result, including
             retries.
         retries: number of retries if the server is unavailable.
@@ -391,8 +392,8 @@ class Signature:
     """A signature of a model on a server, called like a concrete function.
 
     Inputs are split into batches of at most `batch_size` rows if the rows are
-    independent. `ask` takes dicts of input arrays and output specs, and returns
-    a dict of output arrays. `definition` is a `SignatureDef`.
+    independent. `ask` takes two dicts, the input arrays and the output specs,
+    and returns a dict of output arrays. `definition` is a `SignatureDef`.
     """
 
     def __init__(self, ask, definition, batch_size):
@@ -433,7 +434,7 @@ def _none(spec):
 
 
 def parts_of(rows, most, most_bytes=MOST_BYTES):
-    """Yields batches of an array's rows, in which strings must be bytes.
+    """Yields batches of an array's rows. Strings in the array must be bytes.
 
     A batch has at most `most` rows and `most_bytes` bytes, unless it has a
     single row.

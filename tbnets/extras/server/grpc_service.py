@@ -26,8 +26,8 @@ class GrpcServer:
     """Serves `Models` on a port. The constructor starts the server.
 
     Port 0 stands for any free port; the attribute `port` is the actual port.
-    `tell` prints the tracebacks of unexpected errors. Raises ImportError
-    without the `serving` extra, and ValueError if the port cannot be opened.
+    `tell` prints the tracebacks of unexpected errors. Raises ImportError if the
+    `serving` extra is missing, and ValueError if the port cannot be opened.
     """
 
     def __init__(self, served, host="127.0.0.1", port=0, tell=print):
@@ -64,7 +64,7 @@ class GrpcServer:
         server.start()
 
     def close(self, grace=GRACE):
-        """Rejects new requests, and cancels the others after `grace` seconds.
+        """Rejects new requests; cancels running ones after `grace` seconds.
 
         Returns an event that is set when all requests have ended.
         """

@@ -100,9 +100,10 @@ _QUEUES = itertools.count()
 
 
 def batched(function, options):
-    """Returns a function that calls a signature in a batch with other calls.
+    """Returns a function that batches concurrent calls of a signature.
 
-    `export.is_batchable` must be true for the concrete function `function`.
+    `function` is a concrete function for which `export.is_batchable` is true,
+    and `options` is a `Batching`.
     """
     [(name, spec)] = function.structured_input_signature[1].items()
     outputs = sorted(function.structured_outputs)
@@ -194,7 +195,7 @@ class Version:
 
         `output_filter` names the outputs to return; () stands for all.
         `timeout` is the maximum time in seconds to wait for a slot, or None.
-        Raises RequestError if the request is invalid, or the graph raised an
+        Raises RequestError if the request is invalid or the graph raises an
         error.
         """
         signature = signature or export.DEFAULT

@@ -1,8 +1,8 @@
 """Loads, replaces and unloads the versions in a model's folder.
 
 The old version serves requests while a new version is loaded. A replaced
-version finishes its running requests, whose references keep it in memory. If a
-version fails to load, it is loaded again when its files change.
+version remains in memory until its running requests end. If a version fails to
+load, it is loaded again when its files change.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,8 @@ from tbnets.serving.protocol import RequestError
 class State(NamedTuple):
     """The state of a version, for GetModelStatus.
 
-    `state` names a `ModelVersionStatus.State`. `code` is "OK", or the name of
-    the error's gRPC status, which `message` describes.
+    `state` is the name of a `ModelVersionStatus.State`. `code` is "OK" or the
+    name of the error's gRPC status. `message` describes the error.
     """
 
     version: int
@@ -37,7 +37,7 @@ class Versions:
     Args:
         name: name of the model.
         folder: folder that contains `VERSION/saved_model.pb`, or a run folder.
-        load: function that takes a number and a path, returns a `Version`.
+        load: function that takes a number and a path, and returns a `Version`.
         wanted: function that selects the version numbers to serve, by default
             the newest.
         tell: function that prints a line.
