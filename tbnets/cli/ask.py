@@ -23,8 +23,7 @@ gRPC (port 8500), which needs an extra: pip install "tbnets[serving]". If
 the model is also in --folder or in the zoo of this machine, the command lists
 unknown words and proposes boxes as in training.
 
-If the server is unavailable, the command retries until --timeout expires. With
---json=-, it prints JSON. tools/query.py can also search with a server's model:
+tools/query.py can also search with a server's model:
 
   python tools/query.py --model=http://localhost:8501/flickr8k_photos \
       photos "a dog in the snow"

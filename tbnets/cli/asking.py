@@ -237,7 +237,7 @@ def alone(path):
 
 
 def write_answers_json(path, record):
-    """Writes the results to the --json file if this flag is set."""
+    """Writes the results to --json, if it is set."""
     if path == STDOUT:
         print(json.dumps(record, indent=2, sort_keys=True))
     elif path:

@@ -160,10 +160,9 @@ class PhotoFlags(Shared):
     )
 
     def find_share(self, **decides):
-        """Returns (photos, share) for the share that --shard selects.
+        """Returns the photos of a share, and a dict that describes the share.
 
-        `photos` contains (id, path) pairs, and the dict `share` describes the
-        share. Prints the unusable files.
+        Each photo is a pair (id, path). Prints the unusable files.
         """
         all_photos = find_photos(
             self.images, self.captions and self.where, self.splits

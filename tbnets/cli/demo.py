@@ -12,9 +12,7 @@ own, to see matching captions, similar photos and the boxes of phrases such as
 Without a folder, the command draws 250 scenes, uses the zoo's models for
 scenes, and deletes the scenes when it stops.
 
-The embeddings are cached in photos.tbnets, as with tools/query.py. To use other
-networks, or your own captions (a text file with one caption per line, or a
-table of images and captions), run:
+To use other networks, or your own captions, run:
 
   python tools/demo.py --model=runs/own --localizer=runs/boxes \
       --captions=captions.txt photos
@@ -134,7 +132,7 @@ def explainer_of(options, model):
 
 
 def show(options, folder, captions, cache):
-    """Loads the models and data of the page, and returns them as a `Shown`."""
+    """Loads the networks and returns the content of the page."""
     usual = _PHOTOS if options.folder else _SCENES
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]

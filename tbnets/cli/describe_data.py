@@ -15,8 +15,8 @@ the same message are printed together. The exit code is 1 if there are problems.
 
 Findings, such as captions that several images share, very long captions or
 captions in a foreign language, do not change the exit code. With --images, the
-command also finds near-copies of photos. With --images and --image_features, it
-finds different photos of one scene.
+command also finds near-copies of photos and, with --image_features, different
+photos of one scene.
 
 Count phrases with and without boxes:
 
@@ -174,9 +174,8 @@ def describe_features(
     `patterns` lists the paths of the features to concatenate. Problems are
     appended to `problems`.
 
-    Returns (counts, features): `counts` is a dict, and `features` is a float32
-    array `[num_images, dim]`, with 0 for missing features. If the features
-    cannot be read, returns ({}, None).
+    Returns (counts, features): a dict, and a float32 array `[num_images, dim]`
+    with 0 for missing features; or ({}, None) if the features cannot be read.
     """
     path = ", ".join(patterns)
     try:

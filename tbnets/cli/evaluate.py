@@ -41,8 +41,7 @@ Measure embeddings from any model, matched by the ids of a data set or by row:
 
 images.npy is [num_images, dim] and captions.npy is [num_captions, dim]. Inner
 products are the scores, so add --normalize if rows do not have unit length.
-caption_to_image.npy contains the row of each caption's image, counted from 0;
-it can also be a text file.
+caption_to_image.npy contains the row of each caption's image, counted from 0.
 
 The command prints recall at 1, 5 and 10 and the median and mean rank, in both
 directions and from captions to captions. For phrases, it prints recalls of
@@ -338,7 +337,7 @@ def evaluate_split(options):
 
 
 def print_metrics(options, metrics, title):
-    """Prints the metrics, and writes the --json file if this flag is set."""
+    """Prints the metrics, and writes them to --json if it is set."""
     print(tables.format_table(metrics, title))
     if options.json:
         files.write_json(options.json, metrics)
@@ -356,7 +355,7 @@ def levelled(options, scores):
 
 
 def run_scores(options, run_dir):
-    """Returns a list of the run's scores, one for each split in `splits_of`."""
+    """Returns a run's scores, one for each split in `splits_of`."""
     from tbnets.tasks import runs
 
     splits = splits_of(options)

@@ -7,9 +7,7 @@ tools/extract_image_features.py as a model that takes photos:
   python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
 
-The command writes the next version to RUN/saved_model or --output. With
---half_precision, the model takes half the disk space. With --max_pixels, it
-rejects larger photos, which limits the memory of a server.
+The command writes the next version to RUN/saved_model or --output.
 
 Export a network that was trained on photos and captions as a model that finds
 the boxes of phrases, for tools/localize.py:
@@ -42,8 +40,7 @@ Convert a network for LiteRT, to search without TensorFlow (docs/on_device.md):
 
 --litert=int8 measures the ranges of the activations on 100 photos
 (--calibration) in the folder --images, which should resemble the training
-photos. For a run that was trained on photos, the default is the photos of its
-training split.
+photos.
 
 Fit the confidence of search results to captions that the network was not
 trained on (docs/search.md):
@@ -182,7 +179,7 @@ def main(options):
 
 
 def check_source(options):
-    """Raises an error if no run or model is set, or a flag does not suit it."""
+    """Raises an error unless a run or model is set and the flags suit it."""
     if bool(options.run_dir) == bool(options.model):
         received = "both" if options.model else "neither"
         raise InputError(
@@ -215,11 +212,7 @@ def check_source(options):
 
 
 def place(options):
-    """Returns (folder, name) of the export.
-
-    `folder` is the folder of the new version, or None for the default folder.
-    `name` is the name of the model.
-    """
+    """Returns the new version's folder (None: default) and the model's name."""
     if options.output:
         folder = pathlib.Path(options.output).absolute()
         if folder.name.isascii() and folder.name.isdecimal():

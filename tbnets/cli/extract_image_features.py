@@ -28,9 +28,6 @@ Then train with --image_features=features/lite0. If the command is interrupted,
 run it again: it resumes, and the output is byte-identical to that of an
 uninterrupted run. Photos that cannot be decoded are listed and left out.
 
-With --shard=1/4 to --shard=4/4, several machines extract one share each, and
-tools/join_store.py merges the shares.
-
 See docs/image_features.md. docs/feature_stores.md describes the store.
 """
 

@@ -17,9 +17,8 @@ Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
 The store contains the fitted encoder, so the exported model takes raw captions.
 If the command is interrupted, run it again: it resumes.
 
-With --shard=1/4 to --shard=4/4, several machines encode one share each, and
-tools/join_store.py merges the shares. Each machine fits on the whole training
-split, so shares save time only with slow encoders such as hub:PRESET.
+With --shard, each machine fits on the whole training split, so shares save time
+only with slow encoders such as hub:PRESET.
 
 See docs/text_features.md.
 """

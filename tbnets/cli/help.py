@@ -12,7 +12,7 @@ def format_help(text, sections):
     """Returns a program's help text: `text` followed by the flags.
 
     `sections` maps each title to a list of `Flag`s. Lines are wrapped to the
-    width of the terminal, but to at most `MOST_COLUMNS`.
+    width of the terminal, at most `MOST_COLUMNS`.
     """
     width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
     parts = [text.strip()]

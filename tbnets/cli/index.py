@@ -7,7 +7,6 @@ For example, index a folder of photos:
 
 Run the command again after photos have changed: it embeds only new and changed
 photos, and removes deleted photos. While it runs, searches use the old index.
-The embeddings are cached in photos.tbnets, as with tools/query.py.
 
 Index features, for a network that was trained on them:
 

@@ -10,11 +10,10 @@ Then run this on a machine with all four stores:
   python tools/join_store.py shares/lite0.* --output=features/lite0
 
 If all machines have the same type of processor, the merged store is
-byte-identical to the store that one machine would write. The command also
-merges shares made by tools/extract_text_features.py, tools/propose_regions.py
-and tools/parse_captions.py. Each file of trees requires its .share.json file.
-If a share is missing, repeated, incomplete, damaged or made with different
-flags, weights or inputs, the command writes no store.
+byte-identical to the store that one machine would write. Each file of trees
+requires its .share.json file. If a share is missing, repeated, incomplete,
+damaged or made with different flags, weights or inputs, the command writes no
+store.
 
 See docs/feature_stores.md.
 """

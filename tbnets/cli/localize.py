@@ -13,8 +13,7 @@ phrase. The default zoo model, entities_localization, is for photos;
 
 The first word is a photo, and so is every word with the suffix of a photo, such
 as .jpg. All other words are phrases. This command draws the boxes of each photo
-as drawn/PHOTO.localized.png. With --output=found.png, it draws a single photo
-to that file.
+as drawn/PHOTO.localized.png.
 
   python tools/localize.py --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
@@ -120,8 +119,7 @@ def read_words(options):
 def places_of_pictures(options, photos):
     """Returns the output path for each photo, or "" if --output is not set.
 
-    If `--output` does not exist, it is treated as a folder if it has no suffix
-    or ends with a slash.
+    A new `--output` is a folder if it has no suffix or ends with a slash.
     """
     output, path = options.output, pathlib.Path(options.output)
     if not output:

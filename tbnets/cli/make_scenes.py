@@ -77,7 +77,7 @@ def choose_scenes(scenes):
 
 
 def draw_contact_sheet(options):
-    """Draws up to twelve scenes, each above its captions, in one picture."""
+    """Draws up to twelve scenes, each above its captions."""
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
         scenes = choose_scenes(list(map(json.loads, lines)))

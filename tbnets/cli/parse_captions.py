@@ -16,10 +16,8 @@ Then train with --text_encoder=h_lstm --trees=trees/flickr8k.jsonl.
 
 Each distinct caption is parsed once, by several processes, and the trees are
 cached in OUTPUT.cache. If the command is interrupted, run it again: it resumes.
-If a caption cannot be parsed, a right-branching tree is written for it. With
---shard=1/4 to --shard=4/4, several machines parse one share each, and
-tools/join_store.py merges the shares. docs/trees.md describes the files and the
-quality of the trees.
+If a caption cannot be parsed, a right-branching tree is written for it.
+docs/trees.md describes the files and the quality of the trees.
 """
 
 import dataclasses

@@ -5,10 +5,8 @@ For example, 200 boxes per photo from EdgeBoxes, as in Wang et al. 2018:
   python tools/propose_regions.py --images=flickr30k/images \
       --output=proposals/edge_boxes
 
-If the command is interrupted, run it again: it resumes, and the output is
-byte-identical to that of an uninterrupted run. Photos that cannot be decoded
-are listed and left out. With --shard=1/4 to --shard=4/4, several machines
-process one share each, and tools/join_store.py merges the shares.
+If the command is interrupted, run it again: it resumes. Photos that
+cannot be decoded are listed and left out.
 
 Also measure how many annotated boxes the proposals cover:
 

@@ -4,11 +4,11 @@ Search your own photos:
 
   python tools/query.py photos "a dog in the snow" "two children"
 
-The first word is the folder, unless a flag names the images. The default model
-is flickr8k_photos of the zoo. The first search embeds the photos and writes the
-embeddings and a picture of the results, answers.png, to photos.tbnets next to
-the folder. Later searches embed only new and changed photos. Use --html to
-write a web page, and --model to use another zoo model or a run folder:
+The first word is the folder, unless a flag names the images. The first search
+embeds the photos and writes the embeddings and a picture of the results,
+answers.png, to photos.tbnets next to the folder. Later searches embed only new
+and changed photos. Use --html to write a web page, and --model to use another
+zoo model or a run folder:
 
   python tools/query.py --model=runs/own --html=answers.html \
       photos "a dog in the snow"
@@ -52,8 +52,8 @@ Each result has a rank, a similarity, and an image id or a caption. The
 similarity is the cosine (1 is identical). For a similarity network, it is the
 log odds of a match (0 means even odds). If this network was trained with
 --pair_loss=softmax, similarities are comparable only between results of one
-query. Unknown words are listed and ignored. Files that are not photos are
-listed and left out. With --json=-, the command prints JSON.
+query. Unknown words, and files that are not photos, are listed and
+ignored.
 """
 
 import contextlib

@@ -17,12 +17,11 @@ the files that tools/export.py --serving writes:
 If a new version is added to a folder, the server loads it, warms it up, and
 then replaces the old version with it. If a version cannot be loaded, the server
 prints the error and keeps the old version. Only requests for embeddings are
-batched. Ctrl-C stops the server after the current requests.
+batched.
 
 The server is one Python process without encryption or passwords. For
 production, use TensorFlow Serving, which serves these folders too
-(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]". Turn gRPC
-off with --port=0.
+(docs/serving.md). gRPC needs an extra: pip install "tbnets[serving]".
 """
 
 import dataclasses
@@ -156,7 +155,7 @@ def _policy(policy):
 
 
 def open_models(options, tell):
-    """Returns the `Models` that the flags select. Does not start them."""
+    """Returns the `Models` that the flags select."""
     policies, labels = {}, {}
     if options.model_config_file:
         folders, policies, labels = read_config(options.model_config_file)
