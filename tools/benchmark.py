@@ -7,9 +7,9 @@ For example:
   python tools/benchmark.py --benchmark=peers --part=top_k,infonce
 
 Each benchmark prints the median milliseconds over --repeats and the ratio to a
-lower bound, such as the matrix products alone. The two alternate, so that other
-load on the machine affects both equally. The first line names the device and,
-for a GPU, whether TF32 is on.
+lower bound, such as the matrix products alone. The measured part and the
+lower bound run alternately, so that other load on the machine affects both
+equally. The first line names the device and, for a GPU, whether TF32 is on.
 """
 
 import dataclasses

@@ -46,7 +46,7 @@ class Options:
 
 
 def device(options):
-    """Prints the error of similarities with and without TF32."""
+    """Prints the error of similarities with TF32 on and off."""
     import tensorflow as tf  # Slow to import.
 
     rows = arrays.unit_rows(1024, 512)
@@ -58,7 +58,7 @@ def device(options):
 
 
 def losses(options):
-    """Compares the losses in graphs with eager losses on the CPU."""
+    """Compares each loss in a graph with the eager loss on the CPU."""
     import tensorflow as tf  # Slow to import.
     from benchmarks import products
 
@@ -98,7 +98,7 @@ def losses(options):
 
 
 def times(options):
-    """Times the losses and measures their memory."""
+    """Measures the times and the memory use of the losses."""
     _benchmark(
         "loss",
         num_images=[64] if options.small else [500, 1500, 4096, 8192],
@@ -107,7 +107,7 @@ def times(options):
 
 
 def large(options):
-    """Times InfoNCE of 65,536 pairs in tiles; each image has four captions."""
+    """Times InfoNCE, in tiles, on 65,536 pairs; groups of four share an id."""
     import tensorflow as tf  # Slow to import.
     from benchmarks import products, timing
 

@@ -38,7 +38,10 @@ def unit_rows(features, ids):
 
 
 def compare(first, second):
-    """Returns ids, cosines, and whether each id is its own nearest row."""
+    """Compares the rows of common ids. Returns (ids, cosines, is_nearest).
+
+    `is_nearest` is whether the nearest row in `second` has the same id.
+    """
     if first.dim != second.dim:
         raise InputError(
             "Both features must have equal dimensions. Received: "

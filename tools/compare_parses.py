@@ -1,4 +1,4 @@
-r"""Compares the phrases of a parser with annotated phrases.
+r"""Compares the phrases that a parser finds with annotated phrases.
 
 With the noun phrases of Flickr30K Entities:
 
@@ -10,8 +10,9 @@ With a folder of gold trees, one bracketed tree per line:
   python tools/compare_parses.py --gold_trees=scenes/trees
 
 Prints the numbers of annotated phrases that the parser found and missed, and
-the number of its extra phrases. Phrases are compared by the positions of their
-letters in the caption without spaces, so tokenization does not matter.
+the number of its extra phrases. Phrases are equal if they consist of the same
+characters of a caption. Spaces are not counted, so tokenization does not
+matter.
 """
 
 import dataclasses
@@ -58,13 +59,13 @@ def compare(parsed, annotated) -> tuple[int, int, int]:
 
 
 def letter_spans(words, spans) -> set[tuple[int, int]]:
-    """Converts spans of words to spans of letters; spaces do not count."""
+    """Converts word spans to character spans, not counting spaces."""
     ends = np.cumsum([0, *map(len, words)])
     return {(int(ends[start]), int(ends[end])) for start, end in spans}
 
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
-    """Returns the letter spans of all or of only the innermost noun phrases."""
+    """Returns the character spans of all noun phrases, or of innermost ones."""
     spans = tree.phrases("NP")
     if base:
         outer = set()
@@ -78,12 +79,12 @@ def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:
-    """Returns the letter spans of phrases with two words or more."""
+    """Returns the character spans of phrases of two or more words."""
     return {(start, end) for start, end, _ in kinds(tree)}
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:
-    """Returns the letter spans and kinds of phrases with two words or more."""
+    """Returns (start, end, kind) of each phrase of two or more words."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
         (int(ends[start]), int(ends[end]), kind_of(label))

@@ -8,7 +8,7 @@ processes:
 
 Prints the largest relative difference in the loss at any step, the relative
 difference in the final weights, and the median time per step. In float32,
-rounding causes differences; --other_kernels measures rounding on one device.
+rounding causes differences; --other_kernels measures this effect on one device.
 """
 
 import dataclasses

@@ -5,8 +5,9 @@ r"""Builds a model for the model zoo from a finished run.
 
 This command exports the best epoch with float16 weights, evaluates the exported
 model on the test split, and writes its card, flags, metrics and checksums. It
-rejects a model that is too large, or that lost more than --most_lost of the
-recall sum. Without --card, it keeps the hand-written part of the card.
+rejects a model that is too large, or whose recall sum is lower than in the run
+by more than --most_lost. Without --card, it keeps the hand-written part of the
+current card.
 
   python tools/make_zoo.py --name=scenes_embedding
   python tools/make_zoo.py --name=scenes_embedding --again
@@ -16,7 +17,7 @@ The first command updates the generated part of a card. The second exports a
 model again with the current exporter, and compares the outputs of both models.
 The third writes the README of the zoo.
 
-To add a LiteRT model (docs/on_device.md), which is calibrated on 100 training
+Add a LiteRT model (docs/on_device.md), which is calibrated on 100 training
 photos and measured on the test split:
 
   python tools/make_zoo.py --name=flickr8k_photos --litert=int8 \
@@ -32,8 +33,8 @@ exported for phrase localization:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
-With --confidence, the results of a model's searches get a probability, without
-a change of its weights:
+With --confidence, the model also returns a probability for each search result.
+Its weights do not change:
 
   python tools/make_zoo.py --name=flickr8k_photos --images=flickr8k/images \
       --confidence=flickr8k/dataset_flickr8k.json
@@ -246,8 +247,8 @@ def check_size(folder):
 def remade(options, target, is_copied=False):
     """Yields a new folder for the files of a model.
 
-    After the block, writes its card and checksums, and replaces `target`. The
-    new folder is empty, or a copy of `target` if `is_copied`.
+    After the block, writes the card and the checksums, and replaces `target`.
+    The new folder is empty or, if `is_copied`, a copy of `target`.
     """
     text = cards.own_text(options.card or target / "README.md")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -305,7 +306,7 @@ def export_again(options, target):
 
 
 def add_lite(options, target):
-    """Adds a LiteRT model to a model of the zoo, and renews its card."""
+    """Adds a LiteRT model to a model of the zoo, and updates its card."""
     zoo.check_files(target)
     with remade(options, target, is_copied=True) as folder:
         shutil.rmtree(folder / FOLDER / options.litert, ignore_errors=True)
@@ -324,7 +325,7 @@ def add_lite(options, target):
 
 
 def renew_card(options, target):
-    """Updates the card of a model if no other file has changed."""
+    """Updates the card and --confidence of a model with no other changes."""
     recorded = checksums.read_checksums(target) | {"README.md": ""}
     files = {name: recorded[name] for name in recorded if name != "README.md"}
     changed = [
@@ -346,14 +347,14 @@ def renew_card(options, target):
 
 
 def check_confidence(options):
-    """Raises an error if --confidence lacks a flag."""
+    """Raises an error if --confidence is set with unsuitable flags."""
     if options.confidence and (options.run_dir or not options.images):
         requirement = "--images and without --run_dir"
         raise must_come_with(options, "confidence", requirement)
 
 
 def check_flags(options):
-    """Raises an error if a flag has no effect."""
+    """Raises an error if a flag is missing or has no effect."""
     check_choosing(options)
     check_confidence(options)
     if options.regions and not (options.cnn_weights and options.phrases):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints habits of prose that make a reader stop.
+"""Finds phrases that make prose hard to read, called habits.
 
 Prints each habit that is found, and the number of habits per 1000 words,
 separately for docstrings, messages (errors, flags and printed text) and pages.
@@ -90,7 +90,7 @@ def rates(files):
 
 
 def main():
-    """Prints the habits of style in the texts, and how often each occurs."""
+    """Prints the habits in each file, and their rates per kind of text."""
     root = pathlib.Path(__file__).resolve().parents[1]
     files = [*map(pathlib.Path, sys.argv[1:])] or files_in(root)
     for path in files:

@@ -2,7 +2,7 @@
 
   python tools/reproduce.py
 
-Prints the commands that train and record a row; `| sh` runs the commands:
+Prints the commands that train and record the runs of a row; `| sh` runs them:
 
   python tools/reproduce.py --run=flickr8k_mean --seeds=0,1,2
 
@@ -12,9 +12,7 @@ numbers in the flag file:
   python tools/reproduce.py --record=runs/flickr8k_mean_0,runs/flickr8k_mean_1
 
 The runs must be finished and may differ from their configuration only in the
-seed, files and folders. Any other run needs its own row, named with --name. If
-a row specifies flags for tools/evaluate.py, --record evaluates the runs with
-these flags.
+seed, files and folders. Any other run needs its own row, named with --name.
 
 Prints the numbers in tables of README.md and docs/ that come from no file:
 
@@ -50,7 +48,7 @@ class Options:
 
 
 def commands_of(name, seeds):
-    """Returns the commands that train the runs of a row and record them."""
+    """Returns the commands that train and record the runs of a row."""
     known = measured.read()
     row = known_row(name, known)
     # An evaluation may combine the runs of several rows.

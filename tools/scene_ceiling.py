@@ -3,9 +3,9 @@
   python tools/scene_ceiling.py --scenes=runs/scenes
 
 A caption such as "three shapes on a grey background" is true of several scenes,
-so no network can always find the right scene. This command counts the scenes of
-which each caption is true, and prints the recall of a perfect observer
-(docs/scenes.md).
+so no network can always find the right scene. This command finds, for each
+caption, all scenes that the caption describes correctly, and prints the recall
+of a perfect observer (docs/scenes.md).
 """
 
 import collections
@@ -153,10 +153,10 @@ def _stand(box, other, relation, image_size):
 
 
 def truths(records, image_size, on_scene=lambda: None):
-    """Finds the scenes of which each caption is true.
+    """Finds the scenes that each caption describes correctly.
 
-    Returns, for each caption, the row of its own scene and a set of the rows of
-    the scenes of which it is true. Calls `on_scene()` after each scene.
+    Returns, for each caption, the row of its own scene and the set of rows of
+    all scenes that it describes. Calls `on_scene()` after each scene.
     """
     results = []
     for row_of_scene, scene in enumerate(records):
@@ -174,9 +174,9 @@ def truths(records, image_size, on_scene=lambda: None):
 def ceiling(captions, num_scenes):
     """Returns the expected recalls of a perfect observer, as fractions.
 
-    From text to image, all scenes of which a caption is true rank equally. From
-    image to text, captions are ranked by the number of scenes of which they are
-    true, the fewest first.
+    `captions` is the result of `truths`. From text to image, all scenes that a
+    caption describes are tied. From image to text, captions that describe fewer
+    scenes rank higher.
     """
     # Per scene: number of true scenes -> [own captions, other captions].
     answers = [{} for _ in range(num_scenes)]

@@ -1,7 +1,7 @@
 """Compares approximate and exact search in recall and time.
 
-Each row is a mixture of two photo embeddings plus noise. The queries are
-embedded captions.
+Each row of the index is a mixture of two photo embeddings, plus noise. The
+queries are embedded captions.
 """
 
 import pathlib

@@ -23,9 +23,9 @@ def unit_rows(count, dim, seed=0):
 
 
 def embeddings(num_images, captions_per_image, dim, noise=NOISE):
-    """Makes unit embeddings, keyed by `NAMES`.
+    """Makes a dict of unit embeddings and ids, with the keys `NAMES`.
 
-    A caption's embedding is its image's embedding plus noise. `owners` holds
+    A caption's embedding is its image's embedding plus noise. `owners` contains
     the image row of each caption.
     """
     owners = np.repeat(np.arange(num_images), captions_per_image)
@@ -64,12 +64,12 @@ def matches(arrays):
 
 
 def labels(arrays):
-    """Returns the labels of the images, then of the captions."""
+    """Returns the labels of the images, followed by the captions' labels."""
     return np.concatenate([arrays["image_ids"], arrays["owners"]])
 
 
 def one_view(arrays):
-    """Returns the two inputs of a loss; each holds all images and captions."""
+    """Returns two inputs of a loss; both contain all images and captions."""
     rows = np.concatenate([arrays["images"], arrays["texts"]])
     return {"images": rows, "texts": rows}
 
@@ -77,8 +77,8 @@ def one_view(arrays):
 def recall_sum(owners, captions, photos):
     """Sums recall at 1, 5 and 10, in per cent, over both directions.
 
-    `owners` are each caption's image row. `captions`, `[images, 10]`, and
-    `photos`, `[captions, 10]`, are the best results.
+    `owners` contains the image row of each caption. `captions`, `[images, 10]`,
+    and `photos`, `[captions, 10]`, contain rows of best results.
     """
     right = (
         owners[captions] == np.arange(len(captions))[:, None],

@@ -2,9 +2,9 @@
 
 Each caption is a query twice in collections of several sizes: once with its
 photo, and once after its photo has been removed. For comparison, a fixed
-threshold of the cosine separates likely from doubtful results. It is chosen in
-a search of all photos of the dev split, so that it keeps 80 % of the right
-first results.
+threshold of the cosine separates likely from doubtful results. This threshold
+keeps 80 % of the right first results in a search of all photos of the dev
+split.
 """
 
 import os
@@ -37,7 +37,7 @@ FOREIGN = (
 
 
 def run(options):
-    """Prints a table, and draws the reliability diagram to --plot."""
+    """Prints a table, and saves the reliability diagram in the file --plot."""
     model, curves = zoo.open_model(options.model), {}
     if model.confidence is None:
         raise InputError(
@@ -113,7 +113,7 @@ def _embedded(model, options, split):
 
 
 def _searched(model, images, texts, owners, rows):
-    """Searches a collection for the captions of its photos, twice.
+    """Searches a collection for each caption, with and without its photo.
 
     Returns arrays with an entry per search: the confidence and the cosine of
     the first result, whether the caption's photo was in the collection, and

@@ -34,7 +34,7 @@ def run(options):
 
 
 def _measure(num_images, dim, repeats, noise):
-    """Returns minimum seconds of evaluation and product, and the peak MiB."""
+    """Returns the minimum times of evaluation and product, and the peak MiB."""
     inputs = arrays.embeddings(num_images, 5, dim, noise)
     images, texts, owners = (inputs[n] for n in ("images", "texts", "owners"))
 

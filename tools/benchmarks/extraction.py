@@ -47,7 +47,7 @@ def forward(photos, features):
 
 
 def extract(photos, features):
-    """Returns a function that extracts photo files into a feature store."""
+    """Returns a function that writes features of photo files to a store."""
 
     def run_all():
         with tempfile.TemporaryDirectory() as store:

@@ -1,8 +1,7 @@
 """Times the encoding of captions as Fisher vectors.
 
-The lower bound writes the encoded rows to a store. The encoder keeps the
-gradients of all words between calls, except in the row `words anew`. In the
-last row, a loop encodes one sentence at a time.
+The lower bound is the time to write the encoded rows to a store. The encoder
+keeps the gradients of all words between calls, except in the row `words anew`.
 """
 
 import pathlib
@@ -21,7 +20,7 @@ WORD_DIM, NUM_COMPONENTS = 300, 30
 
 
 def run(options):
-    """Prints the table, and how far the encoder and the loop differ."""
+    """Prints the table, and how much the encoder and the loop differ."""
     encoder = _encoder(WORD_DIM, NUM_COMPONENTS)
     rows = _captions(options.num_captions)
     counts = _counts(rows)

@@ -35,7 +35,7 @@ class Plain(tf.Module):
 
 
 def run(options):
-    """Prints a table for each dtype and number of queries, with random rows."""
+    """Indexes random rows; prints a table per dtype and number of queries."""
     count, dim = options.first_size(1_000_000), options.embedding_dim
     shape = {"image_shape": (dim,), "text_dim": dim}
     with tempfile.TemporaryDirectory() as place:
@@ -94,9 +94,9 @@ def _time(plain, folder, count, dtype, repeats):
 
 
 def write_index(path, shape, make, model):
-    """Writes an index of the rows `make(start, count)`; returns the seconds.
+    """Writes an index of rows that `make(start, count)` returns.
 
-    The time that `make` takes is not counted.
+    Returns the elapsed seconds, not counting the calls of `make`.
     """
     count, *row = shape
     start, drawing = time.perf_counter(), 0.0

@@ -1,9 +1,8 @@
 """Compares the times of the miner, the loss and their matrix products.
 
-The lower bound consists of the products that any implementation with dense
-matrices needs. A loss returns the total, the terms and the gradients with
-respect to the embeddings. A separate process measures the memory of each loss
-for large batches.
+The lower bound consists of the matrix products that any implementation with
+dense matrices needs. Each timed loss computes the total, the terms and the
+gradients with respect to the embeddings.
 """
 
 from benchmarks import arrays, products, timing

@@ -47,7 +47,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns a row for a loss and its gradients for the embeddings."""
+    """Returns a row for a loss and its gradients with respect to embeddings."""
 
     def row(arrays):
         def total(*inputs):
@@ -137,14 +137,14 @@ def step_matmuls(arrays):
 
 
 def tree_matmuls(arrays):
-    """Measures the lower bound for trees, the matrix products of each level."""
+    """Times the matrix products of each level, the lower bound for trees."""
     units = len(arrays["gates"])
     products = tree_lstm.products(pack_trees(arrays["rows"]), units)
     return graph(products, *_some(arrays, "words", "kernel"))
 
 
 def child_sum(arrays):
-    """Times `TreeLSTM(tied=True)` and the sum of its squared states."""
+    """Times a `TreeLSTM(tied=True)`; the loss sums the squared states."""
     layer = TreeLSTM(len(arrays["gates"]), tied=True)
     layer.build(arrays["words"].shape)
     layer.kernel.assign(arrays["kernel"])

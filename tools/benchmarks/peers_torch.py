@@ -59,7 +59,7 @@ def _positives(scores, owners):
 
 
 def top_k(arrays):
-    """Times the mean active Euclidean hinge over the K hardest negatives."""
+    """Times the mean of active Euclidean hinges of the K hardest negatives."""
     owners, match = _owners_and_matches(arrays)
     k = min(data.NUM_NEGATIVES, len(match) - 1)
 
@@ -116,7 +116,7 @@ def _layers(arrays, side):
 
 
 def recalls(arrays):
-    """Times the product and the top-10 search in both directions."""
+    """Times the matrix product and the top-10 search in both directions."""
     images, texts = _tensors(arrays, "images", "texts")
 
     def step():
@@ -288,7 +288,7 @@ def _learning(arrays, loss):
 
 
 def _step(leaves, function):
-    """Returns a step: `function` and its gradients with respect to `leaves`."""
+    """Returns a step for `function` and its gradients for `leaves`."""
 
     def step():
         for leaf in leaves:

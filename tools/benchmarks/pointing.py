@@ -1,4 +1,4 @@
-"""Whether the heat map of a phrase points into its box."""
+"""Measures how often the heat map of a phrase points into its box."""
 
 import os
 import time

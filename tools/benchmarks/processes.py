@@ -1,4 +1,4 @@
-"""Runs each row of a table in its own process; the processes alternate.
+"""Times each row of a table in its own process; the processes alternate.
 
 For each run, the parent process writes a line and reads a line of JSON.
 """
@@ -46,10 +46,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Process:
-    """A row in its own process.
+    """A process that times one row of a table.
 
-    `told` is the process's report: `value`, `mebibytes`, `seconds` and
-    `versions`; or `missing`, a module; or `failed`, the reason.
+    `told` is a dict that the process reports. It contains `value`, `mebibytes`,
+    `seconds` and `versions`; or `missing`, the name of a module; or `failed`,
+    the reason.
     """
 
     def __init__(self, builder, arrays, python, patience):
@@ -137,8 +138,9 @@ def take_turns(processes, repeats):
 def serve(builder, arrays):
     """Writes a step's results; for each input line, times another run.
 
-    `builder` is `module:function`, which takes the dict of arrays in the file
-    `arrays` and returns a step. A step returns its value or None.
+    `builder` is `module:function`. This function takes the dict of arrays in
+    the file `arrays`, and returns a step: a function that returns a value or
+    None.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Separates other output from the answers.

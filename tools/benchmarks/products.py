@@ -1,6 +1,7 @@
-"""Builds timed graphs, and the matrix products of the lower bounds.
+"""Builds the graphs to time, and the matrix products of the lower bounds.
 
-Forward values stand in for gradients, because only the sizes affect the time.
+The products use forward values in place of gradients, because only the sizes
+affect the time.
 """
 
 import tensorflow as tf
@@ -9,16 +10,16 @@ from tbnets.startup import no_accelerator
 
 
 def graph(function, *inputs):
-    """Returns a compiled call of a function, which returns its first result."""
+    """Compiles a function, and wraps it and its inputs with `waiting`."""
     inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
     return waiting(tf.function(function), *inputs)
 
 
 def waiting(function, *inputs):
-    """Returns a call of a function that waits until the device has finished.
+    """Returns a function without arguments that calls `function(*inputs)`.
 
-    The call returns the first result, which remains on the device, because
-    copying takes time.
+    It waits until the device has finished, and returns the first result, which
+    remains on the device because copying takes time.
     """
 
     def call():
@@ -38,7 +39,7 @@ def weights(dims, seed, dtype=tf.float32):
 
 
 def forward(rows, kernels):
-    """Returns the rows and the layers' outputs."""
+    """Returns a list of the rows and the output of each layer."""
     values = [rows]
     for kernel in kernels:
         values.append(tf.matmul(values[-1], kernel))
@@ -46,7 +47,7 @@ def forward(rows, kernels):
 
 
 def backward(values, kernels):
-    """Returns the products for the gradients of kernels and hidden values.
+    """Returns the matrix products for gradients of kernels and hidden values.
 
     `values` is the result of `forward`.
     """
@@ -75,8 +76,8 @@ def cross(images, texts, *ids):
 def with_gradients(forward):
     """Returns a function that computes inner products and their gradients.
 
-    The matrices that `forward(images, texts)` returns stand in for their
-    gradients.
+    The matrices that `forward(images, texts)` returns are also used in place of
+    the gradients with respect to these matrices.
     """
 
     def step(images, texts, *ids):
@@ -93,7 +94,7 @@ def with_gradients(forward):
 
 
 def gradient():
-    """Returns the `gradient` of `TripletLoss` that training uses here."""
+    """Returns the argument `gradient` of `TripletLoss` for this device."""
     return "sparse" if no_accelerator() else "dense"
 
 
@@ -114,10 +115,10 @@ def learning(loss):
 
 
 def learning_squares(layer, function=None):
-    """Returns a function for the sum of squared outputs and its gradients.
+    """Returns a function that computes a loss and its gradients.
 
-    The gradients are with respect to the layer's variables and the first
-    argument.
+    The loss is the sum of squared outputs. The gradients are with respect to
+    the layer's variables and the first argument.
     """
 
     def step(vectors, *inputs):

@@ -1,4 +1,4 @@
-"""Compares the times of a phrase localization step and of its products.
+"""Compares the times of a phrase localization step and its matrix products.
 
 A batch has 100 phrases and 200 candidate regions per photo. The lower bound
 consists of a forward pass over all regions, and of forward and backward passes

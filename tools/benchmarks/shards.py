@@ -1,4 +1,4 @@
-"""Compares the time to read photos and captions from shards with decoding."""
+"""Times reading photos and captions from shards, compared with decoding."""
 
 import io
 import itertools
@@ -50,7 +50,7 @@ def run(options):
 
 
 def write_shards(folder, photos, count):
-    """Writes `count` pairs into tar archives. Photos are repeated."""
+    """Writes `count` pairs into tar archives; repeats photos if necessary."""
     pairs = enumerate(itertools.islice(itertools.cycle(photos), count))
     for start in range(0, count, SHARD_PAIRS):
         with tarfile.open(folder / f"{start}.tar", "w") as archive:
@@ -85,7 +85,7 @@ def decoding(contents):
 
 
 def reader(dataset):
-    """Returns a function that reads the next batches, in epoch after epoch."""
+    """Returns a function that reads the next batches of repeated epochs."""
     batches = iter(dataset.repeat())
 
     def read():

@@ -14,8 +14,8 @@ from tbnets import startup
 def in_turns(runs, repeats, warm_up=1, before=lambda: None):
     """Times functions in turn, so that other load affects them all equally.
 
-    Each function in `runs` must wait for its result. Returns a dict from name
-    to the duration of each run in seconds. `before()` is not timed.
+    Each function in `runs` must wait for its result. Returns a dict that maps
+    each name to a list of seconds, one per run. `before()` is not timed.
     """
     seconds = {name: [] for name in runs}
     for _ in range(warm_up + repeats):

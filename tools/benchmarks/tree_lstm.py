@@ -1,8 +1,8 @@
-"""Compares the times of the tree LSTM, its products and a Keras LSTM.
+"""Compares the times of the tree LSTM, its matrix products and a Keras LSTM.
 
-The lower bound consists of the products of a forward and backward pass, level
-by level, without gates, gathers or sums over children. The Keras LSTM reads the
-words as sequences.
+The lower bound consists of the matrix products of a forward and a backward
+pass, level by level, without gates, gathers or sums over children. The Keras
+LSTM reads the words as sequences.
 """
 
 import keras
@@ -73,7 +73,7 @@ def tree_rows(num_captions):
 
 
 def tree_arrays(num_captions, _, units):
-    """Makes trees, word vectors and weights for the rows of `peers`."""
+    """Makes trees, word vectors and weights for the benchmark `peers`."""
     rows = tree_rows(num_captions)
     packed = pack_trees(rows)
     rng = np.random.default_rng(0)
@@ -97,8 +97,8 @@ def tree_arrays(num_captions, _, units):
 def products(packed, units):
     """Returns a function that computes the matrix products of a step.
 
-    Forward values stand in for gradients. All products differ, because
-    TensorFlow would compute identical products only once.
+    All products differ, because TensorFlow would compute identical products
+    only once.
     """
     bounds = np.concatenate(
         [packed.levels, np.array(packed.ends)[[0, 0, 0, 1, 1]][None]]

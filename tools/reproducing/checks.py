@@ -28,7 +28,7 @@ _NUMBERS = {
 
 
 def findings(measured, root=ROOT):
-    """Returns a line for each unexplained number (docs/reproduction.md)."""
+    """Returns a message for each outdated page and each unexplained number."""
     problems = []
     generated = written(measured, root)
     for path, text in generated.items():
@@ -45,7 +45,7 @@ def findings(measured, root=ROOT):
 
 
 def written(measured, root=ROOT):
-    """Returns {path: text} of the generated pages and flag files."""
+    """Returns a dict {path: text} of the generated pages and flag files."""
     texts = pages.written(measured, root)
     for name, row in measured.kept.items():
         path = root / "configs" / f"{name}.flags"
@@ -55,10 +55,10 @@ def written(measured, root=ROOT):
 
 
 def _unexplained(path):
-    """Yields (line, problem) for the results in tables without a command.
+    """Yields (line, problem) for each result in a table without a command.
 
-    A command is in the section of the table, or at the top of the page. In
-    README.md, all tables are generated.
+    The command must be in the section of the table or at the top of the page.
+    In README.md, all tables must be generated.
     """
     section, top, fenced = [], [], False
     page = pages.without_parts(path.read_text("utf-8"))
@@ -99,7 +99,7 @@ def _numbers(cell):
 
 
 def _not_published(measured):
-    """Yields "published" numbers in generated tables that are in no paper."""
+    """Yields a problem for each "published" number that is in no paper."""
     published = [*_published_rows(measured)]
     for name, table in measured.parts.items():
         for row in table["rows"]:
@@ -120,7 +120,7 @@ def _not_published(measured):
 
 
 def _published_rows(measured):
-    """Yields each row's numbers, as printed and with one decimal."""
+    """Yields a set of numbers per row, as printed and with one decimal."""
     for table in measured.published:
         for row in table["rows"]:
             values = {n for cell in row["published"] for n in _numbers(cell)}

@@ -29,18 +29,16 @@ _MADE_BY = ("configuration", "flags", "of", "evaluation")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of results. All fields from `seeds` on may be empty.
+    """A row of results. Without results, fields from `seeds` on are empty.
 
     Args:
         configuration: flag file in configs/; "" if `flags` contains all flags.
-        flags: flags after the flag file.
+        flags: flags that follow the flag file.
         of: row whose runs are evaluated for this row, or "".
-        evaluation: flags of tools/evaluate.py; {seed} stands for the seed.
-        cpu: name of the processor.
-        date: date of the last run.
+        evaluation: flags of tools/evaluate.py; {seed} is replaced by the seed.
         values: formatted means over seeds, by metric.
         epochs: best epoch on dev, per seed.
-        runs: dict from metric to number, for each seed.
+        runs: dict {metric: number}, for each seed.
         train_seconds: seconds of training, per seed.
     """
 
@@ -62,9 +60,9 @@ class Row:
 class Measured:
     """The content of docs/measured/.
 
-    `kept` maps names to `Row`s with results, from NAME.json; `made` to `Row`s
-    without results, from rows.json; and `parts` to the tables of generated
-    parts of pages. `published` contains tables of papers.
+    `kept` maps names to the `Row`s with results in NAME.json. `made` maps names
+    to the `Row`s without results in rows.json. `parts` maps names of generated
+    parts of pages to their tables. `published` contains the tables of papers.
     """
 
     kept: dict
@@ -73,12 +71,12 @@ class Measured:
     published: list
 
     def row(self, name):
-        """Returns the row named `name`, with any recorded results, or None."""
+        """Returns the row named `name`, with results if recorded, or None."""
         return self.kept.get(name) or self.made.get(name)
 
 
 def read(folder=FOLDER):
-    """Returns the `Measured` of a folder."""
+    """Reads the recorded results in a folder."""
     made = {
         name: Row(name=name, **row)
         for name, row in CheckedFile(folder / "rows.json").json().items()

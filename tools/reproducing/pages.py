@@ -41,7 +41,7 @@ _SHOWN = {
 
 
 def written(measured, root):
-    """Returns {path: text} of the pages, with updated tables."""
+    """Returns a dict {path: text} of the pages with updated tables."""
     parts = {
         f"{table['paper']}, {table['table']}": _of_paper(table, measured)
         for table in measured.published
@@ -71,7 +71,7 @@ def written(measured, root):
 
 
 def all_pages(root):
-    """Returns README.md, if there is one, and the pages of docs/."""
+    """Returns the paths of README.md, if it exists, and the pages in docs/."""
     paths = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
     return [path for path in paths if path.exists()]
 
@@ -108,8 +108,9 @@ def _of_paper(table, measured):
 def _cells_of(table, row, recorded):
     """Returns the cells of a row, filled from recorded rows.
 
-    `name` is the recorded row of the whole row. Otherwise, a column `NAME`
-    gives the recorded row of the columns after it.
+    If the row has a `name`, the recorded row with this name fills all cells.
+    Otherwise, each column `NAME` names the recorded row that fills the columns
+    after it.
     """
     columns, filled = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
@@ -133,7 +134,7 @@ def _cells_of(table, row, recorded):
 
 
 def metrics_of(text):
-    """Returns the metrics in an entry of `metrics`, without `seeds:`."""
+    """Returns the metrics in an entry of `metrics`, without its prefix."""
     metrics = []
     for part in text.rpartition(": ")[2].split():
         first, *ranks = part.split(",")

@@ -27,11 +27,12 @@ _REPORTED = ("best_epoch", "epochs", "train_seconds", "dev", "test", "versions")
 
 
 def record(folders, name, cpu, target):
-    """Writes the results of runs that differ only in their seed.
+    """Writes the results of runs that differ only in their seeds.
 
-    If the row `name`, by default the configuration, specifies flags for
-    tools/evaluate.py, the runs are evaluated with these flags. Recorded results
-    for other seeds are kept. `target` is the folder of the results file.
+    The file `target`/NAME.json is named by `name` or, if it is empty, by the
+    configuration. If the row `name` specifies flags for tools/evaluate.py, the
+    runs are evaluated with these flags. Results of other seeds are kept if they
+    were recorded with the same flags and processor.
     """
     runs = [_read(pathlib.Path(folder)) for folder in folders]
     configuration, flags = runs[0]["row"]
@@ -87,7 +88,7 @@ def _check_name(name, about, known):
 
 
 def flags_of_row(row):
-    """Returns the flags of a row, written like the flags of a run."""
+    """Returns the flags of a row in the format that `record` uses."""
     if not row.configuration:
         return row.flags
     words = [f"--flagfile={row.configuration}", *row.flags.split()]

@@ -2,8 +2,7 @@
 
 `pip install -e ".[docs]" && mkdocs build` writes the site. This hook adds
 README.md as the home page, all pages in `OUTSIDE`, and pages for the public
-names, the configurations and the notebooks. It converts links within the
-repository to links within the site.
+names, the configurations and the notebooks.
 """
 
 import ast
@@ -89,7 +88,7 @@ def page_of(name):
 
 
 def api_pages():
-    """Returns {path: text} of one page per public name and an index page."""
+    """Returns {path: text}: a page for each public name, and an index page."""
     lines = ["# API reference", ""]
     lines += ["After `import tbnets`, each name is `tbnets.NAME`.", ""]
     pages = {}
@@ -108,7 +107,7 @@ def api_pages():
 
 
 def notes_of(text):
-    """Returns the first comments of a flag file, each on one line."""
+    """Returns the comments at the start of a flag file, each on one line."""
     lines = re.match(r"(?:#.*\n)*", text)[0].splitlines()
     return re.sub(r"\n {2,}", " ", "\n".join(line[2:] for line in lines))
 
@@ -161,7 +160,7 @@ def notebook_page(path):
 
 
 def made_pages():
-    """Returns {path in the site: text} of the pages from outside docs/."""
+    """Returns {path in the site: text} of the pages that are not in docs/."""
     pages = {name: (ROOT / name).read_text("utf-8") for name in OUTSIDE}
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook_page(path)

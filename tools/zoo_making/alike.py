@@ -1,4 +1,4 @@
-"""Exports models again, and compares the outputs."""
+"""Exports SavedModels again, and compares the outputs before and after."""
 
 import numpy as np
 import tensorflow as tf
@@ -19,9 +19,9 @@ _QUESTIONS = 4
 
 
 def export_again(source, path):
-    """Exports a SavedModel again with its weights, but without its run.
+    """Exports a SavedModel again from its own weights; needs no run folder.
 
-    Returns `path`, and the largest difference between the outputs of the
+    Returns `path` and the largest difference between the outputs of both
     models. Weights are matched by name, which fails in Keras 2.
     """
     trained = open_trained(str(source), argument="source")

@@ -106,7 +106,7 @@ def summary(text):
 
 
 def recall_sum(measures, best=""):
-    """Sums recall at 1, 5 and 10, in per cent, over directions.
+    """Returns the sum of recall at 1, 5 and 10 over directions, in per cent.
 
     If `measures` contains no recall, returns the metric named `best`.
     """
@@ -148,8 +148,8 @@ def columns(metrics: dict) -> list[tuple]:
 def markdown_table(rows, extra):
     """Returns a Markdown table of the metrics of models.
 
-    `rows` are (name, metrics, *cells), all with the same metrics. `extra` maps
-    titles of extra columns to their alignment.
+    Each row is (name, metrics, *cells), with the same metrics in all rows.
+    `extra` maps the titles of the columns of cells to their alignment.
     """
     entries = columns(rows[0][1])
     titles = ["model", *(title for title, _, _ in entries), *extra]
@@ -288,8 +288,8 @@ _ABOUT_MODELS = {"what it is": "---", "size": "---:", "date": "---"}
 def portable_flags(lines, name):
     """Replaces absolute paths in the lines of a run's flag file.
 
-    An absolute path becomes `data/NAME`, with its last component as NAME, or
-    `runs/NAME` for the scenes that the run rendered.
+    An absolute path becomes `data/NAME`, or `runs/NAME` in the flag --scenes,
+    where NAME is the last component of the path.
     """
     written = [f"# The flags of the run that made model_zoo/{name}."]
     for line in lines:

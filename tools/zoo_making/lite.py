@@ -14,10 +14,10 @@ CALIBRATION = 100
 
 
 def add_litert(folder, kind, images, captions):
-    """Writes `folder/litert/KIND`, and returns the metrics of its test split.
+    """Writes `folder/litert/KIND` and returns its metrics on the test split.
 
     `kind` is a value in `litert_files.KINDS`. `images` is the folder of the
-    photos, and `captions` a file with the splits `train` and `test`.
+    photos, and `captions` is a file with the splits `train` and `test`.
     """
     photos = calibration_photos(images, captions)
     network, endpoints = rebuild(str(folder))
@@ -39,7 +39,7 @@ def calibration_photos(images, captions):
 
 
 def measure(model, images, captions):
-    """Returns the metrics and the photos' embeddings of the test split."""
+    """Returns a model's metrics and photo embeddings on the test split."""
     test = read_captions("auto", captions, "test")
     paths = [images / name for name in test.names]
     photos = search.embed(model.embed_images, paths, "image")

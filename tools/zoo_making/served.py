@@ -1,6 +1,6 @@
-"""Measures an exported model on a split of texts and photos or features.
+"""Measures an exported model on a split of a data set.
 
-The signatures of the model decide how it is measured, unless the task has a
+The signatures of the model determine the metrics, unless the task has a
 method `served_scores(model, split)`.
 """
 
