@@ -69,7 +69,7 @@ def photo_reader(made_by, weights):
 
     The extractor is a `PhotoFeatures`, a `SeveralNetworks` for concatenated
     features, or an `AveragedFeatures` for regions. Returns None if `weights` is
-    None. Raises ValueError if the features' description `made_by` names no
+    None. Raises ValueError if `made_by`, the features' description, names no
     network or different weights.
     """
     if weights is None:
@@ -92,7 +92,7 @@ def photo_reader(made_by, weights):
 
 
 class CaptionedTask(Task):
-    """Base class of tasks that read the splits, features and texts of images.
+    """Base class of tasks on images with captions.
 
     Attributes:
         opened: the run's `data.open.Data`.
@@ -153,7 +153,7 @@ class CaptionedTask(Task):
         return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
     def resume(self, state, splits, where):
-        """Restores a run's state. Raises ValueError if the data differ."""
+        """Restores a run. Raises ValueError if its data have changed."""
         super().resume(state, splits, where)
         self.opened.cuts = state.fitted.get("split_cuts")
         self._check_made_by(state.fitted, splits, where)

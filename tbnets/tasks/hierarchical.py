@@ -150,7 +150,7 @@ class Matcher:
 
         The paper and training choose the most similar candidate. Returns a
         dict: `CHOICE` holds the candidates' numbers, int16 `[num_phrases]`, and
-        `CONFIDENCE` their similarities, float32 `[num_phrases]`.
+        `CONFIDENCE` holds their similarities, float32 `[num_phrases]`.
         """
         images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
@@ -173,9 +173,9 @@ class Matcher:
     def rank_true_regions(self, examples, links):
         """Ranks phrases for each true region, and true regions for each phrase.
 
-        An object is represented by the candidate that overlaps its box most,
-        and left out if their IoU is below 0.5. Phrases with the same words
-        count as one phrase.
+        The candidate that overlaps an object's box most represents the object.
+        Objects without an IoU of at least 0.5 are left out. Phrases with the
+        same words count as one phrase.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -440,7 +440,7 @@ class HierarchicalTask(MatchingTask):
         return PairExamples(**vars(examples), phrases=phrases, regions=regions)
 
     def start_epoch(self, network, train, epoch):
-        """Assigns regions to phrases from epoch `correspondence_epochs` on."""
+        """Assigns regions to phrases after `correspondence_epochs` epochs."""
         is_known = epoch >= self.settings.correspondences.correspondence_epochs
         self.held = self.matcher(network).match(train) if is_known else {}
 

@@ -89,8 +89,8 @@ class Builder(NamedTuple):
     Args:
         build: function that takes (settings, fitted), where `fitted` is the
             result of `Task.fit`, and returns a built Keras model.
-        compile: function that compiles a network. It takes (network, settings,
-            steps_per_epoch, mining), where `mining` is `Task.mining`.
+        compile: function that takes (network, settings, steps_per_epoch,
+            mining), where `mining` is `Task.mining`.
         flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
         usual: (flag, value) pairs of the model's defaults, which a run prints.
@@ -227,7 +227,7 @@ def build_cca(settings: Settings, fitted):
 
 
 def build_loss(settings: Settings):
-    """Returns the `RankingLoss`. Raises ValueError if it has no terms."""
+    """Returns the loss. Raises ValueError if all its terms have weight 0."""
     loss = settings.loss
     weights = {
         "image_to_text": loss.image_to_text_weight,

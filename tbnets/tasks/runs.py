@@ -214,7 +214,6 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
 
 
 def _write_fitted(fitted, folder):
-    """Writes the vocabulary and the ids of skipped images as text files."""
     if fitted.get("words"):
         Vocabulary(fitted["words"]).save(folder / "vocabulary.txt")
     if left_out := fitted.get("left_out"):

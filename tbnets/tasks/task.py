@@ -69,8 +69,8 @@ class Scores:
         about_pictures: sentence that explains `pictures`.
         sides: dict from name to embeddings, float `[n, dim]`, which are
             monitored during training.
-        arrays: dict of all inputs of the metrics. Empty if the ranking does not
-            use only inner products.
+        arrays: dict of all inputs of the metrics. Empty if inner products do
+            not give the ranking.
     """
 
     what = "something else"
@@ -126,8 +126,8 @@ class Scores:
     def pictures(self):
         """Returns a dict of pictures for TensorBoard, uint8 `[h, w, 3]`.
 
-        Each new best epoch draws them, so they must always show the same
-        examples.
+        Pictures are drawn for each new best epoch, and must always show the
+        same examples.
         """
         return {}
 
@@ -281,7 +281,7 @@ class Task:
         """
 
     def missing(self):
-        """Returns the recipe results still to be computed, in order."""
+        """Returns the missing recipe results, in the order to compute them."""
         return []
 
     def make(self):

@@ -173,7 +173,7 @@ def rebuild(name, cnn_weights=""):
     """Builds the network of a trained model, without its data.
 
     Returns (network, endpoints): the network in float32 and its `Endpoints`.
-    For `name`, see `open_trained`. If the network was trained on features of
+    `name` is a zoo model or a folder. If the network was trained on features of
     photos, the endpoints read photos with the weights `cnn_weights`; "" means
     `imagenet`.
     """

@@ -204,7 +204,7 @@ class Board:
     def add_epoch(self, history):
         """Writes the scalars of the last epoch in `history`.
 
-        Outside the overview, a scalar is written only once its value changes.
+        Outside the overview, scalars are not written while they are constant.
         """
         with self._run.as_default():
             for key in history[-1]:

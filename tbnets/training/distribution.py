@@ -228,7 +228,7 @@ def _answers(address):
 def open_workers(distribute="none", num_replicas=0):
     """Creates a run's `Workers`; call it before TensorFlow runs any op.
 
-    `num_replicas` is the number of devices of `mirrored`; 0 for every GPU. If
+    `num_replicas` is the number of devices for `mirrored`; 0: every GPU. If
     there is no GPU, logical CPU devices are used, for tests.
     """
     check_choice("--distribute", distribute, KINDS)

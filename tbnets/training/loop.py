@@ -173,7 +173,6 @@ def _train_epoch(session, train):
 
 
 def _measure_epoch(scores):
-    """Evaluates the dev split; returns `dev/...` and `health/...` metrics."""
     groups = {"dev": scores.metrics()}
     for side, embeddings in scores.sides.items():
         groups[f"health/{side}"] = summary.embedding_health(embeddings)

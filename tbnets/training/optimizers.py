@@ -232,7 +232,7 @@ def _addons_optimizer(name, rate, weight_decay):
 
 
 def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
-    """Returns a new optimizer, named in `OPTIMIZERS` or tensorflow-addons.
+    """Returns the optimizer `name` of `OPTIMIZERS` or tensorflow-addons.
 
     `rate` is a number or a Keras schedule. Weight decay is decoupled from the
     gradient, as in AdamW; biases and batch normalisation do not decay. adam

@@ -219,7 +219,6 @@ class RetrievalMetrics(keras.callbacks.Callback):
 
 
 def _examples(arrays):
-    """Returns `Examples` from a dict of arrays, with each image once."""
     images, captions, *ids = (np.asarray(arrays[name]) for name in _PARTS)
     first, owners = _rows_of(*ids)
     return Examples.from_arrays(images[first], captions, owners)

@@ -91,7 +91,6 @@ def diagnose(history, margin, reduction):
 
 
 def _is_at_margin(logs, margin):
-    """Returns whether all triplets are active and the loss is the margin."""
     terms = ("image_to_text", "text_to_image")
     losses = [logs.get(f"train/{term}_loss") for term in terms]
     active = [logs.get(f"train/{term}_active", 0.0) for term in terms]

@@ -36,7 +36,7 @@ WHAT_IS_SHOWN = (
 def drawn_phrases(phrases):
     """Chooses evenly spread photos, and phrases that name different objects.
 
-    Returns a dict that maps the row of each photo, up to `NUM_PHOTOS`, to the
+    Returns a dict from the rows of up to `NUM_PHOTOS` photos to arrays with the
     rows of up to `NUM_PHRASES` phrases.
     """
     owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
@@ -89,9 +89,10 @@ def sentence_scores(scores, records):
 
         d_rp(x, y) = mean over phrases p of y of min over regions r of x d(r, p)
 
-    A sentence without phrases scores the photo's mean over other sentences, so
-    that it favours no photo. `records` is the `CaptionedImages` of the photos
-    in `scores`, in the same order. Returns -d_rp as `PairScores`.
+    The score of a sentence without phrases is the photo's mean over other
+    sentences, so that the sentence favours no photo. `records` is the
+    `CaptionedImages` of the photos in `scores`, in the same order. Returns
+    -d_rp as `PairScores`.
 
     Source: Wang et al. 2018, Sec. 5.6, Eq. 8. Departure: only annotated phrases
     with a box are used.
@@ -335,9 +336,10 @@ class RegionScorer:
     def rank_true_regions(self, examples, embeddings):
         """Ranks phrases for each true region, and true regions for each phrase.
 
-        An object is represented by the region that overlaps its box most, and
-        left out if their IoU is below 0.5. `embeddings` are the embeddings of
-        phrases, float32 `[num_phrases, dim]`. Returns metrics.
+        The region that overlaps an object's box most represents the object.
+        Objects without an IoU of at least 0.5 are left out. `embeddings` are
+        the embeddings of phrases, float32 `[num_phrases, dim]`. Returns
+        metrics.
         """
         phrases, roles = examples.phrases, examples.roles
         chains, texts = phrases.phrase_to_chain, phrases.phrase_to_text

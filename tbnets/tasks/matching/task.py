@@ -236,8 +236,7 @@ class MatchingTask(CaptionedTask):
         """Returns the function that turns encoded photos into network input.
 
         It maps strings `[n]` to a float32 tensor `[n, ...]`. Returns None if
-        the network takes features and `cnn_weights` is empty. Raises ValueError
-        if the features have no description or were made with different weights.
+        the network takes features and `cnn_weights` is empty.
         """
         if not self._of_features:
             return lambda photos: decode_images(photos, self.image_size)

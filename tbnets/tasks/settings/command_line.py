@@ -196,7 +196,6 @@ class _Choice(absl_flags.EnumParser):
 
 
 def _message(error, words, parser):
-    """Returns the message of an absl error, with the place in a flag file."""
     place = ""
     for word in words:
         if isinstance(word, FileWord) and not place:
