@@ -87,10 +87,10 @@ class Builder(NamedTuple):
     """The functions and flags with which a model is built and compiled.
 
     Args:
-        build: function that takes (settings, fitted), where `fitted` is the
-            result of `Task.fit`, and returns a built Keras model.
+        build: function that takes the settings and the result of `Task.fit`,
+            and returns a built Keras model.
         compile: function that takes (network, settings, steps_per_epoch,
-            mining), where `mining` is `Task.mining`.
+            mining), with the task's `mining`.
         flag_groups: names of the `Settings` groups that the functions read.
         fixed: (flag, value) pairs that the model fixes, such as one epoch.
         usual: (flag, value) pairs of the model's defaults, which a run prints.

@@ -47,11 +47,10 @@ LOCK = "training.lock"
 
 
 def check_run_folder(run_dir, resume):
-    """Returns the path of a run folder after checking the folder.
+    """Checks the folder of a run, and returns its path.
 
-    The folder must be new or empty, or contain a run. If `resume` is true, it
-    must contain a run. Files of a run that was killed before it wrote its
-    settings are ignored.
+    The folder must be new or empty, or contain a run, which `resume` requires.
+    Files of a run that was killed before it wrote its settings are ignored.
     """
     if not run_dir:
         raise InputError(
@@ -105,8 +104,8 @@ def check_untrained(folder):
 def lock_run(folder):
     """Creates a run's folder and locks it against other training processes.
 
-    Other processes can still read and export the run. Returns the `FolderLock`.
-    The folder is locked as long as this object exists.
+    Other processes can still read and export the run. Returns the `FolderLock`,
+    whose deletion releases the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return FolderLock.take(folder, LOCK, "--run_dir")

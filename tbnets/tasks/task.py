@@ -86,8 +86,8 @@ class Scores:
     def combine(self, other, weight):
         """Returns the combined scores of two networks.
 
-        `other` contains the second network's scores. `weight`, in [0, 1], is
-        the weight of `other`.
+        `weight`, in [0, 1], is the weight of `other`, the second network's
+        scores.
         """
         raise self._cannot_combine()
 
@@ -268,8 +268,8 @@ class Task:
         """Restores the state of a resumed run, before any data are read.
 
         `state` is the `checkpoints.RunState` that was read from the path
-        `where`. Raises ValueError if a fitted value is invalid, or if the
-        existing data of `splits` differ from the run's original data.
+        `where`. Raises ValueError if a fitted value is invalid, or if existing
+        data of `splits` have changed.
         """
         check_fitted_kinds(state.fitted, where, self.fits)
         self.held = state.held

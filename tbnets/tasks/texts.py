@@ -53,10 +53,7 @@ class Texts:
         self._words = words[: begun_with["words"]]
 
     def check(self, splits, queries=()):
-        """Raises an error if texts are missing or a server could not read them.
-
-        `queries` are example queries for the exported model.
-        """
+        """Raises an error if texts are missing or a server cannot read them."""
         if self._of_trees:
             if self.settings.training and self.settings.training.jit_compile:
                 raise InputError(

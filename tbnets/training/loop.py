@@ -61,8 +61,8 @@ class Session:
     def measures(self):
         """Whether this worker evaluates the dev split.
 
-        The chief evaluates it. Other workers must take part if reading a
-        variable requires all workers.
+        The chief does. Other workers must take part if reading a variable
+        requires all workers.
         """
         # Keras 2 keeps batch normalisation statistics per replica and averages
         # them when they are read.

@@ -13,12 +13,11 @@ from tbnets.errors import InputError, check_choice
 
 # Keras' optimizers with fused updates.
 #
-# Keras composes an update from a dozen small operations, each of which reads
-# and writes whole arrays. These classes use TensorFlow's single operation for
-# the update. Formula, variables, schedules, decay, clipping, averages, configs
-# and checkpoints remain compatible. Under a distribution strategy each copy of
-# a mirrored variable is updated. AMSGrad and SGD without momentum run Keras'
-# code, because the operation does not support them.
+# Keras updates with a dozen small operations that read and write whole arrays.
+# These classes use a single TensorFlow operation. Formula, variables,
+# schedules, decay, clipping, averages, configs and checkpoints are compatible.
+# A distribution strategy updates each copy of a mirrored variable. AMSGrad and
+# SGD without momentum run Keras' code, as the operation does not support them.
 #
 # SGD returns the same results as in Keras; the results of Adam agree up to
 # rounding. The operation computes 1 - beta_2 in float32, with a relative
@@ -150,8 +149,7 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
             update. Wang et al. 2016: 0.9.
         name: defaults to the name in Keras, so that the variables keep
             their names.
-        **kwargs: arguments of `keras.optimizers.SGD`, for example
-            `nesterov=True`.
+        **kwargs: arguments of `keras.optimizers.SGD`.
 
     Example:
         optimizer = tbnets.FusedSGD(0.1, momentum=0.9)

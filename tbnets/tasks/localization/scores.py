@@ -177,8 +177,7 @@ class LocalizationScores(Scores):
     Args:
         similarities: float32 `[num_phrases, width]`, between each phrase and
             its photo's regions, padded with 0.
-        phrases: `PhraseRegions` of the split, with boxes in pixels of the
-            photos.
+        phrases: `PhraseRegions` of the split.
         proposals: list of boxes `[k, 4]`, one array per photo.
         sides: embeddings of the phrases and of some regions; {} for an exported
             model.
@@ -236,8 +235,8 @@ class LocalizationScores(Scores):
         The similarity is the negative weighted sum of the networks' distances,
         as in `RetrievalScores.combine`.
 
-        Source: Wang et al. 2018, Sec. 5.6, Eq. 8, which combines models of
-            whole images and sentences.
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8 (for whole images and
+            sentences).
         """
         if type(other) is not type(self):
             return super().combine(other, weight)

@@ -34,7 +34,7 @@ class PhraseRegionScores(Scores):
     """Similarities between phrases and the candidates in their photos.
 
     Args:
-        phrases: `PhraseRegions`, in pixels of the photos.
+        phrases: `PhraseRegions` of the split.
         images: int64 `[num_phrases]`, the row of each phrase's photo.
         regions: `PhotoRegions` of the split.
         holds_photos: whether the last region of each photo is the whole photo.

@@ -123,8 +123,8 @@ def show_answers(model, queries, records, embeddings, photos, path):
     """Ranks images for sentences, and draws them if there are photos.
 
     `embeddings`, float32 `[num_images, embedding_dim]`, belong to the images in
-    `records`. If `photos`, a folder, is not None, the ranked images are drawn
-    to the PNG file `path`. Returns tables of the ranked images, as text.
+    `records`. `photos` is their folder or None, and `path` is the PNG file to
+    write. Returns tables of the ranked images, as text.
     """
     hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names

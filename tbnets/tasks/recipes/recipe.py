@@ -93,9 +93,9 @@ class RecipeResult:
     def estimate(self, scratch):
         """Estimates the size in bytes and the time in seconds from samples.
 
-        The samples are made in the folder `scratch`. The first sample is made
-        twice, because the time of the first run includes imports and tracing.
-        The next samples grow until one takes at least a second longer.
+        Samples are made in the folder `scratch`. The first sample is made
+        twice, because the first run includes imports and tracing. The next
+        samples grow until one takes at least a second longer.
         """
         counts, seconds = [], []
         while len(counts) < 3 or (
