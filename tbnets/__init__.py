@@ -4,9 +4,9 @@ All public names are attributes of this package, such as
 `tbnets.EmbeddingNetwork`. See `docs/library.md` for examples and
 `docs/architecture.md` for an overview of the packages.
 
-A public name imports its module and TensorFlow only when it is first used.
-TensorFlow's start-up messages are hidden unless the environment sets
-TF_CPP_MIN_LOG_LEVEL.
+The first use of a public name imports its module and TensorFlow. TensorFlow's
+start-up messages are hidden unless the environment variable
+TF_CPP_MIN_LOG_LEVEL is set.
 """
 
 import ast

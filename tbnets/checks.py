@@ -1,4 +1,4 @@
-"""Annotation types, argument checks, comparison of texts, and formatting."""
+"""Type aliases, argument checks, text comparison and formatting."""
 
 import decimal
 import math
@@ -41,10 +41,10 @@ Photos = TypeAliasType("Photos", "Sequence[Photo] | np.ndarray | tf.Tensor")
 def checked_number(
     name, value, least, whole=False, above=False, most=math.inf, below=False
 ):
-    """Returns `value` as a finite number in [least, most].
+    """Returns `value` as a number; raises ValueError if it is out of range.
 
-    Raises ValueError for other values. `above` excludes `least`, and `below`
-    excludes `most`. `whole` requires an integer and returns an int.
+    The range is [least, most] without infinity. `above` excludes `least`,
+    `below` excludes `most`, and `whole` requires an integer.
     """
     try:
         number = math.nan if isinstance(value, (str, bool)) else float(value)
@@ -65,7 +65,7 @@ def checked_number(
 
 
 def checked_array(name, values):
-    """Returns `values` as an array. Raises ValueError if row lengths differ."""
+    """Returns `values` as an array; raises ValueError if row lengths differ."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -78,11 +78,10 @@ def checked_array(name, values):
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
-    """Returns `values` as an array. Raises ValueError if the shape is wrong.
+    """Returns `values` as an array; raises ValueError if the shape is wrong.
 
-    A None in `shape` matches any size, and `shape=None` any shape. In the error
-    message, `what` describes the values, such as "embeddings", and `advice` is
-    the last sentence.
+    A None in `shape` matches any size, and `shape=None` matches any shape. The
+    error message contains `what`, such as "embeddings", and `advice`.
     """
     try:
         array = np.asarray(values, dtype)
@@ -115,10 +114,10 @@ def refuse_single(name, values):
 
 
 def checked_rows(name, values, num_rows, count=None):
-    """Returns the row numbers `values` as int64 `[n]`.
+    """Returns the row indices `values` as an int64 array.
 
-    Raises ValueError if a value is not an integer in [0, num_rows), or if n is
-    not `count`.
+    Raises ValueError if an index is not an integer in [0, num_rows), or if
+    there are not `count` indices.
     """
     values = checked_array(name, values)
     if values.shape == (0,):
@@ -163,9 +162,9 @@ def check_finite(name, array):
 
 
 def checked_dict(name, values, keys):
-    """Returns a batch as a dict, or raises ValueError if keys are missing.
+    """Returns a batch as a dict; raises ValueError if a key is missing.
 
-    `values` is a dict, or the tuple (dict, None, ...) that Keras passes.
+    `values` is the dict, or the tuple (dict, None, ...) that Keras passes.
     """
     if isinstance(values, tuple | list) and not any(
         value is not None for value in values[1:]
@@ -193,8 +192,8 @@ def checked_dict(name, values, keys):
 # Two texts count as equal if they have equal `text_key`s, so case and spaces do
 # not matter. Two transcriptions of a caption may differ in spaces, hyphens and
 # commas, but have equal `letters`. Two photos count as equal if they have equal
-# ids. Two boxes in a photo show one object if their overlap (IoU) is at least
-# `SAME_THING`.
+# ids. Two boxes in a photo show the same object if their overlap (IoU) is at
+# least `SAME_THING`.
 
 SAME_THING = 0.5
 """Minimum IoU of two boxes that show the same object. All papers use 0.5."""
@@ -218,20 +217,20 @@ def letters(text):
 
 
 def numbered(keys):
-    """Numbers distinct keys. Returns each key's number, int64 `[n]`."""
+    """Returns int64 ids `[n]`, counted from 0; equal keys have equal ids."""
     numbers = {}
     ids = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(ids, np.int64)
 
 
 def first_twice(keys):
-    """Returns the first key that repeats an earlier key, or None."""
+    """Returns the first key that occurred before, or None if all differ."""
     seen = set()
     return next((key for key in keys if key in seen or seen.add(key)), None)
 
 
 def text_ids(texts):
-    """Returns int64 ids `[n]`; texts with equal `text_key`s share an id."""
+    """Returns int64 ids `[n]`; texts with equal `text_key`s have equal ids."""
     return numbered(map(text_key, texts))
 
 
@@ -242,9 +241,10 @@ def rows_of(some, ids):
 
 
 def rows_by(values, count=0):
-    """Returns the ascending rows for each value 0, 1, ... as a list of arrays.
+    """Returns a list of arrays; array v contains the rows with the value v.
 
-    `values` is int `[n]`. The list contains at least `count` arrays.
+    `values` is int `[n]`. Rows are ascending. There are at least `count`
+    arrays.
     """
     sizes = np.bincount(values, minlength=count)
     order = np.argsort(values, kind="stable")
@@ -252,7 +252,7 @@ def rows_by(values, count=0):
 
 
 def place_among_equals(values):
-    """Counts how often each value occurs earlier. Returns int64 `[n]`."""
+    """Returns int64 `[n]`: how often each value occurs before its position."""
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     starts = np.searchsorted(sorted_values, sorted_values)
@@ -274,9 +274,9 @@ def short_repr(
     """Returns a `__repr__` method that shows the given attributes.
 
     Args:
-        *names: names of attributes, or of methods without arguments. Attributes
-            that are not set yet are skipped.
-        **sizes: functions that compute additional values from the object.
+        *names: attributes, or methods without arguments. Attributes that are
+            not set yet are skipped.
+        **sizes: functions of the object that compute additional values.
 
     Example:
         __repr__ = short_repr("path", "dim", rows=len)
@@ -307,7 +307,7 @@ def with_parts(thing: object, parts: Mapping[str, object]) -> str:
 
 
 def short_text(value: Any) -> str:
-    """Returns a short text for a value, such as an array's dtype and shape."""
+    """Returns a short text for a value; for an array, its dtype and shape."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _shown_array(value)
     if isinstance(value, float):
@@ -356,7 +356,7 @@ _CONTEXT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
 def rounded(value, digits=1):
     """Formats a number with `digits` digits after the decimal point.
 
-    Numbers that are not finite give `nan`, `inf` or `-inf`.
+    A number that is not finite becomes `nan`, `inf` or `-inf`.
     """
     if not math.isfinite(value):
         return f"{value:.1f}"
@@ -366,5 +366,5 @@ def rounded(value, digits=1):
 
 
 def per_cent(share, digits=1):
-    """Formats a fraction as a percentage without "%": 0.4315 as "43.2"."""
+    """Formats a fraction as a percentage without "%": 0.4315 becomes "43.2"."""
     return rounded(100 * share, digits)

@@ -1,8 +1,8 @@
 """Errors that users can fix, such as a wrong argument, flag or file.
 
-Every error that this package raises on purpose is a `UserError` and a built-in
-error such as ValueError. The command line prints it as one line. Any other
-exception is a bug and keeps its traceback.
+Every error that this package raises on purpose is an instance of `UserError`
+and of a built-in error such as ValueError. The command line prints these errors
+in one line. Any other exception is a bug and is printed with its traceback.
 """
 
 import importlib
@@ -16,11 +16,11 @@ class ArgumentError(UserError):
     """An argument, a flag or the content of a file is wrong.
 
     Args:
-        argument: name of the argument, or the whole message if no other
-            argument is passed.
+        argument: name of the argument, or a plain message if it is the only
+            value passed.
         expected: requirement that starts with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
-        advice: sentence that names the change to make.
+        advice: sentence that says how to fix the error.
     """
 
     # With this `__init__`, a `tf.function` re-raises an exception of the same
@@ -29,7 +29,7 @@ class ArgumentError(UserError):
 
     @property
     def args(self):
-        """A tuple of the message, with which Keras re-raises the error."""
+        """A tuple of the message alone, from which Keras rebuilds the error."""
         return (str(self),)
 
     @args.setter
@@ -38,7 +38,7 @@ class ArgumentError(UserError):
 
     @property
     def fields(self):
-        """(argument, expected, received, advice), or () if they are not set."""
+        """(argument, expected, received, advice), or () for a plain message."""
         fields = UserError.args.__get__(self)
         return fields if len(fields) > 2 else ()
 
@@ -90,7 +90,7 @@ class UnreachableError(UserError, ConnectionError):
 def import_extra(extra, module):
     """Imports a module that requires the optional extra `tbnets[extra]`.
 
-    If it is not installed, the ImportError contains the install command.
+    If the import fails, the ImportError contains the install command.
     """
     try:
         return importlib.import_module(module)

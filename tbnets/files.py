@@ -2,7 +2,7 @@
 
 A file is first written to a locked `.NAME.<12 hex digits>.partial` file in the
 target's folder. The next write into the folder removes unlocked `.partial`
-files, which were left when a process was killed.
+files, which remain if a process is killed.
 """
 
 import codecs
@@ -55,7 +55,7 @@ class Problem:
 
 
 class ProblemError(InputError):
-    """Raised for a `Problem` if the reader does not collect problems."""
+    """A `Problem`, raised if problems are not collected in a list."""
 
     def __init__(self, problem):
         super().__init__(str(problem))
@@ -67,8 +67,8 @@ class CheckedFile:
 
     Args:
         path: path of the file.
-        problems: list to which each problem is added. The valid rows are still
-            read. With None, the first problem raises `ProblemError`, a
+        problems: list to which problems are added, while valid rows are still
+            read. If None, the first problem raises `ProblemError`, a
             ValueError.
     """
 
@@ -92,7 +92,7 @@ class CheckedFile:
         self.problems.append(problem)
 
     def refuse(self, expected, received, place=None, advice=""):
-        """Reports that `received` is not what `expected` describes."""
+        """Reports that the file contains `received` instead of `expected`."""
         text = f"expected {expected}; found {shown(received)}. {advice}"
         self.report(text.rstrip(), place)
 
@@ -120,9 +120,9 @@ class CheckedFile:
     def lines(self):
         r"""Returns the lines, and whether the last line ends with a newline.
 
-        Only "\n" and "\r\n" end a line, because captions may contain other
-        characters at which `str.splitlines` splits. Reports each line that is
-        not valid UTF-8.
+        Only "\n" and "\r\n" end a line, because captions may contain the other
+        characters at which `str.splitlines` splits. Lines that are not valid
+        UTF-8 are reported.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
@@ -140,7 +140,7 @@ class CheckedFile:
             return row.decode("utf-8", errors="replace")
 
     def json(self):
-        """Returns the parsed file, or None if a problem was collected."""
+        """Parses the file as JSON; returns None if a problem was collected."""
         content = self._read_text()
         try:
             return parse_json(content)
@@ -156,8 +156,8 @@ class CheckedFile:
     def json_rows(self, keys, strings=False):
         """Yields (line number, object) for each row of a JSON Lines file.
 
-        Reports objects that lack one of `keys` and, if `strings` is true,
-        values of these keys that are not strings.
+        Skips and reports rows that are not objects with all `keys`. If
+        `strings` is true, the values of these keys must be strings.
         """
         rows, ends_well = self.lines()
         kind = "the strings " * strings
@@ -196,9 +196,9 @@ class CheckedFile:
         return value.strip()
 
     def file_name(self, value, place=None):
-        """Returns a value that is a relative path inside the images folder.
+        """Returns `value` if it is a relative path inside the images folder.
 
-        Reports any other value, and returns None.
+        Otherwise, reports the value and returns None.
         """
         reason = _why_not_a_file_name(value)
         if not reason:
@@ -210,8 +210,8 @@ class CheckedFile:
 def parse_json(text):
     """Parses a JSON text, given as str or as UTF-8 bytes.
 
-    Invalid JSON and repeated keys raise a ValueError. By default, Python's
-    parser silently uses the last value of a repeated key.
+    Invalid JSON raises a ValueError. So does a repeated key, for which Python's
+    parser would silently use the last value.
     """
     if isinstance(text, bytes):
         text = text.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
@@ -233,8 +233,8 @@ def _as_object(pairs):
 def is_kind(value, kind):
     """Returns whether a JSON value has a type such as `dict[str, float]`.
 
-    Integers are counts and must not be negative. An integer is also accepted as
-    a float.
+    Integers are counts, so they must not be negative. An integer is also
+    accepted as a float.
     """
     whole, inner = typing.get_origin(kind), typing.get_args(kind)
     if whole is types.UnionType:
@@ -319,21 +319,17 @@ def _why_not_a_file_name(value):
 
 
 def shipped_folder(name):
-    """Returns the path of the shipped folder `model_zoo` or `configs`.
-
-    In a wheel, the folder is inside the package; in a clone, next to it.
-    """
+    """Returns the path of a folder shipped with tbnets, such as `model_zoo`."""
     package = pathlib.Path(__file__).resolve().parent
     inside = package / name
     return inside if inside.is_dir() else package.parent / name
 
 
 def try_lock(descriptor):
-    """Locks an open file or folder until it is closed.
+    """Locks an open file or folder until it is closed, without waiting.
 
-    Two separately opened descriptors exclude each other, even in one process.
-    Returns whether this call locked the file, or None if the system does not
-    support locks.
+    Only one open descriptor can hold the lock, even in one process. Returns
+    whether this call locked the file, or None if the system has no locks.
     """
     if fcntl is None:
         return None
@@ -357,7 +353,7 @@ def is_partial(name):
 
 
 def remove_abandoned(folder):
-    """Removes unfinished files that were left when a process was killed."""
+    """Removes the unfinished files of killed processes from a folder."""
     with contextlib.suppress(OSError):  # A file that remains only uses space.
         for name in filter(is_partial, os.listdir(folder)):
             _remove_if_abandoned(pathlib.Path(folder, name))
@@ -398,12 +394,12 @@ def _partial(path, make):
 def write_atomically(path, write):
     """Creates a file, or replaces its content atomically.
 
-    The new content is written to a temporary file in the same folder, flushed
-    to disk and renamed to `path`. Devices such as /dev/null are written
-    directly. The folder must exist. If an OSError is raised, `path` is
-    unchanged.
+    The new content is written to a temporary file in the same folder, which is
+    flushed to disk and renamed to `path`. The folder must exist. If an OSError
+    is raised, `path` is unchanged. Devices such as /dev/null are written
+    directly.
 
-    `write` is a function that is called with the open binary file.
+    `write(file)` is called with the open binary file.
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -444,7 +440,7 @@ def new_folder(path):
     """Yields a temporary folder, and renames it to `path` after the block.
 
     If the block raises or the process is killed, `path` is not created. The
-    parent folder of `path` must exist. An existing `path` raises an OSError.
+    parent folder of `path` must exist. If `path` exists, OSError is raised.
 
     Example:
         with new_folder("models/dogs") as folder:
@@ -460,8 +456,8 @@ def new_folder(path):
 def folder_beside(folder, chosen=None):
     """Returns the folder for results that are computed from a user's folder.
 
-    Results for `photos` are written to `photos.tbnets` in the parent folder, or
-    to `chosen` if it is set. Does not create the folder.
+    This is `chosen` or, if that is None, a folder next to `folder`, such as
+    `photos.tbnets` for `photos`.
     """
     if chosen:
         return pathlib.Path(chosen)
@@ -472,7 +468,7 @@ def folder_beside(folder, chosen=None):
 def make_folder_of(folder, place):
     """Creates the folder `place` for results that are computed from `folder`.
 
-    If `place` is the path that `folder_beside` returns by default, it gets the
+    If `place` is the default path of `folder_beside`, the new folder has the
     permissions of `folder`, so that users who cannot read `folder` cannot read
     the results.
     """
@@ -486,8 +482,7 @@ def make_folder_of(folder, place):
 def readable(name):
     r"""Returns a file name as printable text on one line.
 
-    Line breaks, terminal escape sequences and bytes that are not text become
-    U+FFFD.
+    Control characters, line breaks and undecodable bytes become U+FFFD.
 
     Example:
         readable("a\nb.jpg")  # "a\ufffdb.jpg"

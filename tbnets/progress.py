@@ -1,4 +1,4 @@
-"""Shows progress bars on a terminal, and prints lines without breaking them."""
+"""Shows progress bars, and prints lines without breaking the bars."""
 
 import sys
 

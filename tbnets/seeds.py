@@ -4,9 +4,9 @@
 
     Branch(units, seed=seed_of(settings.run.seed, "image_branch"))
 
-`seed_of` returns the first seed for a part of the network. The part's layers
-use consecutive seeds, so that no two layers share a dropout mask.
-`generator_of` returns NumPy generators for random numbers on the host.
+`seed_of` returns the first seed for a part of the network, such as the image
+branch. The layers of this part use consecutive seeds, so that their dropout
+masks differ. `generator_of` returns NumPy generators for other random numbers.
 """
 
 import zlib
@@ -31,9 +31,9 @@ PER_RUN = 1000
 
 
 def seed_of(run_seed, stream):
-    """Returns the first of the `PER_STREAM` seeds for a part of the network.
+    """Returns the first of `PER_STREAM` seeds for a part of the network.
 
-    `stream` is a key of `STREAMS`.
+    `stream` is the name of the part, a key of `STREAMS`.
     """
     return run_seed * PER_RUN + STREAMS[stream] * PER_STREAM
 
@@ -41,9 +41,8 @@ def seed_of(run_seed, stream):
 def generator_of(run_seed, stream, *places):
     """Returns a `numpy.random.Generator` for random numbers on the host.
 
-    Equal arguments give equal numbers, and different arguments independent
-    numbers. `stream` is an element of `HOST_STREAMS`. `places` are counters
-    within the stream, such as the epoch, in [0, 2**32).
+    Different arguments produce independent numbers. `stream` is an element of
+    `HOST_STREAMS`. `places` are integers in [0, 2**32), such as the epoch.
     """
     advice = "Add a new stream to `HOST_STREAMS`."
     check_choice("stream", stream, HOST_STREAMS, advice)

@@ -1,4 +1,4 @@
-"""Starts a command: hides messages, configures memory and prints errors."""
+"""Runs commands: configures TensorFlow and memory, and prints errors."""
 
 import contextlib
 import ctypes
@@ -22,10 +22,7 @@ from tbnets.errors import UserError
 
 
 def usable_cores():
-    """Returns the number of cores that the process may use, at least 1.
-
-    Containers and `taskset` may allow fewer cores than the machine has.
-    """
+    """Returns the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # Windows and macOS.
@@ -33,7 +30,7 @@ def usable_cores():
 
 
 def no_accelerator():
-    """Initialises TensorFlow's devices and returns whether all are CPUs."""
+    """Initialises TensorFlow, and returns whether it has only CPU devices."""
     import tensorflow as tf  # Slow to import.
 
     devices = tf.config.list_physical_devices()
@@ -44,7 +41,7 @@ def allow_tensor_float_32(is_allowed):
     """Sets whether a GPU may compute products of float32 tensors in TF32.
 
     TF32 rounds the factors to 11 significant bits. It is faster, but changes
-    losses and gradients. TensorFlow's default is on. CPUs have no TF32.
+    losses and gradients. TensorFlow allows it by default. CPUs have no TF32.
     """
     import tensorflow as tf  # Slow to import.
 
@@ -52,9 +49,9 @@ def allow_tensor_float_32(is_allowed):
 
 
 def describe_device():
-    """Returns the name of TensorFlow's device, such as `CPU, 2 cores`.
+    """Returns a text such as `CPU, 2 cores` for the device of TensorFlow.
 
-    For a GPU, the text includes whether TF32 is on.
+    For a GPU, the text contains its name and whether TF32 is on.
     """
     import tensorflow as tf  # Slow to import.
 
@@ -74,10 +71,10 @@ _importing = threading.RLock()
 def quiet_tensorflow():
     """Hides the output of native libraries while TensorFlow is imported.
 
-    TensorFlow's libraries write to file descriptor 2 before any log level
-    applies. This output is printed only if the `with` block raises, or if
-    `TF_CPP_MIN_LOG_LEVEL` is 0, 1 or 2. One thread at a time runs the block,
-    because concurrent imports of TensorFlow and Keras fail.
+    These libraries write to file descriptor 2 before log levels apply. The
+    output is printed only if the `with` block raises, or if
+    `TF_CPP_MIN_LOG_LEVEL` is 0, 1 or 2. Only one thread at a time runs the
+    block, because concurrent imports of TensorFlow and Keras fail.
     """
     is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
     is_shown = is_shown or sys.stderr is None  # A program without a terminal.
@@ -88,10 +85,9 @@ def quiet_tensorflow():
 
 
 def prepare_tensorflow():
-    """Turns TF32 off, and hides the output of importing TensorFlow.
+    """Makes a later import of TensorFlow quiet, and turns TF32 off after it.
 
-    Takes effect when TensorFlow is imported. If it is already imported, the
-    function only turns TF32 off.
+    If TensorFlow is already imported, the function only turns TF32 off.
     """
     if "tensorflow" in sys.modules:
         allow_tensor_float_32(False)
@@ -160,8 +156,8 @@ def keep_freed_memory():
 
     By default, glibc maps and unmaps the memory of every large tensor, which
     takes a third of the time of a training step on features. After this call,
-    the process keeps up to 2 GiB of freed memory. Has no effect without glibc,
-    or if the environment sets a variable that starts with `MALLOC_`.
+    the process keeps up to 2 GiB of freed memory. The call has no effect if an
+    environment variable starts with `MALLOC_`, or on systems without glibc.
     """
     chosen = any(name.startswith("MALLOC_") for name in os.environ)
     if chosen or platform.libc_ver()[0] != "glibc":
@@ -182,9 +178,9 @@ def choose_kernels(processor="/proc/cpuinfo"):
     """Enables TensorFlow's oneDNN kernels on processors with AVX2 and FMA.
 
     By default, TensorFlow uses these kernels only on processors with
-    instructions for neural networks. They speed up a training step by a fifth
-    or more, but change the last bits of the results. Has no effect if
-    TensorFlow is already imported or the environment sets TF_ENABLE_ONEDNN_OPTS
+    instructions for neural networks. The kernels speed up a training step by a
+    fifth or more, but change the last bits of the results. The call has no
+    effect if TensorFlow is already imported, or if TF_ENABLE_ONEDNN_OPTS is set
     (0 disables the kernels).
     """
     if _KERNELS in os.environ or "tensorflow" in sys.modules:
@@ -196,7 +192,7 @@ def choose_kernels(processor="/proc/cpuinfo"):
 
 
 def kernels():
-    """Returns the name of the kernels that the environment selects."""
+    """Returns a name for the kernels that TF_ENABLE_ONEDNN_OPTS selects."""
     names = {"1": "oneDNN", "0": "TensorFlow"}
     return names.get(os.environ.get(_KERNELS, ""), "TensorFlow's choice")
 
@@ -243,8 +239,8 @@ def _interrupt(*_):
 def raise_if_interrupted():
     """Raises KeyboardInterrupt if an earlier interrupt was lost.
 
-    A destructor or a bare `except:` may discard an interrupt. Call this
-    function regularly during long work that `run` started.
+    A destructor or a bare `except:` may discard the exception of an interrupt.
+    Long work that `run` started should call this function regularly.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt
@@ -252,7 +248,7 @@ def raise_if_interrupted():
 
 @contextlib.contextmanager
 def interrupts():
-    """Raises KeyboardInterrupt if an interrupt caused an error in the block."""
+    """Raises KeyboardInterrupt instead of an error that an interrupt caused."""
     try:
         yield
     # TensorFlow raises a TypeError if creating a tensor is interrupted.
@@ -266,9 +262,9 @@ _TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
 
 
 def adapt_commands(text):
-    """Adapts the commands in a text to the kind of installation.
+    """Adapts the commands in a text to the way in which tbnets was started.
 
-    In an installed package, `python tools/query.py` becomes `tbnets query`.
+    If the program is `tbnets`, `python tools/query.py` becomes `tbnets query`.
     """
     return _TOOL.sub(r"tbnets \1", text) if _is_installed() else text
 
@@ -287,10 +283,10 @@ def _is_installed():
 def run(work):
     """Runs `work()`, and exits with the exit code that it returns.
 
-    If the user can fix an error (`is_for_the_user`), it is printed without a
-    traceback and the exit code is 1. Any other exception is printed with its
-    traceback and a request to report the bug. Ctrl-C exits with 130. If the
-    output is a closed pipe, the process exits silently.
+    If `is_for_the_user` is true for an error, it is printed without a traceback
+    and the exit code is 1. Any other exception is printed with its traceback
+    and a request to report the bug. Ctrl-C exits with 130. If the output is a
+    closed pipe, the process exits silently.
     """
     from absl import logging  # `tbnets.lite` needs no absl.
 
