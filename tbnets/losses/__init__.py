@@ -1,1 +1,1 @@
-"""Losses over embeddings; ids define the matching pairs."""
+"""Losses that train embeddings; ids define the matching pairs."""

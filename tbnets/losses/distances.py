@@ -4,9 +4,9 @@ import tensorflow as tf
 
 
 def similarities(queries, candidates):
-    """Computes inner products, float32 `[num_queries, num_candidates]`.
+    """Returns inner products, float32 `[num_queries, num_candidates]`.
 
-    Queries and candidates are float `[n, embedding_dim]`.
+    Queries and candidates are float arrays `[n, embedding_dim]`.
     """
     return tf.matmul(
         tf.cast(queries, tf.float32),
@@ -23,8 +23,8 @@ def euclidean(similarities):
     No epsilon is added under the root, because it would bias small distances.
     The gradient at distance 0 is defined as 0.
 
-    The similarities are float32 of any shape; rounding may make them exceed 1.
-    The distances are float32 in `[0, 2]`.
+    The similarities are float32 of any shape. Rounding may make a similarity
+    exceed 1. The distances are in `[0, 2]`.
 
     Source: Wang et al. 2018, Sec. 3.2.1.
     """

@@ -1,7 +1,8 @@
-"""Sums the hinge losses of a batch's triplets without listing the triplets.
+"""Sums the hinge losses of all triplets in a batch, without listing them.
 
-Each anchor's hardest negatives are selected once. Its positives are processed
-in rounds, a few at a time. All shapes are static, so XLA can compile the loss.
+The hardest negatives of each anchor are selected once. Its positives are
+processed in rounds, a few per round. All shapes are static, so XLA can compile
+the loss.
 """
 
 from typing import NamedTuple
@@ -22,14 +23,14 @@ from tbnets.losses.presets import TERMS
 
 
 def _pair_gradients(sides, pairs, values, turned=False):
-    """Returns a list with one gradient per side, using sparse products.
+    """Returns the gradients with respect to `sides`, using sparse products.
 
     Args:
         sides: the anchors and the candidates, each float32 `[n, dim]`, or a
             single array if the anchors are also the candidates.
         pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
-        values: float32 `[n]`, gradient with respect to the similarities.
-        turned: Whether the anchors are columns of the matrix.
+        values: float32 `[n]`, gradient with respect to each pair's similarity.
+        turned: Whether anchors and candidates are swapped in `sides`.
     """
     anchors, candidates = sides[0], sides[-1]
     if turned:
@@ -51,10 +52,7 @@ def _pair_gradients(sides, pairs, values, turned=False):
 
 
 def _pair_matrix(sides, pairs, values, turned=False):
-    """Returns a list with the dense gradient matrix of the pairs.
-
-    The arguments are as in `_pair_gradients`.
-    """
+    """Returns `[matrix]`, the dense gradient with respect to similarities."""
     pairs = pairs[:, ::-1] if turned else pairs
     sizes = [tf.shape(sides[i])[0] for i in (0, -1)]
     num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
@@ -67,7 +65,7 @@ def _pair_matrix(sides, pairs, values, turned=False):
 
 
 def _matrix_gradients(sides, slopes):
-    """Returns one gradient per side, computed from the summed matrix."""
+    """Returns the gradients with respect to `sides` from the dense gradient."""
     rows, columns = sides[0], sides[-1]
     if len(sides) == 1:
         return [tf.matmul(slopes + tf.transpose(slopes), rows)]
@@ -92,7 +90,7 @@ def _product(sparse, dense):
 def pair_views(regions, phrases, region_of, is_contrast, weights):
     """Builds the views in which regions and phrases rank each other.
 
-    A region that is part of several pairs is a separate anchor in each pair.
+    A region in several pairs is a separate anchor in each pair.
 
     Args:
         regions: float32 `[num_regions, embedding_dim]`.
@@ -102,8 +100,8 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
         weights: float32 `[num_phrases]`, weights of the pairs.
 
     Returns:
-        Dict of `View`s: `image_to_text`, where regions rank phrases, and
-        `text_to_image`.
+        Dict of two `View`s: regions rank phrases in `image_to_text`, and
+        phrases rank regions in `text_to_image`.
 
     Source: Niu et al. 2017, Eq. 9-10; departures: the caller chooses the
     negative pairs, which the paper does not specify.
@@ -138,8 +136,8 @@ class View(NamedTuple):
             itself.
         not_negative: bool `[num_anchors, num_candidates]`, True for the
             positives and the anchor itself.
-        weights: float32 `[num_anchors]`, factor of each anchor's loss, or None
-            for 1. The factors do not affect the counts of triplets.
+        weights: float32 `[num_anchors]`, by which the losses of each anchor are
+            multiplied, or None. Weights do not affect the counts of triplets.
     """
 
     anchors: tf.Tensor
@@ -181,20 +179,21 @@ def own_anchors(view):
 
 
 def sums(views, num_negatives, margin, distance, gradient="dense"):
-    """Sums and counts the hinges of every view.
+    """Sums the hinge losses of each view, and counts its triplets.
 
     Args:
         views: Dict from term to `View`. If the terms `image_to_text` and
             `text_to_image` both rank whole sets, their masks must be transposes
             of each other.
-        num_negatives: Hardest negatives kept per anchor; None keeps all.
+        num_negatives: Number of hardest negatives kept per anchor, or None for
+            all.
         margin: Required gap, in units of the distance.
         distance: A value of `distances.DISTANCES`.
         gradient: "dense" or "sparse", as in `TripletLoss`.
 
     Returns:
-        Dict from term to float32 `[3]`: the sum of the hinges, the number of
-        triplets, and the number of triplets with a hinge above 0.
+        Dict from term to float32 `[3]`: the sum of the hinge losses, the number
+        of triplets, and the number of triplets with a loss above 0.
     """
     groups = [[term] for term in views]
     if all(term in views for term in _CROSS):
@@ -256,7 +255,6 @@ class _Triplets:
         self.first = miners.first_positives(views[0].positive, self.size + 1)
 
     def _split(self, columns, match):
-        """Returns a round's (row, column) pairs and a mask of valid pairs."""
         pairs = _pairs(columns[:, : self.size])
         return pairs, tf.reshape(match[:, : self.size], [-1])
 
@@ -300,7 +298,7 @@ class _Triplets:
         return tf.stack(sums)
 
     def sums(self):
-        """Returns float32 `[views, 3]`: `_sums` over all positives."""
+        """Returns float32 `[views, 3]`, the sums over all positives."""
 
         def visit(pairs, match, sums):
             positives = tf.gather_nd(self.matrix, pairs)
@@ -310,7 +308,7 @@ class _Triplets:
         return self._later_rounds(visit, first)
 
     def gradient(self, upstream, sides, sparse):
-        """Returns the gradient for each side, given the gradient of `sums`."""
+        """Returns the gradients of `sums` with respect to `sides`."""
         is_few = self.places is not None and sparse
         of_pairs = _pair_gradients if is_few else _pair_matrix
 

@@ -4,8 +4,9 @@ $$L = \sum_t \lambda_t \frac{1}{|A_t|} \sum_{a \in A_t}
     \frac{1}{|P_a|} \sum_{p \in P_a} -\log \frac{\exp(a^\top p / \tau)}
     {\sum_{c \in P_a \cup N_a} \exp(a^\top c / \tau)}$$
 
-over the terms t of a `RankingLoss`. Anchor weights multiply the losses, but do
-not change |A_t|.
+Here t is a term of a `RankingLoss`, A_t are its anchors, and P_a and N_a are
+the positives and negatives of anchor a. Anchor weights multiply the losses, but
+do not change |A_t|.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ _CROSS = presets.TERMS[:2]
 @keras.saving.register_keras_serializable(package="tbnets")
 @dataclasses.dataclass(eq=False)
 class InfoNCELoss(RankingLoss):
-    """Softmax loss over a batch's candidates; ids define the positives.
+    """Softmax loss over the candidates in a batch; ids define the positives.
 
     The candidates of an anchor are its positives and negatives, never the
     anchor itself. The loss of a positive is the negative log of its softmax
@@ -37,13 +38,12 @@ class InfoNCELoss(RankingLoss):
     temperature. The loss of an anchor is the mean over its positives.
 
     A term is the mean over anchors with at least one positive and one negative.
-    Without such an anchor, the term and its gradient are 0. `active_fraction`
-    is the share of these anchors whose closest candidate is not a positive;
-    ties count as errors.
+    If there is no such anchor, the term and its gradient are 0.
+    `active_fraction` is the fraction of these anchors whose closest candidate
+    is not a positive; ties count as errors.
 
-    XLA can compile the loss. A call needs memory for a few arrays of shape
-    `[num_anchors, num_candidates]`. A batch with more than 8192 images or texts
-    is compared in tiles, without such arrays.
+    XLA can compile the loss. To save memory, a batch with more than 8192 images
+    or texts is compared in tiles.
 
     Example:
         network.compile("adam", tbnets.InfoNCELoss(temperature=0.05))
@@ -52,14 +52,14 @@ class InfoNCELoss(RankingLoss):
         temperature: Divisor of the similarities, at least 1e-6 (0.07 in Wu
             2018, and CLIP's initial value).
         term_weights: Mapping from a term in `TERMS` to its non-negative weight.
-            Missing terms are not computed. CLIP's loss has weight 0.5 for
-            `image_to_text` and for `text_to_image`.
-        similarity_dtype: "float32", or "bfloat16" for products that are less
-            exact, but faster on accelerators.
+            Missing terms are not computed. In CLIP, `image_to_text` and
+            `text_to_image` have weight 0.5.
+        similarity_dtype: "float32", or "bfloat16" for similarities that are
+            less exact, but faster on accelerators.
 
     Source: van den Oord et al. 2018, Eq. 4, in both directions as in Radford et
     al. 2021 (CLIP), Fig. 3; several positives as in Khosla et al. 2020, Eq. 2.
-    Departures: ids define the matches; CLIP uses the diagonal.
+    Departures: ids define the matches; in CLIP, row i matches column i.
     """
 
     temperature: float = _DEFAULTS["temperature"]
@@ -97,7 +97,7 @@ class InfoNCELoss(RankingLoss):
         return dict(zip(_CROSS, tf.unstack(sums))) | found
 
     def _logits(self, view, views, known):
-        """Returns a view's logits; transposes known logits if possible."""
+        """Returns a view's logits; transposes `known` logits if possible."""
         for term, logits in known.items():
             sides = views[term].candidates, views[term].anchors
             if view.anchors is sides[0] and view.candidates is sides[1]:

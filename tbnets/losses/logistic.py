@@ -18,15 +18,14 @@ from tbnets.losses.positives import positive_masks
 
 
 class PairSample(NamedTuple):
-    """Each caption's matching image, and captions that do not match that image.
+    """For each caption, its image, and captions that do not match that image.
 
     Attributes:
         images: int32 `[num_captions]`, row of the caption's image.
-        negatives: int32 `[num_captions, num_candidates]`, captions that do not
-            match the image, drawn with replacement.
-        valid: bool `[num_captions]`, False if the batch lacks the image or the
-            image matches every caption. Indices of invalid rows are
-            meaningless, but in range.
+        negatives: int32 `[num_captions, num_candidates]`, rows of captions that
+            do not match the image, drawn with replacement.
+        valid: bool `[num_captions]`, False if the image is not in the batch or
+            matches every caption. Other values of such a row are meaningless.
     """
 
     images: tf.Tensor
@@ -39,10 +38,12 @@ class PairSample(NamedTuple):
 def random_columns(mask, rows, draws):
     """Picks True columns uniformly at random in the given rows of a mask.
 
-    `mask` is bool `[num_rows, num_columns]`, not empty. `rows`, int32 `[n]`, n
-    >= 1, are the rows to pick from, or negative for no row. `draws`, float32
-    `[n, k]` in [0, 1), has a random number per pick. Returns columns, int32
-    `[n, k]`, and bool `[n]`, False for a row without a True column.
+    `mask` is bool `[num_rows, num_columns]`, not empty. `rows` is int32 `[n]`
+    with n >= 1; a negative value means no row. `draws` is float32 `[n, k]` and
+    contains a random number in [0, 1) for each pick.
+
+    Returns columns, int32 `[n, k]`, and a mask, bool `[n]`, False for rows
+    without a True column.
     """
     num_columns = tf.shape(mask)[1]
     flags = tf.cast(mask, tf.int32)
@@ -66,8 +67,7 @@ def random_columns(mask, rows, draws):
 def own_images(image_ids, caption_image_ids):
     """Returns the row of each caption's image, int32 `[num_captions]`.
 
-    This is the first row with the image's id, or -1 if the batch lacks the
-    image.
+    The row is the first one with the image's id, or -1 if there is none.
     """
     captions = tf.cast(caption_image_ids, tf.int64)[:, None]
     return miners.first_true(captions == tf.cast(image_ids, tf.int64))
@@ -89,7 +89,7 @@ def sample_pairs(
             images.
         text_ids: optional integer `[num_captions]`, one id per distinct text.
         seed: int32 `[2]`, for example the run's seed and the step.
-        num_candidates: captions drawn per pair; the papers use 1.
+        num_candidates: number of captions drawn per pair; the papers use 1.
 
     Raises:
         TypeError: If ids are not integers.
@@ -126,10 +126,10 @@ class LogisticOutput(NamedTuple):
     """The result of `logistic_loss`; each value is a float32 scalar.
 
     Attributes:
-        total: mean over valid pairs, the value to minimise.
-        positive_loss: mean over valid matching pairs, or 0 without pairs.
-        negative_loss: the mean over valid non-matching pairs.
-        pair_accuracy: share of valid pairs whose logit has the correct sign.
+        total: mean loss of the valid pairs, the value to minimise.
+        positive_loss: mean loss of the valid matching pairs, or 0.
+        negative_loss: mean loss of the valid non-matching pairs, or 0.
+        pair_accuracy: fraction of valid pairs whose logit has the correct sign.
     """
 
     total: tf.Tensor
@@ -144,9 +144,9 @@ class SoftmaxOutput(NamedTuple):
     """The result of `softmax_loss`; each value is a float32 scalar.
 
     Attributes:
-        total: mean over the lists, the value to minimise.
-        ranked_first: share of lists whose match has the largest logit; ties do
-            not count.
+        total: mean loss of the lists, the value to minimise.
+        ranked_first: fraction of lists whose match has the largest logit; a tie
+            counts as an error.
     """
 
     total: tf.Tensor
@@ -164,13 +164,13 @@ def logistic_loss(
 
         log(1 + exp(-z p))
 
-    for a logit p and a label z, in float32. If no pair is valid, the loss and
-    its gradient are 0.
+    Here p is a logit and z is a label. If no pair is valid, the loss and its
+    gradient are 0.
 
     Args:
         logits: float `[pairs]`; larger means a better match.
         is_match: bool `[pairs]`; the label z is +1 where True and -1 elsewhere.
-        valid: bool `[pairs]`, the pairs that count; None for all.
+        valid: bool `[pairs]`, True for pairs that count; None if all count.
 
     Raises:
         TypeError: If logits are not numbers.
@@ -201,12 +201,12 @@ def logistic_loss(
 
 
 def softmax_loss(matches, non_matches, valid):
-    r"""Computes the softmax loss of lists that hold a match and non-matches.
+    r"""Computes the softmax loss of lists of a match and several non-matches.
 
     $$\log\Big(1 + \sum_j \exp(p_j - p)\Big)$$
 
-    for the match's logit p and the non-matches' logits p_j, in float32. Lists
-    without non-matches do not count. If no list counts, the loss and its
+    Here p is the logit of the match and p_j are the logits of the non-matches.
+    Lists without non-matches do not count. If no list counts, the loss and its
     gradient are 0.
 
     Args:
@@ -233,7 +233,6 @@ def softmax_loss(matches, non_matches, valid):
 
 
 def _mean(values, mask):
-    """Returns the mean of the values under a mask, or 0 if it is all False."""
     weights = tf.cast(mask, tf.float32)
     total = tf.reduce_sum(values * weights)
     return tf.math.divide_no_nan(total, tf.reduce_sum(weights))

@@ -27,7 +27,7 @@ TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Casts integers to an integer `dtype`, or floats to a float `dtype`."""
+    """Casts a vector of integers or floats to a `dtype` of the same kind."""
     values = tf.convert_to_tensor(values)
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
@@ -60,7 +60,7 @@ def check_as_many(name, ids, rows_name, rows):
 
 
 def embeddings_of_loss(**named):
-    """Checks embeddings `[n, dim]` of a shared space; returns them as float32.
+    """Checks embeddings `[n, dim]` of one shared space; casts them to float32.
 
     The first eager call warns about rows whose length is neither 1 nor 0.
     """
@@ -135,14 +135,14 @@ def hardest_negatives(
     Args:
         similarities: float32 `[rows, columns]`; larger is closer.
         positive_mask: bool `[rows, columns]`, True for columns that are not
-            negatives. If a set is compared with itself, this includes the
-            diagonal.
+            negatives. If a set is compared with itself, the diagonal must be
+            True.
         num_negatives: Number of negatives K per row, at least 1 (Wang 2016 uses
             50, Wang 2018 uses 10).
 
     Returns:
-        `(indices, valid)`, each `[rows, min(K, columns)]`: int32 column
-        indices, the most similar first, and a bool mask, False for padding.
+        `(indices, valid)`, each `[rows, min(K, columns)]`. `indices` contains
+        int32 columns, the most similar first. `valid` is False for padding.
 
     Raises:
         ValueError: If an argument has the wrong shape or dtype.
@@ -153,8 +153,8 @@ def hardest_negatives(
             image_embeddings @ text_embeddings.T, mask.image_to_text, 10)
 
     Source: Wang et al. 2016, Sec. 2.2, "Triplet sampling"; departures:
-    negatives are selected per anchor instead of per positive pair, because they
-    do not depend on the positive.
+    negatives are selected per anchor, because they do not depend on the
+    positive.
     """
     if not tf.is_tensor(num_negatives):
         checked_number("num_negatives", num_negatives, 1, whole=True)
@@ -176,7 +176,7 @@ def hardest_negatives(
 
 
 def padded(rows, value, axes=(0, 1)):
-    """Pads axes of a matrix to nonzero multiples of the group size."""
+    """Pads axes of a matrix to positive multiples of `_GROUP`."""
     sizes = _shape(rows)
     groups = [-(-_at_least_one(size) // _GROUP) for size in sizes]
     paddings = [
@@ -187,11 +187,11 @@ def padded(rows, value, axes=(0, 1)):
 
 
 def largest(values, count, turned=False):
-    """Finds the `count` largest values of every row, or column if `turned`.
+    """Finds the `count` largest values of every row.
 
-    `values` are float32 `[rows, columns]`, padded with `padded`. Returns the
-    values in descending order, and int32 columns, both `[rows, min(count,
-    columns)]`.
+    `values` is float32 `[rows, columns]`, padded with `padded`. `turned`
+    transposes it first. Returns the largest values in descending order, and
+    their int32 columns, both `[rows, min(count, columns)]`.
     """
     # A row's k largest values are in the k groups of neighbouring columns with
     # the largest maxima, so only these groups are searched.
@@ -226,9 +226,9 @@ def largest(values, count, turned=False):
 def first_positives(positive_mask, limit):
     """Finds up to `limit` True columns of every row.
 
-    Returns int32 column indices and a bool mask, False for padding, both
-    `[rows, min(limit, columns)]`. A row with more than `limit` True columns may
-    return any of them.
+    Returns int32 columns and a bool mask, False for padding, both `[rows,
+    min(limit, columns)]`. If a row has more than `limit` True columns, any of
+    them may be returned.
     """
     num_rows, num_columns = _shape(positive_mask)
     padding = -num_columns % _WORD
@@ -251,7 +251,7 @@ def first_positives(positive_mask, limit):
 
 
 def first_true(mask):
-    """Returns each row's first True column, int32, or -1 if there is none."""
+    """Returns the first True column of each row, or -1 if there is none."""
     places = tf.range(tf.shape(mask)[1])
     # XLA rejects argmax for a matrix without columns.
     first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)
@@ -259,7 +259,6 @@ def first_true(mask):
 
 
 def _shape(matrix):
-    """Returns the numbers of rows and columns, as ints if known statically."""
     known, running = matrix.shape, tf.shape(matrix)
     return [running[i] if known[i] is None else known[i] for i in range(2)]
 

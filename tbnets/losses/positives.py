@@ -31,14 +31,13 @@ def positive_masks(
 ) -> PositiveMasks:
     """Builds the masks of a batch from integer ids.
 
-    Rows with the same image id match, and captions of one image match each
-    other. With `text_ids`, identical texts match too: an image matches copies
-    of its captions, a caption matches its copies, and two images that share a
-    text match.
+    An image matches its captions, and the captions of an image match each
+    other. If `text_ids` is set, identical texts match too: an image matches
+    copies of its captions, a caption matches its copies, and two images with a
+    common text match.
 
     Args:
-        image_ids: Integer `[num_images]`. Floats are rejected, because they
-            cannot represent large ids exactly.
+        image_ids: Integer `[num_images]`.
         caption_image_ids: Integer `[num_captions]`, ids of the captions'
             images. An image may have any number of captions, including 0.
         text_ids: Optional integer `[num_captions]`, one id per distinct text.
@@ -53,18 +52,18 @@ def positive_masks(
 
     Source: the sets of Wang 2018, Eq. 1, 2, 4 and 5; departures: ids define the
     matches, whereas the papers treat each row as a different image. As in Eq.
-    5, a caption's positives are all other captions of its image; the authors'
-    code keeps only the farthest caption.
+    5, the positives of a caption are all other captions of its image; the
+    authors' code keeps only the farthest one.
     """
     matches = Matches(image_ids, caption_image_ids, text_ids)
     return PositiveMasks(*map(matches.rows, PositiveMasks._fields))
 
 
 class Matches:
-    """Computes rows of the masks, without the memory for whole masks.
+    """Computes some rows of the masks without allocating whole masks.
 
-    Takes the ids of `positive_masks`. If the last ids are padding, `counts`
-    holds the numbers of images and captions.
+    The ids are the arguments of `positive_masks`. If the last ids are padding,
+    `counts` contains the numbers of images and captions before the padding.
     """
 
     def __init__(
@@ -85,11 +84,10 @@ class Matches:
             self._copies = _Copies(self.text_ids)
 
     def rows(self, term, anchors=None, candidates=None):
-        """Returns a mask of the matches between anchors and candidates.
+        """Returns the mask of matches between anchors and candidates.
 
-        `term` is a value of `presets.TERMS`. `anchors`, int32 `[n]`, are rows,
-        or None for all. `candidates` are rows only for terms that compare
-        images with texts.
+        `term` is one of `presets.TERMS`. `anchors` and `candidates` are int32
+        rows, or None for all rows. Terms within a view ignore `candidates`.
         """
         if term == "image_to_text":
             images = _picked(self.image_ids, anchors)
@@ -113,8 +111,8 @@ class Matches:
     def masks(self, term, anchors=None, is_padding=None):
         """Returns the masks `positive` and `not_negative` of a `hinges.View`.
 
-        `is_padding`, bool `[n]`, marks the anchors that do not count. The other
-        arguments are as in `rows`.
+        `is_padding`, bool `[n]`, is True for anchors that do not count. The
+        other arguments are those of `rows`.
         """
         mask, ignored = self.rows(term, anchors), []
         if is_padding is not None:
@@ -136,9 +134,9 @@ class Matches:
         return mask, not_negative
 
     def _any_copy(self, compare):
-        """Returns whether any copy of a caption satisfies `compare`.
+        """Returns the mask of images that match a caption or a copy of it.
 
-        `compare(owners)` compares images with `owners`, one image id per
+        `compare(owners)` returns the mask for `owners`, the image id of each
         caption.
         """
         if self._copies is None:
@@ -156,12 +154,10 @@ class Matches:
         return mask
 
     def places(self):
-        """Locates the images, and the first and last images of each text.
+        """Numbers the images, so that each text matches a range of numbers.
 
-        An image and a text match only if their places overlap.
-
-        Returns:
-            Three int32 arrays: `[num_images]` and two `[num_captions]`.
+        Returns three int32 arrays: the number of each image, and the first and
+        the last number that each text may match.
         """
         num_images = tf.shape(self.image_ids)[0]
         ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
@@ -173,7 +169,7 @@ class Matches:
         return images, first, last
 
     def _share_text(self, images):
-        """Returns whether images share a text, bool `[n, num_images]`."""
+        """Returns which images have a common text, bool `[n, num_images]`."""
         num_images = tf.shape(self.image_ids)[0]
         # Row of the first image with an image's id, or with a caption's.
         ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
@@ -201,11 +197,11 @@ class _Copies:
         self._start = tf.gather(starts, self._group)
 
     def numbered(self, number):
-        """Returns the position of a copy of each id, int32 `[num_ids]`."""
+        """Returns the position of one copy of each id, int32 `[num_ids]`."""
         return tf.gather(self._order, self._start + number % self._size)
 
     def bounds(self, values):
-        """Returns the smallest and the largest value of each id's copies."""
+        """Returns each id's smallest and largest value over its copies."""
         bounds = []
         for reduced in (
             tf.math.unsorted_segment_min,
@@ -217,7 +213,7 @@ class _Copies:
 
 
 def first_copies(ids):
-    """Returns the first position of each id's value, int32 `[num_ids]`."""
+    """Returns the first position of each id in `ids`, int32 `[num_ids]`."""
     group = _groups(ids, tf.argsort(ids))
     places, num_ids = tf.range(tf.shape(ids)[0]), tf.shape(ids)[0]
     first = tf.math.unsorted_segment_min(places, group, num_ids)

@@ -1,4 +1,4 @@
-"""The losses of the papers, as arguments of the loss classes.
+"""The losses of the papers, as constructor arguments of the loss classes.
 
 The command line reads these plain Python values before it imports TensorFlow.
 """

@@ -1,4 +1,4 @@
-"""The base class of losses that rank candidates for anchors."""
+"""The base class of losses that rank the candidates of each anchor."""
 
 import copy
 import dataclasses
@@ -23,10 +23,10 @@ class LossOutput(NamedTuple):
 
     Attributes:
         total: Weighted sum of the terms, the value to minimise.
-        terms: Unweighted loss of every term whose weight is not 0.
-        active_fraction: Share of each term's triplets with a loss above 0. For
-            a softmax loss, the share of anchors whose closest candidate is
-            wrong.
+        terms: Dict from each term with a weight above 0 to its unweighted loss.
+        active_fraction: Dict from each of these terms to the fraction of its
+            triplets with a loss above 0. For a softmax loss, it is the fraction
+            of anchors whose closest candidate is wrong.
     """
 
     total: tf.Tensor
@@ -37,26 +37,26 @@ class LossOutput(NamedTuple):
 
 
 class RankingLoss:
-    """A weighted sum of terms that rank candidates for anchors.
+    """A weighted sum of terms, each of which ranks candidates for anchors.
 
-    The terms are images ranking texts, texts ranking images, and each set
-    ranking itself. A subclass is a dataclass with two methods. `_sums` computes
-    sums over a term's anchors, which are then added over the replicas.
-    `_reduce` computes the term's loss from these sums.
+    In the four terms, images rank texts, texts rank images, texts rank texts,
+    and images rank images. A subclass is a dataclass with two methods. `_sums`
+    computes sums over the anchors of a term, which are then added over the
+    replicas. `_reduce` computes the loss of the term from these sums.
 
     Attributes:
-        term_weights: weight of every term in `TERMS`.
+        term_weights: dict from every term in `TERMS` to its weight.
     """
 
     term_weights: Mapping[str, float]
 
     @property
     def kept_negatives(self) -> int | None:
-        """Maximum number of negatives kept per anchor, or None for all."""
+        """Maximum number of negatives kept per anchor; None if all are kept."""
         return None
 
     def _sums(self, views):
-        """Returns a dict from term to sums over its anchors, float32 `[3]`."""
+        """Returns {term: sums over the anchors, float32 `[3]`}."""
         raise NotImplementedError
 
     def _reduce(self, sums):
@@ -98,9 +98,9 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss of one batch.
 
-        A call without image ids, `loss(embeddings, labels)`, returns the result
-        of `within_view`. Under a `tf.distribute` strategy each replica passes
-        its rows and gets the loss of the whole batch.
+        A call without ids, `loss(embeddings, labels)`, calls `within_view`.
+        Under a `tf.distribute` strategy, each replica passes its own rows and
+        receives the loss of the whole batch.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`, unit vectors.
@@ -133,19 +133,19 @@ class RankingLoss:
         idle: tuple[Iterable[str], Array] = ((), False),
         largest: tuple[int, int] | None = None,
     ) -> LossOutput:
-        """Computes the loss of one batch; a large batch is compared in tiles.
+        """Computes the loss of one batch; compares a large batch in tiles.
 
-        Under a strategy, all arguments must be gathered from all replicas. On
-        an accelerator, batches are padded to one size, so that XLA compiles the
-        loss once.
+        Under a strategy, the arguments must be gathered from all replicas. On
+        an accelerator, batches are padded to the size `largest`, so that XLA
+        compiles the loss only once.
 
         Args:
             image_embeddings: Float `[num_images, embedding_dim]`.
             text_embeddings: Float `[num_captions, embedding_dim]`.
             ids: The arguments of `positive_masks`.
             idle: As in `of_views`.
-            largest: Maximum numbers of images and captions. Without it, a batch
-                of unknown size is not compared in tiles.
+            largest: Maximum numbers of images and captions in a batch. If None,
+                a batch of unknown size is not compared in tiles.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
@@ -174,11 +174,11 @@ class RankingLoss:
         return self._output(term_sums, TERMS, idle)
 
     def _is_compiled(self):
-        """Returns whether XLA compiles the sums, as on accelerators."""
+        """Returns whether XLA compiles `_sums`: in graphs on accelerators."""
         return not (tf.executing_eagerly() or no_accelerator())
 
     def _sums_in_tiles(self, terms, images, texts, matches):
-        """Computes `_sums` without whole matrices."""
+        """Computes `_sums` without whole similarity matrices."""
         found = {}
         for term in terms:
             # One term after another, so that one tile exists at a time.
@@ -191,7 +191,7 @@ class RankingLoss:
         """Computes the loss of one set of embeddings with labels.
 
         Rows with equal labels are positives of each other; all other rows are
-        negatives. A row is not its own positive. The loss has the single term
+        negatives. A row is not its own positive. The only term is
         `within_view`, with weight 1; `term_weights` is ignored.
 
         Args:
@@ -217,7 +217,7 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss with `PositiveMasks` instead of ids.
 
-        Under a strategy, all arguments must be gathered from all replicas.
+        Under a strategy, the arguments must be gathered from all replicas.
         """
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
@@ -244,14 +244,14 @@ class RankingLoss:
     ) -> LossOutput:
         """Computes the loss from the anchors and candidates of each term.
 
-        Under a strategy every replica passes the views of the whole batch and
-        compares its share of the anchors with all candidates.
+        Under a strategy, every replica passes the views of the whole batch, and
+        compares some of the anchors with all candidates.
 
         Args:
-            views: Dict from term to `hinges.View`. Terms without a weight are
+            views: Dict from term to `hinges.View`. Terms with weight 0 are
                 skipped.
-            idle: A pair of terms and a bool scalar. If the scalar is True,
-                these terms are 0 and are not computed.
+            idle: (terms, is_idle). If the bool scalar `is_idle` is True, these
+                terms are 0 and are not computed.
         """
 
         def term_sums(terms):
@@ -260,7 +260,7 @@ class RankingLoss:
         return self._output(term_sums, views, idle)
 
     def _output(self, term_sums, terms, idle):
-        """Computes the loss; `term_sums(terms)` returns the sums of terms."""
+        """Computes the loss; `term_sums(terms)` returns {term: sums}."""
         terms = [term for term in terms if self.term_weights[term]]
         scheduled, is_idle = idle
         always = [term for term in terms if term not in scheduled]
@@ -284,7 +284,6 @@ class RankingLoss:
 
 
 def _padded(rows, size):
-    """Pads rows with zeros to `size` rows; returns None unchanged."""
     if rows is None:
         return None
     rows = tf.convert_to_tensor(rows)

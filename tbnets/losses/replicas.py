@@ -1,10 +1,10 @@
-"""Gathers and sums the rows of replicas that share a batch.
+"""Gathers and sums tensors over replicas that share a batch.
 
 Under a `tf.distribute` strategy, each replica runs the training step on its
 rows of the batch. A loss that compares rows gathers the whole batch, in the
 order of the replicas, and each replica computes the loss of the whole batch.
-The gradients of `part_of(loss)`, summed over the replicas, are the gradient of
-the loss.
+Summing the gradients of `part_of(loss)` over the replicas gives the gradient of
+this loss.
 """
 
 # With one replica, these functions add no operations to the graph.
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def num_replicas():
-    """Returns the number of replicas that share the batch, an int."""
+    """Returns the number of replicas that share the batch."""
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync if context else 1
 
@@ -21,8 +21,8 @@ def num_replicas():
 def gather(*rows):
     """Concatenates the rows `[n, ...]` of all replicas, differentiably.
 
-    Only n may differ between replicas. Returns a list of tensors, with rows
-    ordered by replica; None is returned unchanged.
+    Only n may differ between replicas. Returns a list with one tensor per
+    argument, whose rows are ordered by replica. An argument may be None.
     """
     if num_replicas() == 1:
         return list(rows)
@@ -58,10 +58,10 @@ def summed(tensors):
 
 
 def part_of(tensor):
-    """Divides a tensor that all replicas hold by the number of replicas.
+    """Divides a tensor by the number of replicas; returns None unchanged.
 
-    Returns None unchanged. Makes `tf.IndexedSlices` dense, because a sum over
-    replicas would concatenate their slices.
+    `tf.IndexedSlices` become dense, because a sum over replicas would
+    concatenate their slices.
     """
     count = num_replicas()
     if count == 1 or tensor is None:
@@ -70,9 +70,10 @@ def part_of(tensor):
 
 
 def own_rows(rows):
-    """Returns this replica's share of the rows that all replicas hold.
+    """Divides rows among the replicas; returns the rows of this replica.
 
-    The shares are disjoint, cover all rows and differ in size by at most one.
+    `rows` must be equal on all replicas. The numbers of rows per replica differ
+    by at most one.
     """
     if num_replicas() == 1:
         return rows
@@ -84,7 +85,7 @@ def own_rows(rows):
 
 
 def span(num_rows):
-    """Returns this replica's first row, and the total number of rows."""
+    """Returns (index of this replica's first row, total number of rows)."""
     if num_replicas() == 1:
         return 0, num_rows
     place = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -93,7 +94,7 @@ def span(num_rows):
 
 
 def maximum(number):
-    """Returns the maximum over the replicas of an int32 scalar."""
+    """Returns the maximum of an int32 scalar over the replicas."""
     if num_replicas() == 1:
         return number
     [numbers] = gather(tf.reshape(number, [1]))

@@ -1,4 +1,4 @@
-"""Computes the InfoNCE terms between images and texts of a large batch."""
+"""Computes the image-text terms of InfoNCE for large batches, in blocks."""
 
 import tensorflow as tf
 
@@ -26,9 +26,10 @@ LAST = 2**31 - 1
 def sums(images, texts, matches, temperature, dtype="float32"):
     """Computes the sums of the terms `image_to_text` and `text_to_image`.
 
-    `matches` are the `positives.Matches` of the batch. The products have
-    `dtype`. Returns float32 `[2, 3]`: the sum of the losses, the number of
-    anchors, and the number of anchors whose closest candidate is wrong.
+    `matches` is the `positives.Matches` of the batch. Embeddings are multiplied
+    in `dtype`. Returns float32 `[2, 3]`: for each term, the sum of the losses,
+    the number of anchors, and the number of anchors whose closest candidate is
+    wrong.
     """
 
     @tf.custom_gradient
@@ -54,7 +55,7 @@ def _sums(statistics):
 
 
 def _counts(statistics):
-    """Returns a mask of anchors with a positive and with a negative or NaN."""
+    """Returns a mask of anchors that have both a positive and a negative."""
     return (statistics[COUNT] > 0) & tf.not_equal(statistics[RIVAL], -INF)
 
 
@@ -82,7 +83,7 @@ class _Blocks:
             self._bounds.append(bounds)
 
     def _split(self, rows, value, side):
-        """Splits rows into blocks `[num_blocks, size, ...]`, and pads them."""
+        """Pads rows, and splits them into blocks `[num_blocks, size, ...]`."""
         size = self._size[side]
         padding = -tf.shape(rows)[0] % size
         paddings = [[0, padding], *[[0, 0]] * (len(rows.shape) - 1)]
@@ -107,8 +108,7 @@ class _Blocks:
     def _on_block(self, block, function, *arguments):
         """Calls `function(logits, masks, *arguments)` for a block.
 
-        `masks` is None, or a mask of the matching pairs and a mask of the pairs
-        without padding.
+        `masks` is None, or (matching pairs, pairs that are not padding).
         """
         logits = tf.matmul(*self._of(self._sides, block), transpose_b=True)
         logits = tf.cast(logits, tf.float32)
@@ -136,7 +136,7 @@ class _Blocks:
         return self._matches.rows("image_to_text", *rows) & exists, exists
 
     def statistics(self):
-        """Returns the statistics of all images and texts, float32 `[5, n]`."""
+        """Returns the statistics of images and of texts, `[5, n]` each."""
 
         def visit(block, *found):
             added = self._on_block(block, _block_statistics)
@@ -159,9 +159,9 @@ class _Blocks:
         ]
 
     def slopes(self, statistics, upstream):
-        """Returns the gradients of both sides.
+        """Returns the gradients with respect to the images and the texts.
 
-        `upstream` is float32 `[2]`, the gradient of the sums of losses.
+        `upstream`, float32 `[2]`, is the gradient with respect to the sums.
         """
         weights = []
         for i, each in enumerate(statistics):
@@ -257,8 +257,8 @@ def _statistics(logits, masks, axis):
 def _block_slopes(logits, masks, rows, columns):
     """Returns the gradient with respect to a block's logits.
 
-    `rows` and `columns` are `[n, 3]`: the log-sum-exp, the weight, and the
-    weight of each positive.
+    `rows` and `columns` are `[n, 3]`: each anchor's log-sum-exp, the weight of
+    its loss, and this weight per positive.
     """
     slopes, targets = 0.0, 0.0
     for side, axis in ((rows, 1), (columns, 0)):

@@ -1,4 +1,4 @@
-"""Computes the terms of large batches, some anchors at a time."""
+"""Computes the loss terms of large batches, a few anchors at a time."""
 
 import tensorflow as tf
 
@@ -17,7 +17,7 @@ TILES = {"cpu": 2**23, "accelerator": 2**26}
 
 
 def is_large(num_images, num_texts):
-    """Returns whether a batch needs tiles; an unknown number is None."""
+    """Returns whether a batch needs tiles; False if a number is None."""
     if num_images is None or num_texts is None:
         return False
     return max(num_images, num_texts) > LARGEST
@@ -31,7 +31,7 @@ def sides_of(term, images, texts):
 def sums(loss, term, images, texts, matches):
     """Computes `loss._sums` of one term, float32 `[3]`.
 
-    `matches` are the `positives.Matches` of the batch.
+    `matches` is the `positives.Matches` of the batch.
     """
     sides = sides_of(term, images, texts)
 
@@ -47,7 +47,7 @@ def sums(loss, term, images, texts, matches):
 
 
 def _over_tiles(loss, term, anchors, candidates, matches):
-    """Returns the sums, and the gradients of the first sum for both sides."""
+    """Returns (sums, first sum's gradients for anchors and for candidates)."""
     own = replicas.own_rows(tf.range(tf.shape(anchors)[0]))
 
     def step(tile, total, by_anchors, by_candidates):
@@ -85,7 +85,7 @@ def _over_tiles(loss, term, anchors, candidates, matches):
 
 
 def _tile_size(anchors, candidates):
-    """Returns the number of anchors, and the number in each tile."""
+    """Returns the number of anchors, and the number of anchors per tile."""
     num_anchors = tf.shape(anchors)[0]
     num_candidates = tf.maximum(tf.shape(candidates)[0], 1)
     most = TILES["cpu" if no_accelerator() else "accelerator"]

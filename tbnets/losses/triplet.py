@@ -2,8 +2,8 @@ r"""The triplet losses of two-branch networks.
 
 $$L = \sum_{t} \lambda_t \, R\big(\{[m + d(a, p) - d(a, n)]_+\}\big)$$
 
-over four terms t: images ranking texts, texts ranking images, and each set
-ranking itself. R is a reduction over the triplets (a, p, n).
+In the four terms t, images rank texts, texts rank images, texts rank texts, and
+images rank images. R reduces the hinges of the triplets (a, p, n) to a number.
 """
 
 import dataclasses
@@ -29,18 +29,18 @@ _DEFAULTS = presets.PRESETS["wang2018"]
 class TripletLoss(RankingLoss):
     """Ranking loss over the hardest triplets of a batch.
 
-    For an anchor a, a positive p and a negative n the hinge is::
+    For an anchor a, a positive p and a negative n, the loss is::
 
         [m + d(a, p) - d(a, n)]_+
 
-    The loss compares all positives of an anchor with its `num_negatives`
-    closest non-matching candidates. If a set ranks itself, an anchor is neither
-    its own positive nor its own negative. A term without triplets is 0, and so
-    is its gradient.
+    All positives of an anchor are compared with its `num_negatives` closest
+    non-matching candidates. In `image_to_image` and `text_to_text`, an anchor
+    is neither its own positive nor its own negative. If a term has no triplets,
+    its loss and gradient are 0.
 
     XLA can compile the loss. A call needs memory for a few arrays of shape
-    `[num_anchors, num_candidates]`. A batch with more than 8192 images or texts
-    is compared in tiles, without such arrays.
+    `[num_anchors, num_candidates]`, but a batch with more than 8192 images or
+    texts is compared in tiles.
 
     Example:
         loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
@@ -54,8 +54,8 @@ class TripletLoss(RankingLoss):
         margin: Required gap m, in units of the distance; non-negative (0.1 in
             Wang 2016, 0.05 in Wang 2018 for image-sentence matching).
         num_negatives: Number of negatives K kept per anchor, at least 1 (50 in
-            Wang 2016, 10 in Wang 2018). None means 10 for `negatives="top_k"`,
-            and is required otherwise.
+            Wang 2016, 10 in Wang 2018). If `negatives="top_k"`, None means 10.
+            For other `negatives`, it must be None.
         term_weights: Mapping from a term in `TERMS` to its non-negative weight.
             Missing terms are not computed.
         distance: A key of `distances.DISTANCES`.
@@ -107,7 +107,7 @@ class TripletLoss(RankingLoss):
 
     @property
     def kept_negatives(self) -> int | None:
-        """Maximum number of negatives kept per anchor, or None for all."""
+        """Maximum number of negatives kept per anchor; None if all are kept."""
         return 1 if self.negatives == "hardest" else self.num_negatives
 
     def _is_compiled(self):
