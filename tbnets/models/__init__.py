@@ -1,1 +1,1 @@
-"""Keras models with custom train steps."""
+"""Keras models that embed or match images and texts."""

@@ -1,6 +1,6 @@
 """Canonical correlation analysis: two linear branches in closed form.
 
-The memory use depends only on the sizes of the covariances.
+The memory use does not depend on the number of rows.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ ROUNDING = 1e-6
 
 
 def cholesky_factor(covariance, regularization, name):
-    """Returns the Cholesky factor of a regularised covariance.
+    """Regularises a covariance matrix, and returns its Cholesky factor.
 
     Args:
         covariance: float64 `[n, n]`; overwritten to save memory.
         regularization: fraction of the mean variance that is added to each
             variance.
-        name: "image" or "text", for the error message.
+        name: "image" or "text", for error messages.
     """
     mean_variance = np.trace(covariance) / len(covariance)
     if not np.isfinite(mean_variance):
@@ -75,12 +75,11 @@ def solve_cca(left, right, between, dim):
         dim: number of directions, at most `min(n, m)`.
 
     Returns:
-        (image_directions float64 `[n, dim]`, text_directions `[m, dim]`,
-        correlations `[dim]` in descending order).
+        (image_directions, text_directions, correlations): float64 arrays of
+        shape `[n, dim]`, `[m, dim]` and `[dim]`, by descending correlation.
 
-    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3. Departure: Gong et al.
-    add a constant to the diagonal that does not depend on the scale of the
-    features.
+    Source: Hotelling 1936; Gong et al. 2014, Sec. 3.3. Departure: here the
+    regularization is relative to the mean variance; Gong et al. add a constant.
     """
     # Solving first with the texts' factor, the larger one, saves memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
@@ -104,18 +103,18 @@ def solve_cca(left, right, between, dim):
 def with_background(mean, images, between, background, share):
     """Adds background regions, which have no text, to statistics of pairs.
 
-    Texts get an extra dimension: `[text - mean text; 1]` for a pair, and `[0;
-    0]` for a background region.
+    The text of a pair becomes `[text - mean text; 1]`. The text of a background
+    region is `[0; 0]`.
 
     Args:
         mean: float64 `[n]`, mean of the pairs' images.
         images: float64 `[n, n]`, covariance of the images; overwritten.
         between: float64 `[n, m]`, covariance of images and texts.
         background: `PairSums` with the background regions as images.
-        share: fraction of pairs among all rows.
+        share: fraction of all rows that are pairs.
 
     Returns:
-        (mean `[n]`, images `[n, n]`, between `[n, m + 1]`) over all rows.
+        (mean, images, between) over all rows; `between` is `[n, m + 1]`.
     """
     background_mean = background.means()[0]
     gap = mean - background_mean
@@ -130,8 +129,8 @@ def with_background(mean, images, between, background, share):
 def with_indicator(factor, share):
     """Adds a column for the pair indicator to the texts' Cholesky factor.
 
-    The indicator is 1 for a matching pair and otherwise 0. It is uncorrelated
-    with the words and needs no regularization. `share` is its mean.
+    The indicator is 1 for a matching pair and 0 for a background region. It is
+    uncorrelated with the words and not regularised. `share` is its mean.
     """
     factor = np.pad(np.sqrt(share) * factor, (0, 1))
     factor[-1, -1] = np.sqrt(share * (1 - share))
@@ -177,13 +176,13 @@ class PairSums:
         self.count.assign_add(_wide(count))
 
     def means(self):
-        """Returns the means of images and texts over the pairs, float64."""
+        """Returns the means of images and of texts over the pairs, float64."""
         count = _read(self.count)
         sides = zip(self.shifts, self.sums)
         return [_read(shift) + _read(total) / count for shift, total in sides]
 
     def covariance(self, *sides):
-        """Returns the covariance of two sides: images (0) or texts (1).
+        """Returns the covariance of two sides; 0 is images, 1 is texts.
 
         Each covariance can be read only once, because reading deletes its sum.
         """
@@ -196,7 +195,7 @@ class PairSums:
 
 
 def _zeros(*shape, is_known=False):
-    """Creates a per-replica variable, summed on reading unless `is_known`."""
+    """Creates a variable that is summed over replicas unless `is_known`."""
     kinds = tf.VariableAggregation
     return tf.Variable(
         tf.zeros(shape, tf.float64),
@@ -215,7 +214,7 @@ def _wide(values):
 
 
 class _Solving(keras.callbacks.Callback):
-    """Computes the projections before other callbacks read the model."""
+    """Computes the projections at the end of the last epoch."""
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 == self.params["epochs"]:
@@ -233,31 +232,31 @@ class CCA(EmbeddingNetwork):
         images -> [image_encoder ->] (x - mean) W_x diag(s) -> unit vectors
         texts  -> [text_encoder  ->] (y - mean) W_y diag(s) -> unit vectors
 
-    `W` holds the directions in which matching images and texts correlate most,
-    and `s = (1 + correlation) ** power` are their weights. Images and texts
-    with equal ids match. An image row counts once per matching text in the
-    batch. Embeddings are compared by cosine similarity.
+    `W_x` and `W_y` contain the directions in which matching images and texts
+    correlate most, and `s = (1 + correlation) ** power` contains their weights.
+    Images and texts with equal ids match. An image counts once for each
+    matching text in the batch.
 
-    In phrase localization most regions have no phrase, so pairs alone describe
-    them poorly. `background` adds the candidate regions of a batch
-    (`data.localization.mining`) as rows without a text. An extra text dimension
-    distinguishes these rows from pairs, and gives the text branch a bias.
+    In phrase localization, most regions have no phrase. If `background` is
+    above 0, the batch's candidate regions (`data.localization.mining`) are
+    added as rows without a text. An extra text dimension distinguishes these
+    rows from pairs, and becomes the bias of the text branch.
 
     Args:
         image_branch: `CanonicalProjection` of the images.
         text_branch: `CanonicalProjection` of the texts, of equal output size.
         image_encoder: layer that turns images into features, or None. It must
-            have no trainable weights.
+            not have trainable weights.
         text_encoder: as `image_encoder`, for texts.
-        regularization: fraction of a view's mean variance that is added to each
-            variance.
+        regularization: fraction of the mean variance of a view that is added to
+            each of its variances.
         power: exponent of the weights (Gong et al. 2014: 4). With 0, all
             weights are 1.
         background: total weight of the candidates, relative to the pairs; 0
-            omits the candidates. Above 0, `text_branch` needs a bias.
+            omits the candidates. If above 0, `text_branch` must have a bias.
 
     Attributes:
-        correlations: float64 `[dim]`, or None before `fit`.
+        correlations: float64 `[dim]`, one per direction; None before `fit`.
 
     Example:
         network = tbnets.CCA(
@@ -300,7 +299,7 @@ class CCA(EmbeddingNetwork):
         self.background = background
 
     def compile(self, **kwargs: Any) -> None:
-        """Prepares the model for `fit`, which ignores the optimizer."""
+        """Prepares the model for `fit`, which does not use an optimizer."""
         kwargs = {"optimizer": "sgd", "ranking_loss": None, **kwargs}
         super().compile(**kwargs)
 
@@ -310,7 +309,7 @@ class CCA(EmbeddingNetwork):
         return []
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides; raises an error for an unsupported layer."""
+        """Builds the layers; raises ValueError for an unsupported layer."""
         super().build(input_shape)
         for side, branch in zip(("image", "text"), self._branches):
             encoder = getattr(self, f"{side}_encoder")
@@ -345,7 +344,7 @@ class CCA(EmbeddingNetwork):
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Sums covariances over the batches, then computes the projections.
 
-        The arguments are as in `keras.Model.fit`; a single epoch is enough. The
+        The arguments are those of `keras.Model.fit`; one epoch is enough. The
         `loss` in the history is 1 minus the mean correlation.
 
         Raises:
@@ -409,11 +408,7 @@ class CCA(EmbeddingNetwork):
             self.background_sums = PairSums(sizes[0], 0)
 
     def solve(self) -> float:
-        """Computes the branches' weights.
-
-        Returns:
-            1 minus the mean correlation.
-        """
+        """Sets the branches' weights; returns 1 minus the mean correlation."""
         sums, self.pair_sums, self.train_function = self.pair_sums, None, None
         background_sums, self.background_sums = self.background_sums, None
         count = int(sums.count.numpy()) if sums else 0
@@ -458,7 +453,6 @@ class CCA(EmbeddingNetwork):
 
 
 def _features(encoder, inputs):
-    """Returns the inputs as float32, encoded if there is an encoder."""
     if encoder is not None:
         inputs = encoder(inputs, training=False)
     return tf.cast(inputs, tf.float32)

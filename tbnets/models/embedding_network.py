@@ -24,20 +24,22 @@ class EmbeddingNetwork(TwoBranchModel):
         images -> [image_encoder ->] image_branch -> unit vectors
         texts  -> [text_encoder  ->] text_branch  -> unit vectors
 
-    A batch is a dict. `images` holds features `[n, feature_dim]` or pixels `[n,
-    height, width, 3]` in [0, 255]. `captions` holds features `[m, dim]`, int
-    word ids `[m, words]`, where 0 is padding, or strings `[m]`. Training also
-    needs the integer arrays `image_ids` `[n]` and `caption_image_ids`
-    `[m]`, which define the matches. `text_ids` `[m]`, one id per distinct text,
-    is optional. All sizes except `feature_dim` may vary between batches.
+    A batch is a dict. `images` contains features `[n, feature_dim]`, or pixels
+    `[n, height, width, 3]` in [0, 255]. `captions` contains features `[m,
+    dim]`, int word ids `[m, words]`, where 0 is padding, or strings `[m]`.
+    Training also requires integer ids, which define the matches: `image_ids`
+    `[n]` and `caption_image_ids` `[m]`. `text_ids` `[m]`, one id per distinct
+    text, is optional. All sizes except those of features may vary between
+    batches.
 
     Args:
         image_branch: any layer, such as a `Branch`. The network normalises its
             outputs to unit length. None means `Branch()`.
         text_branch: as `image_branch`, with the same output size.
-        image_encoder: any layer that turns pixels into features, or None.
-        text_encoder: any layer that turns word ids or strings into features, or
-            None.
+        image_encoder: any layer that turns pixels into features; None if the
+            images are features.
+        text_encoder: any layer that turns word ids or strings into features;
+            None if the branch reads the captions.
 
     Example:
         network = tbnets.EmbeddingNetwork(
@@ -66,18 +68,18 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `RankingLoss`; None for `TripletLoss()`.
-            gradient_clip_norm: maximum global norm of a step's gradient; None
-                for no clipping. Vilalta et al. 2017 use 2.
+            ranking_loss: a `RankingLoss`; None means `TripletLoss()`.
+            gradient_clip_norm: maximum global norm of the gradient in a step;
+                None disables clipping. Vilalta et al. 2017 use 2.
             structure_steps: number of initial steps that omit the within-view
                 terms and report them as 0. For phrase localization, Wang 2018
                 omits them in the first 8 of 10 epochs.
-            structure_end: first step that omits the within-view terms again, or
-                None. Wang 2016 omits them in fine-tuning with hard negatives.
-            mining: object that computes the loss of batches that contain more
-                than images and captions, such as a `CandidateMining`, or None.
-            **kwargs: `encode_chunk`, as in `TwoBranchModel.compile`, and
-                arguments of `keras.Model.compile`, for example `jit_compile`.
+            structure_end: step from which the within-view terms are omitted
+                again, or None. Wang 2016 omits them in fine-tuning with hard
+                negatives.
+            mining: object, such as a `CandidateMining`, that computes the loss
+                of batches with additional entries, or None.
+            **kwargs: other arguments of `TwoBranchModel.compile`.
         """
         if ranking_loss is None and self.loss_kind is RankingLoss:
             ranking_loss = TripletLoss()
@@ -100,7 +102,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of the terms' losses and active fractions."""
+        """Returns the names of the values that `report` may return."""
         return [f"{t}_{what}" for t in TERMS for what in ("loss", "active")]
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
@@ -121,7 +123,7 @@ class EmbeddingNetwork(TwoBranchModel):
         )
 
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
-        """Returns the scheduled terms, and whether this step omits them."""
+        """Returns (scheduled terms, whether this step omits these terms)."""
         if not self.structure_steps and self.structure_end is None:
             return (), False
         step = tf.convert_to_tensor(self.optimizer.iterations)
@@ -132,7 +134,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return WITHIN_VIEWS, off
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns the terms' losses and active fractions."""
+        """Returns a dict with the loss and active fraction of each term."""
         scalars = {}
         for term, value in output.terms.items():
             scalars[f"{term}_loss"] = value

@@ -41,12 +41,12 @@ PER_REPLICA = (
 
 
 def fit_replicas(self, **arguments):
-    """Trains a model that was built and compiled in a strategy's scope.
+    """Trains a model on several replicas, in place of `keras.Model.fit`.
 
-    `arguments` are the arguments of `keras.Model.fit`. `x` and
-    `validation_data` are each a `DistributedDataset` of the replicas' shares,
-    or a `tf.data.Dataset` of whole batches. An endless data set continues in
-    the next epoch; a finite data set restarts.
+    The model must have been built and compiled in the strategy's scope.
+    `arguments` are those of `keras.Model.fit`. `x` and `validation_data` are
+    each a `DistributedDataset`, or a `tf.data.Dataset` of whole batches. In
+    each epoch, an endless data set continues, and a finite data set restarts.
     """
     model = self
     _check(model, arguments)
@@ -122,7 +122,7 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns (shares, steps, is_endless) of an argument's batches."""
+    """Returns (distributed data set, steps, is_endless) of an argument."""
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
@@ -170,7 +170,7 @@ def _validation(model, arguments):
 
 
 def _step_function(model, kind="train"):
-    """Returns a function that runs a step on an iterator's next batch."""
+    """Returns a function that runs a step on the next batch of an iterator."""
     strategy = model.distribute_strategy
 
     def step(iterator):
@@ -244,9 +244,9 @@ class _Epochs(keras.callbacks.Callback):
 def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
     """Converts the dict `arguments` of `fit` for Keras, in place.
 
-    `EpochBatches` are replaced by their dataset, or by a dataset of shares for
-    several replicas. Callbacks that add logs or stop training are moved before
-    the callbacks that read logs, after `first_callbacks`.
+    `EpochBatches` are replaced by their dataset, which is distributed if there
+    are several replicas. The callbacks become `first_callbacks`, then any
+    `RetrievalMetrics`, which add logs, then all others.
     """
     _refuse_targets(arguments)
     callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]
@@ -270,11 +270,10 @@ def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
 
 
 def prepare_data(arguments, name, reader):
-    """Checks the data argument `name`, and returns it.
+    """Checks and returns the data that `arguments[name]` contains.
 
-    In the dict `arguments`, `EpochBatches` are replaced by their dataset, and
-    captions that are strings by a tensor. `reader` is the layer that reads the
-    captions.
+    In `arguments`, `EpochBatches` are replaced by their dataset, and string
+    captions by a tensor. `reader` is the layer that reads the captions.
     """
     reads_ids = isinstance(reader, TextEncoder)
     num_words = reader.vocabulary_size if reads_ids else None
@@ -331,9 +330,9 @@ def refuse_unheeded(arguments):
 def check_arrays(name, arrays, num_words=None):
     """Raises an error if arrays in memory are not valid network inputs.
 
-    All arrays must have an equal number of rows and finite values. `name` is
-    the argument that holds them. `num_words` is the number of word ids, or None
-    if captions are not word ids.
+    All arrays must have the same number of rows, and all values must be finite.
+    Error messages contain `name`. `num_words` is the number of word ids, or
+    None if captions are not word ids.
     """
     if isinstance(arrays, Examples):
         raise InputTypeError(
@@ -398,12 +397,12 @@ def _refuse_text(argument, array):
 
 
 def checked_inputs(name, inputs, encoder, reader, shape, dtype):
-    """Checks inputs; returns text as a tensor and uint8 pixels as float32.
+    """Checks inputs; converts text to a tensor and uint8 pixels to float32.
 
     Only the dtype and shape of a symbolic tensor are checked. `name` is
-    "images" or "captions". `encoder` is None if a branch reads the inputs, and
-    `reader` is the layer that reads them. `shape` and `dtype` are from the
-    built network, or None.
+    "images" or "captions". `reader` is the layer that reads the inputs: the
+    `encoder`, or the branch if `encoder` is None. `shape` and `dtype` are those
+    for which the network was built, or None.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)

@@ -39,18 +39,18 @@ class HMLSTM(EmbeddingNetwork):
         regions -> [region_encoder ->] region_branch -> unit vectors
         tree    -> text_encoder -> node states -> text_branch -> unit vectors
 
-    A batch contains the entries of an `EmbeddingNetwork` batch, with trees as
-    `captions` (int32 `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). A
-    training batch also contains p pairs of a noun phrase and a region:
+    A batch contains the entries of an `EmbeddingNetwork` batch; `captions` are
+    trees (int32 `[m, nodes, 6]`, from `text.packed_trees.TreeRows`). A training
+    batch also contains regions, and p pairs of a noun phrase and a region:
 
-    - `regions` `[n, region_dim]` and `region_images` int32 `[n]`, the row of
-      the region's photo in `images`;
-    - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered across all
-      trees of the batch;
+    - `regions` `[n, region_dim]`;
+    - `region_images` int32 `[n]`: row of each region's photo in `images`;
+    - `phrase_nodes` int32 `[p]`: node of each phrase, numbered across all trees
+      of the batch;
     - `region_of` int32 `[p]`: index of the phrase's region, or of the whole
       photo, in the concatenation of regions and photos;
     - `is_contrast` bool `[p, n + num_images]`: True for the phrase's negatives;
-    - `weights` float32 `[p]`: the pairs' weights, 0 before correspondences are
+    - `weights` float32 `[p]`: weight of each pair, 0 before correspondences are
       found.
 
     Args:
@@ -58,9 +58,9 @@ class HMLSTM(EmbeddingNetwork):
         text_branch: layer applied to sentences and phrases.
         image_encoder: as in `EmbeddingNetwork`.
         text_encoder: `TreeEncoder`.
-        region_branch: layer applied to the regions, or None to use the photos'
-            encoder and branch.
-        region_encoder: layer before `region_branch`, or None.
+        region_branch: layer applied to the regions; None means the encoder and
+            branch of the photos.
+        region_encoder: layer applied before `region_branch`, or None.
 
     Example:
         network = tbnets.HMLSTM(
@@ -69,8 +69,8 @@ class HMLSTM(EmbeddingNetwork):
         network.compile("adam", tbnets.TripletLoss(**tbnets.PRESETS["niu2017"]))
 
     Source: Niu et al. 2017, Sec. 3.2, Fig. 4. Departures: regions may have
-    their own branch. Before correspondences are found, only the loss on the
-    mean of a photo's regions (`region_mean_weight`) trains this branch.
+    their own branch. Before correspondences are found, only the loss with
+    `region_mean_weight` trains this branch.
     """
 
     build_inputs = (*INPUTS, "regions")
@@ -103,15 +103,15 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `RankingLoss` for images and sentences, and for
-                regions and phrases.
+            ranking_loss: the `RankingLoss` between images and sentences, and
+                between regions and phrases.
             gradient_clip_norm: as in `EmbeddingNetwork.compile`.
-            phrase_weight: factor of the loss between regions and phrases,
-                besides the pairs' weights. Paper: 1.
+            phrase_weight: weight of the loss between regions and phrases, in
+                addition to the weight of each pair. Paper: 1.
             region_mean_weight: weight of the loss between sentences and the
                 mean of a photo's regions. Paper: 0.
-            **kwargs: arguments of `EmbeddingNetwork.compile`. `encode_chunk`
-                does not apply to the trees.
+            **kwargs: other arguments of `EmbeddingNetwork.compile`.
+                `encode_chunk` does not apply to trees.
         """
         super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
         self.phrase_weight = checked_number("phrase_weight", phrase_weight, 0)
@@ -121,17 +121,17 @@ class HMLSTM(EmbeddingNetwork):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of the terms' losses and active fractions."""
+        """Returns the names of the values that `report` may return."""
         return EmbeddingNetwork.reported_names() + [
             f"{term}_{what}" for term in _TERMS for what in ("loss", "active")
         ]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides and the branch of the regions.
+        """Builds the encoders and branches of images, texts and regions.
 
         Args:
-            input_shape: dict of shapes, as in `TwoBranchModel.build`, with
-                `regions` if the regions have their own branch.
+            input_shape: dict of shapes, as in `TwoBranchModel.build`. It must
+                contain `regions` if the regions have their own branch.
         """
         super().build(input_shape)
         if self.region_branch is None:
@@ -164,7 +164,8 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             captions: int32 `[m, nodes, 6]`.
-            phrase_nodes: int32 `[p]`, numbered across all trees of the batch.
+            phrase_nodes: int32 `[p]`, nodes of the phrases, numbered across all
+                trees of the batch.
             training: whether dropout is on.
 
         Returns:
@@ -187,9 +188,9 @@ class HMLSTM(EmbeddingNetwork):
             captions: int32 `[m, nodes, 6]`.
 
         Returns:
-            (embeddings, captions, spans): float32 unit vectors `[p,
-            embedding_dim]`; int32 `[p]`, the tree of each phrase; and int32
-            `[p, 2]`, each phrase's range of words.
+            (embeddings, captions, spans): for each phrase, a unit vector,
+            float32 `[p, embedding_dim]`; the row of its tree, int32 `[p]`; and
+            its range of words, int32 `[p, 2]`.
         """
         states, trees = self.text_encoder.encode_nodes(captions, False)
         is_phrase = tf.gather(trees.is_noun_phrase, trees.rows) > 0
@@ -200,7 +201,7 @@ class HMLSTM(EmbeddingNetwork):
         return embeddings, *places
 
     def call(self, inputs: Batch, training: bool = False) -> Tensors:
-        """Returns the embeddings of images and texts, and of any `regions`."""
+        """Returns a dict of embeddings of images, texts and any `regions`."""
         outputs = super().call(inputs, training=training)
         inputs = checked_dict("inputs", inputs, INPUTS)
         if "regions" in inputs:
@@ -212,7 +213,8 @@ class HMLSTM(EmbeddingNetwork):
     def batch_loss(self, batch: Batch, training: bool = False) -> LossOutput:
         """Returns the `LossOutput` of one batch.
 
-        Source: Niu et al. 2017, Eq. 9-10; the losses at the root have weight 1.
+        Source: Niu et al. 2017, Eq. 9-10; the loss of whole sentences has
+        weight 1.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
         embedded_images = self._embed_photos_and_regions(batch, training)
@@ -257,13 +259,13 @@ class HMLSTM(EmbeddingNetwork):
 
 
 def _region_mean(regions, region_images, num_images):
-    """Returns the unit mean of each image's regions, or 0 for no regions."""
+    """Returns the normalised mean of each image's regions, or 0 if none."""
     total = tf.math.unsorted_segment_sum(regions, region_images, num_images)
     return tf.math.l2_normalize(total, axis=-1)
 
 
 def _joined(output, weight, other, names):
-    """Adds the loss `other`, weighted and with renamed terms, to `output`."""
+    """Adds `weight` times `other` to `output`, and renames the terms."""
     merged = (
         terms | {names[term]: added[term] for term in names if term in added}
         for terms, added in zip(output[1:], other[1:])

@@ -30,7 +30,7 @@ for package in (layers, losses, models):
 
 
 def load_model(path: Path, **options: Any) -> TwoBranchModel:
-    """Loads a model that `model.save("name.keras")` wrote.
+    """Loads a model saved by `model.save("name.keras")`.
 
     Weights, loss, optimizer and optimizer state are restored, so training
     continues as if uninterrupted. `keras.models.load_model` also works, but
@@ -43,8 +43,8 @@ def load_model(path: Path, **options: Any) -> TwoBranchModel:
             layers that are not registered with Keras.
 
     Raises:
-        ValueError: If the file holds no model or is compressed, or its weights
-            need more than 20 times the file's size in memory.
+        ValueError: If the file contains no model, if it is compressed, or if
+            its weights require more than 20 times its size in memory.
 
     Example:
         network.save("network.keras")

@@ -40,9 +40,9 @@ def check_sides(model):
 
 
 def draw_apart(image_branch, text_branch):
-    """Makes branches with the same seeds use different dropout masks.
+    """Gives two branches different dropout masks, even for equal seeds.
 
-    Otherwise, a network could recognise matching rows by their masks.
+    With equal masks, a network could recognise matching rows by their masks.
     """
     seeds = {layer.seed for layer in _dropouts(image_branch)}
     for layer in _dropouts(text_branch):
@@ -56,7 +56,7 @@ def _dropouts(branch):
 
 
 def input_dtype(layer):
-    """Returns the dtype that a layer reads, as far as its class implies one."""
+    """Returns the dtype of a layer's inputs, or a guess based on its class."""
     if inputs := getattr(layer, "inputs", None):
         return inputs[0].dtype
     if layers := getattr(layer, "layers", None):
@@ -70,9 +70,8 @@ def input_dtype(layer):
 def build_layer(name, layer, shape, dtype):
     """Builds a layer. Returns the shape `(None, dim)` and dtype of its outputs.
 
-    `name` is the network's argument in error messages. Raises ValueError if the
-    layer cannot read inputs of this shape and dtype, or does not return one
-    vector per row.
+    Error messages contain `name`. Raises ValueError if the layer cannot read
+    inputs of this shape and dtype, or does not return one vector per row.
     """
     if isinstance(layer, ConfiguredLayer) and hasattr(layer, "output_dim"):
         if not layer.built:
@@ -127,14 +126,14 @@ def _checked_outputs(name, read, outputs):
 
 
 def read_dtype(inputs):
-    """Returns the name of the dtype in which a layer reads inputs."""
+    """Returns the dtype to which inputs are cast before a layer reads them."""
     dtype = tf.as_dtype(inputs.dtype)
     is_number = dtype.is_floating or dtype == tf.uint8
     return "float32" if is_number else dtype.name
 
 
 def check_vocabularies(model):
-    """Raises an error if a text layer was not adapted to captions."""
+    """Raises an error if a TextVectorization layer has no vocabulary."""
     for layer in inner_layers(model.text_reader):
         is_text = isinstance(layer, keras.layers.TextVectorization)
         if is_text and len(layer.get_vocabulary()) <= 2:
@@ -166,9 +165,9 @@ def unit_rows(branch, rows, training):
 
 
 def encode(encoder, inputs, training, chunk, size):
-    """Applies an encoder to inputs, `chunk` rows at a time if not None.
+    """Applies an encoder; in training, `chunk` rows at a time if not None.
 
-    `size` is the size of the outputs.
+    `size` is the output size.
     """
     if training and chunk:
         return encode_in_chunks(encoder, inputs, chunk, size)

@@ -33,15 +33,15 @@ class SimilarityNetwork(TwoBranchModel):
         texts  -> [text_encoder  ->] text_branch  -> unit vectors y
         x * y  -> head -> logit of "they match"
 
-    Inner products of the embeddings are meaningless; only the head compares
-    embeddings. Batches have the format of `EmbeddingNetwork`.
+    Only the head can compare embeddings; their inner products are meaningless.
+    Batches have the same entries as in `EmbeddingNetwork`.
 
     Args:
         image_branch: as in `EmbeddingNetwork`.
         text_branch: as in `EmbeddingNetwork`.
         image_encoder: as in `EmbeddingNetwork`.
         text_encoder: as in `EmbeddingNetwork`.
-        head: `PairHead`; None for the head in the paper.
+        head: `PairHead`; None means the head of the paper.
 
     Example:
         network = tbnets.SimilarityNetwork(
@@ -89,14 +89,13 @@ class SimilarityNetwork(TwoBranchModel):
                 pair; the caption with the highest logit becomes the negative.
                 Paper: 1. The softmax loss ignores this argument.
             sampling_seed: integer seed of the draws.
-            pair_loss: "logistic" scores pairs separately, with as many
-                non-matches as matches (Wang 2018). "softmax" compares each
-                matching pair with all non-matching pairs of its image or
-                caption in the batch, or with the caption's candidates if
-                `mining` is given.
+            pair_loss: "logistic" classifies each pair separately, with one
+                non-matching pair per matching pair (Wang 2018). "softmax"
+                compares each matching pair with all non-matching pairs of its
+                image and of its caption in the batch or, if `mining` is given,
+                with the caption's candidates.
             mining: as in `EmbeddingNetwork.compile`.
-            **kwargs: `encode_chunk`, as in `TwoBranchModel.compile`, and
-                arguments of `keras.Model.compile`, for example `jit_compile`.
+            **kwargs: other arguments of `TwoBranchModel.compile`.
         """
         check_choice("pair_loss", pair_loss, PAIR_LOSSES)
         super().compile(optimizer, gradient_clip_norm, **kwargs)
@@ -106,24 +105,24 @@ class SimilarityNetwork(TwoBranchModel):
 
     @staticmethod
     def reported_names() -> list[str]:
-        """Returns the names of the values that either loss reports."""
+        """Returns the names of the values that `report` may return."""
         return [*LogisticOutput._fields[1:], *SoftmaxOutput._fields[1:]]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides and the head."""
+        """Builds encoders, branches and the head."""
         super().build(input_shape)
         if not self.head.built:
             self.head.build((None, self.embedding_dim))
 
     @property
     def floats_per_pair(self) -> int:
-        """Number of floats that the embeddings and the head use per pair."""
+        """Number of floats that scoring one pair needs in memory."""
         return 2 * self.embedding_dim + sum(self.head.units)
 
     def judge(
         self, image_rows: Array, text_rows: Array, training: bool = False
     ) -> tf.Tensor:
-        """Returns the logits, float32 `[p]`, of pairs of embeddings."""
+        """Returns the logits of p pairs of embeddings, float32 `[p]`."""
         return self.head(image_rows * text_rows, training=training)
 
     def similarities(
@@ -152,9 +151,9 @@ class SimilarityNetwork(TwoBranchModel):
     def batch_loss(
         self, batch: Batch, training: bool = False
     ) -> LogisticOutput | SoftmaxOutput:
-        """Returns the output of a `losses.logistic` loss for one batch.
+        """Returns the `pair_loss` of one batch.
 
-        Each replica scores a share of the pairs, then gathers all logits.
+        Each replica scores some of the pairs, and then gathers all logits.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
         is_softmax = self.pair_loss == "softmax"
@@ -194,8 +193,8 @@ class SimilarityNetwork(TwoBranchModel):
         Args:
             images: two tensors `[p, embedding_dim]`, the images of the matching
                 and of the non-matching pairs.
-            texts: two tensors `[p, embedding_dim]`, the pairs' texts.
-            valid: bool `[p]`, the pairs that count.
+            texts: two tensors `[p, embedding_dim]`, the texts of these pairs.
+            valid: bool `[p]`, True for pairs that count.
             training: whether dropout is on.
         """
         logits = tf.concat(self.judge_shared(images, texts, training), 0)
@@ -208,11 +207,11 @@ class SimilarityNetwork(TwoBranchModel):
         texts: Sequence[tf.Tensor],
         training: bool,
     ) -> Sequence[tf.Tensor]:
-        """Returns the logits of lists of pairs; each replica scores a share.
+        """Returns a list of logits `[p]`; each replica scores some pairs.
 
         Args:
-            images: list of `[p, embedding_dim]`.
-            texts: list of `[p, embedding_dim]`.
+            images: list of `[p, embedding_dim]`, the images of the pairs.
+            texts: list of `[p, embedding_dim]`, the texts of the pairs.
             training: whether dropout is on.
         """
         sides = [[*map(own_rows, side)] for side in (images, texts)]
@@ -227,9 +226,9 @@ class SimilarityNetwork(TwoBranchModel):
         """For each row, selects the column whose pair has the largest logit.
 
         Args:
-            columns: int32 `[n, k]`, the candidates.
-            images: `[n * k, embedding_dim]`, the pairs' images, row by row.
-            texts: `[n * k, embedding_dim]`, the pairs' texts.
+            columns: int32 `[n, k]`, the columns to choose from.
+            images: `[n * k, embedding_dim]`, images of the pairs, row by row.
+            texts: `[n * k, embedding_dim]`, texts of the pairs.
         """
         sides = ([tf.stop_gradient(rows)] for rows in (images, texts))
         [logits] = self.judge_shared(*sides, training=False)
@@ -237,7 +236,7 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.gather(columns, best, batch_dims=1)[:, None]
 
     def draw_seed(self) -> tf.Tensor:
-        """Returns the seed for a step's draws, int32 `[2]`."""
+        """Returns the seed of a step's random draws, int32 `[2]`."""
         step = tf.convert_to_tensor(self.optimizer.iterations)
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 
@@ -261,5 +260,5 @@ class SimilarityNetwork(TwoBranchModel):
         return SoftmaxOutput(*(tf.add_n(values) / 2 for values in zip(*lists)))
 
     def report(self, output: LogisticOutput | SoftmaxOutput) -> Tensors:
-        """Returns {name: value} that the loss reports."""
+        """Returns a dict of the scalars that the loss reports."""
         return dict(zip(output._fields[1:], output[1:]))

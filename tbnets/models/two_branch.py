@@ -21,7 +21,7 @@ from tbnets.training.optimizers import current_learning_rate, loss_scale
 
 
 class StepMean(keras.metrics.Metric):
-    """Averages a scalar over the steps."""
+    """Averages a scalar over the steps of an epoch."""
 
     # All replicas report the same value, so each replica keeps its own mean.
     # In Keras 3, `keras.metrics.Mean` sums its variables over the replicas.
@@ -70,16 +70,16 @@ class TwoBranchModel(keras.Model):
         images -> [image_encoder ->] image_branch
         texts  -> [text_encoder  ->] text_branch
 
-    The layers may be any Keras layers or models that take one tensor and return
-    `[n, dim]`. A branch is followed by L2 normalisation.
+    The layers may be any Keras layers or models that map one tensor to a tensor
+    `[n, dim]`. The outputs of the branches are L2-normalised.
 
-    A subclass defines `batch_loss` and `report`. It must store the arguments of
-    its constructor and of `compile` in attributes with the arguments' names,
-    from which the configs are read.
+    A subclass defines `batch_loss` and `report`. It must store each argument of
+    its constructor and of `compile` in an attribute of the same name, from
+    which configs are read.
 
     Args:
-        image_branch: layer applied to the images; None for a `Branch`.
-        text_branch: layer applied to the texts; None for a `Branch`.
+        image_branch: layer applied to the images; None means `Branch()`.
+        text_branch: layer applied to the texts; None means `Branch()`.
         image_encoder: layer that turns pixels into features, or None.
         text_encoder: layer that turns word ids or strings into features, or
             None.
@@ -87,8 +87,8 @@ class TwoBranchModel(keras.Model):
     Attributes:
         learned_similarity: whether the model learns `similarities` instead of
             computing inner products. If True, the model also defines
-            `judge(image_rows, text_rows)`, which returns `[p]`, and
-            `floats_per_pair`.
+            `floats_per_pair` and `judge(image_rows, text_rows)`, which returns
+            a score per pair.
         build_inputs: names of the inputs whose shapes `build` requires.
         largest_batch: maximum numbers of images and captions in a batch, or
             None if unknown.
@@ -140,11 +140,11 @@ class TwoBranchModel(keras.Model):
         return []
 
     def batch_loss(self, batch: Batch, training: bool = False) -> Any:
-        """Returns the loss of one batch: an object with the scalar `total`."""
+        """Returns the loss of one batch, an object with a scalar `total`."""
         raise NotImplementedError
 
     def report(self, output: Any) -> Tensors:
-        """Returns {name: scalar} to report for a `batch_loss`."""
+        """Returns {name: scalar} to report for the result of `batch_loss`."""
         return {}
 
     @property
@@ -161,7 +161,7 @@ class TwoBranchModel(keras.Model):
 
     @property
     def text_spec(self) -> tf.TensorSpec | None:
-        """Spec of the strings or ids that a layer from outside tbnets reads."""
+        """Spec of the captions if a layer from outside tbnets reads them."""
         dtype = (self.input_dtypes or {}).get("captions", "float32")
         reads_features = tf.as_dtype(dtype).is_floating
         if reads_features or not fit_arguments.may_read_text(self.text_reader):
@@ -185,8 +185,8 @@ class TwoBranchModel(keras.Model):
         """Applies the encoder, if there is one, and the branch of a side.
 
         Args:
-            side: start of the layers' names, such as `image`.
-            name: name of the inputs in a batch, such as `images`.
+            side: prefix of the layers' names, such as `image`.
+            name: key of the inputs in a batch, such as `images`.
             inputs: `[n, ...]`.
             training: whether dropout is on.
         """
@@ -217,7 +217,7 @@ class TwoBranchModel(keras.Model):
     def similarities(
         self, image_embeddings: Array, text_embeddings: Array
     ) -> tf.Tensor:
-        """Returns float32 `[n, m]`, the inner products of all pairs.
+        """Returns the inner products of all pairs, float32 `[n, m]`.
 
         Args:
             image_embeddings: float32 `[n, embedding_dim]`.
@@ -236,12 +236,12 @@ class TwoBranchModel(keras.Model):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            gradient_clip_norm: maximum global norm of a step's gradient; None
-                for no clipping. Vilalta et al. 2017 use 2.
-            encode_chunk: maximum number of rows that an encoder processes at a
-                time in training, which needs less memory but encodes each row
-                twice; None for all.
-            **kwargs: arguments of `keras.Model.compile`, except losses and
+            gradient_clip_norm: maximum global norm of the gradient in a step;
+                None disables clipping.
+            encode_chunk: number of rows that an encoder processes at a time in
+                training; None means all. Chunks save memory, but each row is
+                encoded twice.
+            **kwargs: arguments of `keras.Model.compile` other than losses and
                 metrics.
         """
         if gradient_clip_norm is not None:
@@ -285,14 +285,14 @@ class TwoBranchModel(keras.Model):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Metrics that average the reported values over each epoch."""
+        """Metrics, each of which averages a reported value over the epoch."""
         return list(self.trackers.values())
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
-        """Builds both sides.
+        """Builds the encoders and branches.
 
         Args:
-            input_shape: dict with the shapes of `images` and `captions`; the
+            input_shape: dict with the shapes of `images` and `captions`. The
                 numbers of images, captions and words may be None.
         """
         shapes = checked_dict("inputs", input_shape, INPUTS)
@@ -304,7 +304,7 @@ class TwoBranchModel(keras.Model):
     def build_side(self, side: str, name: str) -> None:
         """Builds the encoder, if there is one, and the branch of a side.
 
-        The arguments are as in `embed_side`.
+        `embed_side` describes the arguments.
         """
         parts = {
             part: layer
@@ -327,7 +327,7 @@ class TwoBranchModel(keras.Model):
             )
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """Returns the shapes for `build`, which Keras 2 does not store."""
+        """Returns the input shapes and dtypes; Keras 2 does not store them."""
         shapes = self.input_shapes
         return shapes and {
             "input_shape": {key: list(shape) for key, shape in shapes.items()},
@@ -344,13 +344,14 @@ class TwoBranchModel(keras.Model):
 
         Args:
             *args: arguments of `keras.Model.fit`. `x` and `validation_data` may
-                also be `EpochBatches`; `fit` sets the epoch of `x`.
+                also be `EpochBatches`; `fit` sets the `epoch` of `x`.
             **kwargs: arguments of `keras.Model.fit`.
 
         Raises:
-            TypeError: If an argument is a list or an array of text.
-            ValueError: If an array contains NaN or infinity or has too few
-                rows, or if the loss or gradient of an epoch is not finite.
+            TypeError: If an input is a list, or text that no layer reads.
+            ValueError: If an array contains NaN or infinity, if arrays have
+                different numbers of rows or no rows, or if the mean loss or
+                gradient of an epoch is not finite.
         """
         bound = inspect.signature(keras.Model.fit).bind(self, *args, **kwargs)
         strategy = self.distribute_strategy
@@ -373,7 +374,7 @@ class TwoBranchModel(keras.Model):
         return super().fit(*bound.args[1:], **bound.kwargs)
 
     def _on_finite(self, method, args, kwargs):
-        """Returns the bound arguments of a Keras method, with checked data."""
+        """Checks the data argument of a Keras method; returns all arguments."""
         # Checking outputs is not enough: a kernel may turn a NaN into 0.
         bound = inspect.signature(method).bind(self, *args, **kwargs)
         fit_arguments.prepare_data(bound.arguments, "x", self.text_reader)
@@ -382,12 +383,11 @@ class TwoBranchModel(keras.Model):
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates like `keras.Model.evaluate`, but rejects non-finite input.
 
-        `x` may also be `EpochBatches`. The method raises the same errors as
-        `fit`.
+        `x` may also be `EpochBatches`. Invalid data raise the errors of `fit`.
 
         Returns:
-            The loss and the values of `report`, in the format of
-            `keras.Model.evaluate`.
+            The loss and the values of `report`, as `keras.Model.evaluate`
+            returns them.
         """
         bound = self._on_finite(keras.Model.evaluate, args, kwargs)
         return super().evaluate(*bound.args[1:], **bound.kwargs)
@@ -395,17 +395,16 @@ class TwoBranchModel(keras.Model):
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the outputs of `call`, like `keras.Model.predict`.
 
-        `x` may also be `EpochBatches`. The method raises the same errors as
-        `fit`.
+        `x` may also be `EpochBatches`. Invalid data raise the errors of `fit`.
         """
         bound = self._on_finite(keras.Model.predict, args, kwargs)
         return super().predict(*bound.args[1:], **bound.kwargs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises TypeError: use `tbnets.export_saved_model` instead.
+        """Raises TypeError; use `tbnets.export_saved_model` instead.
 
-        The Keras method exports a function of tensors. A served network also
-        reads captions and photos, so it needs a vocabulary.
+        The method of Keras exports a function of tensors, which reads neither
+        captions nor photos.
         """
         raise InputTypeError(
             "export",
@@ -420,7 +419,7 @@ class TwoBranchModel(keras.Model):
         return [fit_arguments.FiniteSteps()]
 
     def train_step(self, batch: Batch) -> Tensors:
-        """Updates the weights; returns the metrics' means in this epoch."""
+        """Trains on a batch; returns the metrics of the epoch so far."""
         rate = current_learning_rate(self.optimizer)
         scale = loss_scale(self.optimizer)
         self._build_for(batch)
@@ -448,12 +447,12 @@ class TwoBranchModel(keras.Model):
         return self._track(output, gradient_norm=norm, learning_rate=rate)
 
     def test_step(self, batch: Batch) -> Tensors:
-        """Evaluates a batch; returns the metrics' means in this epoch."""
+        """Evaluates a batch; returns the metrics of the evaluation so far."""
         self._build_for(batch)
         return self._track(self.batch_loss(batch))
 
     def _build_from(self, data):
-        """Builds the network outside the training step, if shapes are known."""
+        """Builds the network before training if `data` has known shapes."""
         if isinstance(data, tf.data.Dataset):
             data = data.element_spec
         names = self.build_inputs
@@ -500,7 +499,6 @@ class TwoBranchModel(keras.Model):
         return {**super().get_config(), **self._arguments("__init__")}
 
     def _arguments(self, method):
-        """Returns the arguments of a method as a config."""
         names = parameters_of(type(self), method, TwoBranchModel)
         arguments = {name: getattr(self, name) for name in names}
         arguments.pop("optimizer", None)  # Already in the config of Keras.
