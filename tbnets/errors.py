@@ -20,7 +20,7 @@ class ArgumentError(UserError):
             value passed.
         expected: requirement that starts with a verb, such as `be above 0`.
         received: received value, usually as `argument=value`.
-        advice: sentence that says how to fix the error.
+        advice: sentence that explains how to fix the error.
     """
 
     # With this `__init__`, a `tf.function` re-raises an exception of the same

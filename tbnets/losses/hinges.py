@@ -1,8 +1,7 @@
-"""Sums the hinge losses of all triplets in a batch, without listing them.
+"""Sums the hinge losses of the triplets in a batch, without listing them.
 
-The hardest negatives of each anchor are selected once. Its positives are
-processed in rounds, a few per round. All shapes are static, so XLA can compile
-the loss.
+An anchor's hardest negatives are selected once. Its positives are processed in
+rounds, a few per round. All shapes are static, so XLA can compile the loss.
 """
 
 from typing import NamedTuple
@@ -179,7 +178,7 @@ def own_anchors(view):
 
 
 def sums(views, num_negatives, margin, distance, gradient="dense"):
-    """Sums the hinge losses of each view, and counts its triplets.
+    """Sums the hinge losses for each view, and counts its triplets.
 
     Args:
         views: Dict from term to `View`. If the terms `image_to_text` and

@@ -27,7 +27,7 @@ TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
 def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
-    """Casts a vector of integers or floats to a `dtype` of the same kind."""
+    """Casts integers to an integer `dtype`, or floats to a float `dtype`."""
     values = tf.convert_to_tensor(values)
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
@@ -251,7 +251,7 @@ def first_positives(positive_mask, limit):
 
 
 def first_true(mask):
-    """Returns the first True column of each row, or -1 if there is none."""
+    """Returns the first True column for each row, or -1 if there is none."""
     places = tf.range(tf.shape(mask)[1])
     # XLA rejects argmax for a matrix without columns.
     first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)

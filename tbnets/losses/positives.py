@@ -86,8 +86,9 @@ class Matches:
     def rows(self, term, anchors=None, candidates=None):
         """Returns the mask of matches between anchors and candidates.
 
-        `term` is one of `presets.TERMS`. `anchors` and `candidates` are int32
-        rows, or None for all rows. Terms within a view ignore `candidates`.
+        `term` is an element of `presets.TERMS`. `anchors` and `candidates` are
+        int32 rows, or None for all rows. Terms within a view ignore
+        `candidates`.
         """
         if term == "image_to_text":
             images = _picked(self.image_ids, anchors)
@@ -111,8 +112,8 @@ class Matches:
     def masks(self, term, anchors=None, is_padding=None):
         """Returns the masks `positive` and `not_negative` of a `hinges.View`.
 
-        `is_padding`, bool `[n]`, is True for anchors that do not count. The
-        other arguments are those of `rows`.
+        `is_padding`, bool `[n]`, is True for anchors that do not count. For
+        `term` and `anchors`, see `rows`.
         """
         mask, ignored = self.rows(term, anchors), []
         if is_padding is not None:

@@ -111,7 +111,7 @@ def with_background(mean, images, between, background, share):
         images: float64 `[n, n]`, covariance of the images; overwritten.
         between: float64 `[n, m]`, covariance of images and texts.
         background: `PairSums` with the background regions as images.
-        share: fraction of all rows that are pairs.
+        share: fraction of the rows that are pairs.
 
     Returns:
         (mean, images, between) over all rows; `between` is `[n, m + 1]`.
@@ -344,7 +344,7 @@ class CCA(EmbeddingNetwork):
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Sums covariances over the batches, then computes the projections.
 
-        The arguments are those of `keras.Model.fit`; one epoch is enough. The
+        The arguments are as in `keras.Model.fit`; one epoch is enough. The
         `loss` in the history is 1 minus the mean correlation.
 
         Raises:

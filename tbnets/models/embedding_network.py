@@ -29,7 +29,7 @@ class EmbeddingNetwork(TwoBranchModel):
     dim]`, int word ids `[m, words]`, where 0 is padding, or strings `[m]`.
     Training also requires integer ids, which define the matches: `image_ids`
     `[n]` and `caption_image_ids` `[m]`. `text_ids` `[m]`, one id per distinct
-    text, is optional. All sizes except those of features may vary between
+    text, is optional. All sizes except feature sizes may vary between
     batches.
 
     Args:
@@ -134,7 +134,7 @@ class EmbeddingNetwork(TwoBranchModel):
         return WITHIN_VIEWS, off
 
     def report(self, output: LossOutput) -> Tensors:
-        """Returns a dict with the loss and active fraction of each term."""
+        """Returns a dict with the losses and active fractions of the terms."""
         scalars = {}
         for term, value in output.terms.items():
             scalars[f"{term}_loss"] = value

@@ -44,9 +44,10 @@ def fit_replicas(self, **arguments):
     """Trains a model on several replicas, in place of `keras.Model.fit`.
 
     The model must have been built and compiled in the strategy's scope.
-    `arguments` are those of `keras.Model.fit`. `x` and `validation_data` are
-    each a `DistributedDataset`, or a `tf.data.Dataset` of whole batches. In
-    each epoch, an endless data set continues, and a finite data set restarts.
+    `arguments` are the arguments of `keras.Model.fit`. `x` and
+    `validation_data` are each a `DistributedDataset`, or a `tf.data.Dataset` of
+    whole batches. In each epoch, an endless data set continues, and a finite
+    data set restarts.
     """
     model = self
     _check(model, arguments)

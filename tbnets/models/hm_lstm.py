@@ -45,13 +45,13 @@ class HMLSTM(EmbeddingNetwork):
 
     - `regions` `[n, region_dim]`;
     - `region_images` int32 `[n]`: row of each region's photo in `images`;
-    - `phrase_nodes` int32 `[p]`: node of each phrase, numbered across all trees
-      of the batch;
+    - `phrase_nodes` int32 `[p]`: nodes of the phrases, numbered across all
+      trees of the batch;
     - `region_of` int32 `[p]`: index of the phrase's region, or of the whole
       photo, in the concatenation of regions and photos;
     - `is_contrast` bool `[p, n + num_images]`: True for the phrase's negatives;
-    - `weights` float32 `[p]`: weight of each pair, 0 before correspondences are
-      found.
+    - `weights` float32 `[p]`: weights of the pairs, 0 before correspondences
+      are found.
 
     Args:
         image_branch: layer applied to the photos.
@@ -107,7 +107,7 @@ class HMLSTM(EmbeddingNetwork):
                 between regions and phrases.
             gradient_clip_norm: as in `EmbeddingNetwork.compile`.
             phrase_weight: weight of the loss between regions and phrases, in
-                addition to the weight of each pair. Paper: 1.
+                addition to the weights of the pairs. Paper: 1.
             region_mean_weight: weight of the loss between sentences and the
                 mean of a photo's regions. Paper: 0.
             **kwargs: other arguments of `EmbeddingNetwork.compile`.

@@ -34,7 +34,7 @@ class SimilarityNetwork(TwoBranchModel):
         x * y  -> head -> logit of "they match"
 
     Only the head can compare embeddings; their inner products are meaningless.
-    Batches have the same entries as in `EmbeddingNetwork`.
+    The entries of a batch are as in `EmbeddingNetwork`.
 
     Args:
         image_branch: as in `EmbeddingNetwork`.
