@@ -75,7 +75,7 @@ class Model(PhotoSearch):
     __repr__ = short_repr("path", "embedding_dim")
 
     def _run(self, name):
-        """Returns the function that runs a network in the current thread."""
+        """Returns the current thread's function of a network."""
         run = getattr(self._threads, name, None)
         if run is None:
             litert = import_extra("lite", "ai_edge_litert.interpreter")
@@ -108,9 +108,9 @@ class Model(PhotoSearch):
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): embeddings, float32 `[n, embedding_dim]`;
-            and, for each photo, "" if it is valid, or the fault, such as "is
-            empty". The embedding of a broken photo is 0.
+            (embeddings, reasons): float32 `[n, embedding_dim]`; and, for each
+            photo, "" if it is valid, or its fault, such as "is empty". The
+            embedding of a broken photo is 0.
         """
         refuse_single("images", images)
         pairs = list(self._pool.map(self._try_image, images))

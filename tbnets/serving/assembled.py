@@ -1,11 +1,10 @@
 """Assembles zoo models from their SavedModels and pretrained image networks.
 
-Image networks are large. Some zoo folders therefore contain only two things: a
-SavedModel that takes image features, and a file `answers.json` with the
-expected embeddings of a few inputs. On first use, `assembled` adds the image
-networks from the `photos` extra, and checks that the complete model computes
-these embeddings. It caches the model in `CACHE/zoo/DIGEST/NAME/1`, with
-checksums of all files.
+Image networks are large. Some zoo folders therefore contain only a SavedModel
+that takes image features, and `answers.json`, which lists the expected
+embeddings of a few inputs. On first use, `assembled` adds the image networks
+from the `photos` extra, checks the embeddings, and caches the complete model
+and its checksums in `CACHE/zoo/DIGEST/NAME/1`.
 
 `CACHE` is `$TBNETS_CACHE` if it is set, or else `tbnets` in the user's cache
 folder. `DIGEST` depends on the zoo files and the versions of tbnets and
@@ -57,9 +56,8 @@ _making = threading.Lock()
 def put_together(source, path):
     """Copies a SavedModel, and makes the copy take photos instead of features.
 
-    `source` is a SavedModel that takes image features. Raises ValueError if its
-    metadata does not describe the image networks, or if these are missing or
-    have unexpected weights.
+    Raises ValueError if the metadata of `source` does not describe the image
+    networks, or if these are missing or have unexpected weights.
     """
 
     def add(served):
@@ -130,7 +128,7 @@ def assembled(folder):
     """Returns the folder of a complete model, assembling the model on first
     use.
 
-    `folder` is the folder of the zoo model, whose checksums have been verified.
+    `folder` is the zoo model, whose checksums have been verified.
     """
     folder = folder.absolute()
     content = (folder / CHECKSUMS).read_bytes(), *_versions()

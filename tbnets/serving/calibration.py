@@ -24,16 +24,15 @@ _STEPS = 50
 def calibrate(images, texts, caption_to_image, bank):
     """Fits a `Confidence` to searches in random collections of many sizes.
 
-    Each caption is used as a query twice: once in a collection that contains
-    its photo, and once after its photo has been removed.
+    Each caption is a query twice: with its photo in the collection, and after
+    its photo has been removed.
 
     Args:
-        images: float32 `[n, dim]`, embeddings of photos that were not used in
-            training.
-        texts: float32 `[m, dim]`, embeddings of the captions of these photos.
+        images: float32 `[n, dim]`, embeddings of photos not used in training.
+        texts: float32 `[m, dim]`, embeddings of the photos' captions.
         caption_to_image: int `[m]`, row of each caption's photo.
-        bank: float32 `[b, dim]`, embeddings of training captions, at most
-            `BANK_SIZE` of which are drawn at random.
+        bank: float32 `[b, dim]`, embeddings of training captions, of which at
+            most `BANK_SIZE` are drawn.
     """
     owners = caption_to_image
     if min(len(images), len(texts), len(bank)) < NEIGHBOURS:
@@ -114,9 +113,8 @@ def calibrate_model(model, captions, images):
     """Fits the `Confidence` of a model that takes photos.
 
     `captions` is a caption file, and `images` is the folder of its photos.
-    Missing splits are drawn as in training. Raises ValueError if there are too
-    few captions, or if the model does not compare photos and sentences by
-    cosine similarity.
+    Missing splits are drawn as in training. Raises ValueError if the model does
+    not compare photos and sentences by cosine similarity.
     """
     is_able = model.takes_photos and model.takes_captions
     if model.has("compare") or not (is_able and model.has("embed_text")):

@@ -61,9 +61,9 @@ class Confidence:
         """Returns the confidences of each query's first `j` results, `[m, j]`.
 
         `similarities`, float32 `[m, k]`, contains the `k` best similarities of
-        each query, best first. `k` is at least `NEIGHBOURS`, or equal to
+        each of `m` queries, best first. `k` is at least `NEIGHBOURS`, or
         `num_rows`, the number of photos. `levels`, float32 `[m, j]`, contains
-        what the method `levels` returns for the results.
+        the `levels` of the results.
         """
         inputs = features(similarities, levels, num_rows, self.temperature)
         return sigmoid(self.weights[0] + inputs @ self.weights[1:])
@@ -84,8 +84,7 @@ class Confidence:
 def load_confidence(folder, dim):
     """Reads the `Confidence` of a SavedModel; returns None if it has none.
 
-    `dim` is the size of the model's embeddings, which the bank's embeddings
-    must also have.
+    `dim` is the required size of the bank's embeddings.
     """
     path = os.path.join(folder, CONFIDENCE_FILE)
     if not os.path.isfile(path):

@@ -47,13 +47,12 @@ def two_branch_endpoints(
       words]` -> `embeddings` float32 `[m, embedding_dim]`.
     - `embed_image`: `image_features` float32 `[n, *image_shape]` or
       `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      `image_bytes`, the endpoint also returns `status`, string `[n]`: "" for a
-      valid photo, and otherwise a description of the fault. The embedding of a
-      broken photo is 0.
-    - `embed_image_strict`, if the model takes photos: `image_bytes` ->
-      `embeddings`. A broken photo makes the call fail, as in `score`.
-    - `score`: images and texts -> `similarities` `[n, m]`, which are cosines,
-      or the logits of a learned similarity.
+      `image_bytes`, also returns `status`, string `[n]`: "" for a valid photo,
+      and otherwise its fault. The embedding of a broken photo is 0.
+    - `embed_image_strict`: `image_bytes` -> `embeddings`. A broken photo makes
+      the call fail, as in `score`.
+    - `score`: images and texts -> `similarities` `[n, m]`: cosines, or the
+      logits of a learned similarity.
     - `compare`, if the similarity is learned: `image_embeddings` float32 `[n,
       embedding_dim]` and `text_embeddings` `[m, embedding_dim]` ->
       `similarities` `[n, m]`.
@@ -177,9 +176,9 @@ STEP = 1 / 64
 def embed_map(embed, maps):
     """Returns the contribution of each cell of a photo's map to its embedding.
 
-    A photo's feature map has cells m(c). The features of the photo are their
-    mean x, and its embedding is e(x). For each cell c, the function computes
-    the linear approximation of e at x::
+    The features x of a photo are the mean of the cells m(c) of a map, and its
+    embedding is e(x). For each cell c, computes the linear approximation of e
+    at x::
 
         E(c) = e(x) + J(x) (m(c) - x),  J = de/dx
 
@@ -232,8 +231,7 @@ def region_endpoints(
     - `localize`, if `read_regions` is given: phrases, `image_bytes` string `[]`
       and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
       `similarities` `[m, n]` and `status`, string `[]`: "" for a valid photo,
-      and otherwise a description of the fault. The similarities of a broken
-      photo are 0.
+      and otherwise its fault. The similarities of a broken photo are 0.
     - `localize_strict`: like `localize`, without `status`. A broken photo makes
       the call fail.
 
@@ -242,8 +240,8 @@ def region_endpoints(
         tokenizer: as in `two_branch_endpoints`.
         region_dim: number of features per region.
         text_dim: number of features per phrase; None if there is a tokenizer.
-        read_regions: the `read` argument of a `PhotoReader` for regions; None
-            to omit `localize`.
+        read_regions: the `read` argument of a `PhotoReader` for regions, or
+            None.
     """
     tokenizer = reader_of(model, tokenizer, text_dim)
     spec = text_spec(tokenizer, text_dim, "phrases")
@@ -334,11 +332,10 @@ def _localization(reader, phrases, regions, similarities):
 def add_search(index):
     """Returns a function for `reexport(add=...)` that adds a search endpoint.
 
-    The `search` endpoint searches `index`, a `SearchIndex`. It takes `m` texts,
-    as `embed_text` does, and `k`, int32 `[]`. It returns `ids` (string) and
-    `similarities` (float32), both `[m, min(k, len(index))]`, best first. If the
-    model is calibrated, it also returns `confidences` (float32). Ties are
-    sorted by row.
+    The `search` endpoint takes `m` texts, as `embed_text` does, and `k`, int32
+    `[]`. It returns `ids` (string) and `similarities` (float32), both `[m,
+    min(k, len(index))]`, best first. If the model is calibrated, it also
+    returns `confidences` (float32). Ties are sorted by row.
     """
     if not len(index):
         raise InputError(
@@ -448,7 +445,7 @@ class Endpoints:
 
 
 class EndpointSide:
-    """One of the two inputs that a network compares, such as images.
+    """One of the two inputs that a network compares.
 
     `name` is the endpoint that embeds the input, such as `embed_text`. `spec`
     is the input's `tf.TensorSpec`. `embed` maps the input to embeddings,
@@ -486,8 +483,8 @@ def two_sided(first, second, similarities, compared_dim=None):
     For each side, an endpoint with the side's name returns `embeddings`.
     `score` takes `n` and `m` inputs, and returns `similarities`, float32 `[n,
     m]`. `compare` does the same for embeddings of size `compared_dim`, and is
-    omitted if `compared_dim` is None. The argument `similarities` is a function
-    that compares the embeddings of both sides.
+    omitted if `compared_dim` is None. The function `similarities` compares the
+    embeddings of both sides.
     """
 
     @traced(first.spec, second.spec)

@@ -1,4 +1,4 @@
-"""Exports networks as SavedModels that take raw input, such as sentences.
+"""Exports networks as SavedModels that take raw input.
 
 Each endpoint becomes a signature. The graph contains the tokenizer, the
 vocabulary and the image decoder, so a program needs only TensorFlow and TF Text
@@ -60,11 +60,11 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
     Args:
         model: a built network, such as `EmbeddingNetwork`.
-        vocabulary: the run's `Vocabulary`, in which case captions are truncated
-            at 200 words; a `Tokenizer`, which truncates captions at its
-            `max_tokens`; a `CaptionReader`, which computes text features; or
-            None. With None, the SavedModel takes text features or the inputs of
-            the network's own Keras layers.
+        vocabulary: the run's `Vocabulary`, which truncates captions at 200
+            words; a `Tokenizer`, which truncates them at its `max_tokens`; a
+            `CaptionReader`, which computes text features; or None. With None,
+            the SavedModel takes text features or the inputs of the network's
+            own Keras layers.
         path: folder to write, which must not exist.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`;
             None for the shape of the training data.
@@ -210,10 +210,9 @@ def check_new(path):
 def save(root, signatures, path, description, vocabulary=None, extra=None):
     """Writes a complete SavedModel with its metadata, and returns its path.
 
-    `root` is the object to save, which tracks all variables of the signatures.
-    `signatures` maps names to concrete functions, whose ops are checked.
-    `description` is the metadata, to which the checksums are added. `extra` is
-    as in `write_saved_model`.
+    `root` tracks all variables of the signatures. `signatures` maps names to
+    concrete functions, whose ops are checked. `description` is the metadata, to
+    which the checksums are added. `extra` is as in `write_saved_model`.
     """
     for name, function in signatures.items():
         if name != DEFAULT:  # A copy of another signature.

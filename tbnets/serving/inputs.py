@@ -48,9 +48,9 @@ def attempt(function, elements, otherwise):
     """Applies a function to each row, with a default result if it fails.
 
     `elements` is a tuple of tensors `[n, ...]`. `function` takes one row of
-    each tensor and returns nested tensors. `otherwise` is the default result,
-    with the shapes of a result. Returns (results, succeeded): nested tensors
-    `[n, ...]`, and bool `[n]`, whether `function` succeeded for each row.
+    each tensor and returns nested tensors. `otherwise` is the default result.
+    Returns (results, succeeded): nested tensors `[n, ...]`, and bool `[n]`,
+    whether each row succeeded.
     """
     count = tf.shape(elements[0], tf.int64)[0]
     rows = tf.data.Dataset.from_tensor_slices((tf.range(count), *elements))
@@ -72,9 +72,8 @@ def attempt(function, elements, otherwise):
 def attempt_once(function, inputs, otherwise):
     """Calls a function once. Returns a default result if the call fails.
 
-    `otherwise` is the default result, with the ranks of a result. Returns
-    (results, succeeded): nested tensors, and bool `[]`, whether the call
-    succeeded.
+    `otherwise` is the default result. Returns (results, succeeded): nested
+    tensors, and bool `[]`, whether the call succeeded.
     """
     tried = _tried(
         tf.data.Dataset.from_tensors(inputs),
@@ -125,9 +124,9 @@ class PhotoReader:
     def photos(self, image_bytes, forward=None):
         """Decodes JPEG or PNG files, string `[n]`.
 
-        If `forward` is given, it is called instead of the `forward` method of
-        `read`. Returns (rows, status): the network's input `[n, ...]`, which is
-        undefined for broken photos, and the result of `status_of`.
+        `forward`, if given, replaces the `forward` method of `read`. Returns
+        (rows, status): the network's input `[n, ...]`, which is undefined for
+        broken photos, and the result of `status_of`.
         """
         decode = tf.function(
             self._decode, input_signature=[tf.TensorSpec([], tf.string)]
@@ -200,8 +199,8 @@ MOST_WORDS = 200
 def guarded(function):
     """Returns a concrete function that rejects invalid inputs.
 
-    The ranks and dimensions must match the input signature. For NaN and
-    infinity, the error contains the index of the row.
+    The shapes must match the input signature. For NaN and infinity, the error
+    contains the index of the row.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -228,10 +227,9 @@ def _enter(value, spec):
 def require_rows(value, good, expectation):
     """Returns `value` after asserting in the graph that all rows are valid.
 
-    `good` is bool `[n]`, whether each row is valid, or bool `[]` for a single
-    value. If a row is invalid, the graph raises
-    `tf.errors.InvalidArgumentError` with the message `expectation` and the
-    index of the row.
+    `good` is bool `[n]`, whether each row is valid, or `[]` for a single value.
+    Otherwise, raises `tf.errors.InvalidArgumentError` with the message
+    `expectation` and the index of the row.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))
@@ -241,8 +239,7 @@ def require_rows(value, good, expectation):
 class OwnTexts(tf.Module):
     """Replaces the `Tokenizer` of a network whose own layers read its texts.
 
-    `reader` is the Keras layer that reads the texts, and `spec` is the
-    `tf.TensorSpec` of its input.
+    `reader` is the Keras layer, and `spec` is the `tf.TensorSpec` of its input.
     """
 
     vocabulary = max_tokens = None
@@ -289,10 +286,9 @@ Inputs = Photos | Texts
 def as_input(argument, spec, values):
     """Converts an input to a tensor, after checking its shape and type.
 
-    `argument` is the name of the input in error messages. `values` is a list of
-    strings, a float array or, for `IMAGE_BYTES`, photos as in
-    `pictures.read_content`. Raises TypeError or ValueError if `values` does not
-    match `spec`.
+    `argument` is its name in error messages. `values` is a list of strings, a
+    float array or, for `IMAGE_BYTES`, photos as in `pictures.read_content`.
+    Raises TypeError or ValueError if `values` does not match `spec`.
     """
     if spec.dtype == tf.string and spec.shape.rank == 0:
         value = read_content(values) if spec.name == IMAGE_BYTES else values

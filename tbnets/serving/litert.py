@@ -60,8 +60,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
 
     Returns:
         (path, cosines): `path` as a `pathlib.Path`, and a dict that maps each
-        model file to the smallest cosine between its outputs and the network's
-        outputs.
+        model file to the smallest cosine between its and the network's outputs.
     """
     path = check_new(path)
     check_choice("litert", kind, KINDS)

@@ -5,9 +5,8 @@
     photos.tbnets/embeddings/MODEL/*.photos
 
 `MODEL` is a prefix of the digest that `identity_of` returns. Cache files have
-unique names and are never modified, so two searches can run at the same time.
-After a process has embedded all photos, it merges the cache files that it has
-read into a single file.
+unique names and are never modified, so two searches can run at once. After
+embedding all photos, a process merges the cache files that it has read.
 """
 
 import concurrent.futures
@@ -44,8 +43,8 @@ FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
 """File next to an assembled SavedModel, with a digest of the model's parts.
 
-Two assemblies of one model differ in their bytes, because TensorFlow numbers
-the functions differently each time.
+Two assemblies of one model differ, because TensorFlow numbers the functions
+differently each time.
 """
 
 
@@ -104,8 +103,7 @@ def read_entries(path, identity):
     """Reads a cache file, which may be damaged or forged.
 
     Returns a dict that maps the names of photos to `Entry`s. Raises ValueError
-    if the file is damaged, or if its header does not contain the items of
-    `identity`.
+    if the file is damaged or is not from the model with this `identity`.
     """
     header, arrays = npy.read_npz(path)
     try:
@@ -179,9 +177,8 @@ def embed_photos(
 ):
     """Embeds some photos of a folder, like `embed_folder`.
 
-    `paths` is a dict from the relative path of each file to embed to its
-    `pathlib.Path` or `os.DirEntry`. `left_out` lists other files, which are
-    reported. `index` is the `Index` of cached embeddings, or None.
+    `paths` maps the name of each file to its `pathlib.Path` or `os.DirEntry`.
+    `left_out` lists other files to report. `index` is the cache, or None.
     """
     index = index or Index()
     # Stamps are taken before reading: a file that changes in between is read

@@ -34,8 +34,8 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
     """Embeds rows in batches, with a progress bar.
 
     `embed_batch` maps a batch of `n` rows to embeddings `[n, embedding_dim]`.
-    `what`, such as "image", is the name of a row in the progress bar and in
-    errors. Raises ValueError if an embedding is not finite.
+    `what`, such as "image", names a row in the progress bar and in errors.
+    Raises ValueError if an embedding is not finite.
     """
     parts = []
     with progress_bar(len(rows), "embedding", what) as bar:
@@ -62,8 +62,7 @@ def notes_on(model, queries):
     """Finds the words of sentences that are not in the model's vocabulary.
 
     Returns `(unknown_words, note)` for each sentence. The note is "" if all
-    words are known, `NO_WORD` if no word is known, and otherwise lists the
-    unknown words.
+    words are known, and `NO_WORD` if no word is known.
     """
     if model.vocabulary is None:
         return [([], "")] * len(queries)
@@ -148,8 +147,8 @@ def embed_examples(model, images):
 def rank(model, queries, like, embeddings, top):
     """Ranks images for sentences, then for query images; returns `Ranked`.
 
-    If the model is calibrated, also computes the confidences of the results for
-    sentences that contain a known word.
+    If the model is calibrated, also computes confidences for sentences with a
+    known word.
 
     Args:
         model: a `Served` that takes captions.
@@ -216,7 +215,7 @@ def add_doubts(notes, chances, limit):
 
 
 def titles_of(queries, notes):
-    """Returns a title for each sentence, which includes its note, if any."""
+    """Returns each sentence with its note, if any."""
     return [
         f'"{query}"' + (f" ({note})" if note else "")
         for query, (_, note) in zip(queries, notes)
@@ -226,10 +225,9 @@ def titles_of(queries, notes):
 def format_tables(titles, ids, ranked, hits=None, limit=0):
     """Formats the results of all queries as tables, one for each query.
 
-    `titles` is a result of `titles_of`, and `ranked` a result of `rank`. If
-    `hits`, a result of `find_hits`, is given, the captions of hits are shown
-    instead of their ids. Results with a confidence below `limit` are marked as
-    doubtful.
+    `titles`, `ranked` and `hits` are results of `titles_of`, `rank` and
+    `find_hits`. Hits are shown by their captions instead of their ids. Results
+    with a confidence below `limit` are marked as doubtful.
     """
     tables = []
     for title, rows, values, chances, right in zip(
@@ -248,9 +246,9 @@ def format_tables(titles, ids, ranked, hits=None, limit=0):
 def answers_record(kind, names, rows, similarities, confidences=()):
     """Returns the results of one query as JSON values.
 
-    `kind` is the JSON key for the name of a result: "image" or "caption".
-    `names` contains the names of all candidates, and `rows` contains the
-    indices of the results, best first. NaN and missing confidences are omitted.
+    `kind` is the key for a result's name: "image" or "caption". `names`
+    contains the names of all candidates, and `rows` the indices of the results,
+    best first. NaN and missing confidences are omitted.
     """
     records = [
         {kind: names[row], "similarity": float(similarity)}

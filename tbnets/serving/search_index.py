@@ -6,8 +6,8 @@
           4a09c1....npy  4a09c1....ids.txt       a shard of embeddings
 
 An index is a feature store (`data.store.manifest`) whose `extraction` names the
-model that embedded the rows. The name of a shard is a digest of its content. A
-shard is never modified: `index_writer.IndexWriter` replaces whole shards.
+model that embedded the rows. A shard's name is a digest of its content.
+`index_writer.IndexWriter` replaces whole shards.
 """
 
 import hashlib
@@ -171,8 +171,7 @@ class SearchIndex:
     def checked(self, queries: Array, k: int) -> tuple[np.ndarray, int]:
         """Checks the arguments of a search.
 
-        Returns (queries, k): the queries as float32, and `k`, limited to the
-        number of rows.
+        Returns the queries as float32, and `k`, limited to the number of rows.
         """
         k = checked_number("k", k, 1, whole=True)
         shape, advice = (None, self.dim), "Use the model of the index."

@@ -1,4 +1,4 @@
-"""Loads an exported model, and calls it with lists and arrays."""
+"""Calls an exported model with lists and arrays."""
 
 import pathlib
 from typing import Any
@@ -56,9 +56,9 @@ SIDES = (
         "embed_regions": "region_embeddings",
     },
 )
-"""The two inputs that each type of model compares, in the order of the axes of
-the similarities. Each dict maps the endpoint that embeds an input to the name
-of the embeddings in `compare`."""
+"""The two inputs that each type of model compares, in the order of the
+similarities' axes. Maps the endpoint that embeds an input to the name of the
+embeddings in `compare`."""
 
 
 class Served(PhotoSearch):
@@ -68,7 +68,7 @@ class Served(PhotoSearch):
 
     Args:
         path: folder of the SavedModel.
-        signatures: dict that maps names to concrete functions.
+        signatures: name -> concrete function.
         metadata: content of `assets.extra/tbnets.json`, or {}.
         vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded, which keeps the variables alive;
@@ -234,9 +234,9 @@ class Served(PhotoSearch):
             images: as in `embed_images`.
 
         Returns:
-            (embeddings, reasons): embeddings, float32 `[n, embedding_dim]`;
-            and, for each photo, "" if it is valid, or the fault, such as "is
-            empty". The embedding of a broken photo is 0.
+            (embeddings, reasons): float32 `[n, embedding_dim]`; and, for each
+            photo, "" if it is valid, or its fault, such as "is empty". The
+            embedding of a broken photo is 0.
         """
         inputs = self._input("embed_image", images)
         answers = self._ask("embed_image", inputs)

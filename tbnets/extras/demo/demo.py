@@ -147,9 +147,8 @@ class Photos:
     def picture(self, key, side, explainer=None, text=""):
         """Returns an upright photo as a JPEG.
 
-        `side`, a value in `SIDES`, is the maximum length of the longer side in
-        pixels. If `explainer` is given, a `Served` with the signature
-        `embed_cells`, the JPEG is dark where the photo does not match `text`.
+        `side` is the maximum length of the longer side in pixels. If there is
+        an `explainer`, the JPEG is dark where the photo does not match `text`.
         """
         photo = self.find(key)
         with self.decoding:

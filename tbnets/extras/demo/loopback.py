@@ -1,9 +1,8 @@
 """Serves a local web application that only its own page can use.
 
 Any web page can send requests to a local server and, by DNS rebinding, read the
-responses. This server therefore rejects requests that name another host or come
-from another page. Its response headers forbid framing and scripts from other
-sites.
+responses. This server therefore rejects requests to another host or from
+another page. Its headers forbid framing and foreign scripts.
 """
 
 import contextlib
@@ -122,8 +121,7 @@ def respond(request, answer, tell):
 def is_own_name(name, listening):
     """Returns whether the `Host` header of a request names the server.
 
-    `listening` is the host that the server listens on. DNS rebinding needs the
-    host name of another site, so IP addresses are safe.
+    DNS rebinding needs the host name of another site, so IP addresses are safe.
     """
     try:
         name = urllib.parse.urlsplit(f"//{name}").hostname
@@ -242,7 +240,7 @@ class Server(ThreadedWSGIServer):
         self.close_request(request)
 
     def server_close(self):
-        """Accepts pending connections, closes the port, and waits for threads."""
+        """Accepts pending connections, closes the port, waits for all threads."""
         # Otherwise the kernel would reset the connections.
         with contextlib.suppress(OSError):  # No client, or already closed.
             self.socket.settimeout(0)
@@ -254,8 +252,8 @@ class Server(ThreadedWSGIServer):
 def server_of(app, host=HOST, port=0, flag="port"):
     """Returns a `Server` for a WSGI application, without starting it.
 
-    Port 0 stands for any free port. Raises ValueError if the port cannot be
-    opened; the message names `flag`, the flag that sets the port.
+    Port 0 stands for any free port. Raises ValueError, with the name of the
+    `flag`, if the port cannot be opened.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

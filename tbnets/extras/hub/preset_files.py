@@ -51,8 +51,6 @@ def find_preset(name, known):
 
     `name` is a folder, a handle, or a name in `known`; a folder takes
     precedence. `known` maps Keras Hub's names to dicts with a `kaggle_handle`.
-    Raises FileNotFoundError for a missing folder, and ValueError for an unknown
-    name.
     """
     if pathlib.Path(name).is_dir():
         return name
@@ -110,8 +108,8 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
     """Returns the paths of a preset's weights files.
 
     `source` and `name` are as in `fetch`. The weights are in the file `whole`,
-    or in several files that the file `shards` lists. In the second case, the
-    path of `shards` comes first.
+    or in several files that the file `shards` lists. The path of `shards` comes
+    first.
     """
     try:
         return [fetch(source, whole, name)]
@@ -133,8 +131,7 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
 def files_of_others(source, name):
     """Returns the files of a `transformers` or `timm` preset, as {name: path}.
 
-    If `source` is a folder, returns all its files except READMEs and hidden
-    files.
+    From a folder, returns all files except READMEs and hidden files.
     """
     if "://" not in source:
         paths = sorted(pathlib.Path(source).iterdir())

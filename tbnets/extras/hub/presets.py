@@ -1,8 +1,8 @@
 """Opens Keras Hub presets, and builds their image networks.
 
-A preset is a folder of JSON files, weights and vocabulary files. Users choose a
-preset by its Keras Hub name (`clip_vit_base_patch16`), its handle
-(`kaggle://...`, `hf://...`) or its path.
+A preset is a folder of JSON files, weights and vocabulary files. It is chosen
+by its Keras Hub name (`clip_vit_base_patch16`), its handle (`kaggle://...`,
+`hf://...`) or its path.
 """
 
 import contextlib
@@ -79,7 +79,7 @@ def keras_hub():
 
 
 class Preset:
-    """An opened preset.
+    """An opened Keras Hub preset.
 
     Args:
         name: name from the user, without `PREFIX`.
@@ -166,9 +166,9 @@ class Preset:
     def part(self, file, kind, **components):
         """Opens the preset's tokenizer, preprocessor or image converter.
 
-        `file` is the JSON file that describes the part, which is checked first.
-        `kind` is the part's Keras Hub class. `components` are passed to
-        `from_preset`; the caller must have checked their files.
+        `file` is the part's JSON file, which is checked first, and `kind` is
+        its class. `components` are passed to `from_preset`, with files that are
+        already checked.
         """
         if preset_files.is_own(self.read(preset_files.CONFIG)):
             self.read(file)
@@ -369,9 +369,8 @@ def build_hub_cnn(name, random=False, image_size=None):
     """Opens the image network of a preset as a `HubCnn`.
 
     If `random` is True, the weights are drawn with the global seed.
-    `image_size` is the side of the photos in pixels; None stands for the
-    preset's own size. Raises the same errors as `open_preset`, and ValueError
-    if the preset has no image network for this size.
+    `image_size` is as in `open_preset`. Raises ValueError if the preset has no
+    image network for this size.
     """
     preset = open_preset(name, "image", image_size, weights=not random)
     return vision_of(preset, image_size)

@@ -44,7 +44,7 @@ class HubFeatures(CaptionEncoder):
     and digests, but not its weights.
 
     Args:
-        preset: description that identifies the preset, as set by `of`.
+        preset: description of the preset, as set by `of`.
     """
 
     kind = "hub"
@@ -208,7 +208,7 @@ class HubTokenizer(tf.Module):
         preprocessor: the backbone's `Preprocessor` or `Tokenizer`.
 
     Attributes:
-        vocabulary: None, since the preset has its own vocabulary.
+        vocabulary: None.
         padding_id: the preset's own padding id.
     """
 
@@ -377,7 +377,7 @@ def most_ids(backbone):
 
 
 def text_network(backbone, pooling=OWN):
-    """Returns a backbone's text network, which returns vectors or token states."""
+    """Returns a backbone's text network; it returns vectors or token states."""
     if hasattr(backbone, "get_text_embeddings"):
         ids = keras.Input((None,), dtype="int32", name="token_ids")
         output = backbone.get_text_embeddings(ids)

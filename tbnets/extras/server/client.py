@@ -52,10 +52,9 @@ _OPTIONS = [
 def open_channel(server, model, version=None):
     """Returns a channel to a server, without sending a request.
 
-    `server` is `grpc://HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
-    `version` is None for the newest version. Raises ValueError if the address
-    is invalid, and ImportError if the `serving` extra, which gRPC needs, is
-    missing.
+    `server` is `grpc://HOST:PORT`, which needs the `serving` extra,
+    `http://HOST:PORT` or `https://HOST:PORT`. `version` is None for the newest.
+    Raises ValueError if the address is invalid.
     """
     try:
         parts = urllib.parse.urlsplit(server)
@@ -392,8 +391,8 @@ class Signature:
     """A signature of a model on a server, called like a concrete function.
 
     Inputs are split into batches of at most `batch_size` rows if the rows are
-    independent. `ask` takes two dicts, the input arrays and the output specs,
-    and returns a dict of output arrays. `definition` is a `SignatureDef`.
+    independent. `ask` is a channel's `predict` for this signature, and
+    `definition` is a `SignatureDef`.
     """
 
     def __init__(self, ask, definition, batch_size):

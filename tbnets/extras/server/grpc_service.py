@@ -27,7 +27,7 @@ class GrpcServer:
 
     Port 0 stands for any free port; the attribute `port` is the actual port.
     `tell` prints the tracebacks of unexpected errors. Raises ImportError if the
-    `serving` extra is missing, and ValueError if the port cannot be opened.
+    `serving` extra is missing.
     """
 
     def __init__(self, served, host="127.0.0.1", port=0, tell=print):

@@ -2,8 +2,8 @@
 
 In the row format, a request has the key `instances`, and its response has the
 key `predictions`. In the column format, the keys are `inputs` and `outputs`.
-The rules follow TensorFlow Serving's `json_tensor.cc`, with two exceptions:
-invalid UTF-8 is rejected, and so are unknown input names in the column format.
+The rules follow TensorFlow Serving's `json_tensor.cc`, but invalid UTF-8 is
+rejected, and so are unknown input names in the column format.
 """
 
 import base64
@@ -71,8 +71,8 @@ def read_inputs(document, specs):
     """Returns the inputs of a request. `document` is a result of `parse`.
 
     `specs` maps each input to its `tf.TensorSpec`. Returns (arrays, by_rows): a
-    dict of arrays, in which strings are bytes, and whether the request is in
-    the row format. Raises RequestError if the inputs do not match `specs`.
+    dict of arrays, with strings as bytes, and whether the request is in the row
+    format. Raises RequestError if the inputs do not match `specs`.
     """
     keys = [key for key in (_ROWS, _COLUMNS) if key in document]
     if len(keys) != 1:
@@ -119,7 +119,7 @@ def write_outputs(outputs, by_rows):
 
 
 def as_b64(content):
-    """Encodes bytes as a JSON object that contains a base64 string."""
+    """Returns bytes as a JSON object with a base64 string."""
     return {_B64: base64.b64encode(content).decode("ascii")}
 
 

@@ -102,8 +102,8 @@ _QUEUES = itertools.count()
 def batched(function, options):
     """Returns a function that batches concurrent calls of a signature.
 
-    `function` is a concrete function for which `export.is_batchable` is true,
-    and `options` is a `Batching`.
+    `export.is_batchable` must be true for `function`. `options` is a
+    `Batching`.
     """
     [(name, spec)] = function.structured_input_signature[1].items()
     outputs = sorted(function.structured_outputs)
