@@ -13,8 +13,7 @@ GRAPH_FILE = "saved_model.pb"
 METADATA_FILE = "assets.extra/tbnets.json"
 CHECKSUMS = "sha256.txt"
 ANSWERS = "answers.json"
-"""File of expected embeddings, in the folder of a model without image
-networks."""
+"""File of expected embeddings, for a model that `assembled` completes."""
 _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
@@ -24,8 +23,7 @@ _CURE = (
 def model_files(path: Path) -> dict[str, pathlib.Path]:
     """Returns a dict that maps each file's relative path to its full path.
 
-    The dict omits the checksum file, and includes links, which are not
-    followed.
+    Omits the checksum file. Includes links, which are not followed.
     """
     path = pathlib.Path(path)
     files = {
@@ -58,7 +56,7 @@ def differences(folder, checksums):
 
     Args:
         folder: `pathlib.Path`.
-        checksums: dict that maps file names to expected SHA-256 digests.
+        checksums: file name -> expected SHA-256 digest.
     """
     for name, digits in sorted(checksums.items()):
         file = folder / name
@@ -97,7 +95,7 @@ def write_checksums(path: Path) -> None:
 def hash_files(path):
     """Returns a dict that maps a SavedModel's file names to SHA-256 digests.
 
-    Omits `METADATA_FILE`, and also `fingerprint.pb`, which is never read.
+    Omits `METADATA_FILE` and `fingerprint.pb`, which is never read.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {

@@ -39,8 +39,7 @@ def two_branch_endpoints(
 ):
     """Returns the endpoints of a model that embeds images and texts.
 
-    Signatures, as inputs -> outputs, for `n` images and `m` captions (0 or
-    more):
+    Signatures, as inputs -> outputs, for `n` images and `m` captions:
 
     - `embed_text`, the default: `captions` string `[m]`, `text_features`
       float32 `[m, text_dim]`, `trees` int32 `[m, nodes, 6]` or `token_ids` `[m,
@@ -448,9 +447,8 @@ class EndpointSide:
     """One of the two inputs that a network compares.
 
     `name` is the endpoint that embeds the input, such as `embed_text`. `spec`
-    is the input's `tf.TensorSpec`. `embed` maps the input to embeddings,
-    float32 `[n, embedding_dim]`, and `embeddings` is their name as an input of
-    `compare`.
+    is the input's `tf.TensorSpec`. `embed` maps the input to float32 `[n,
+    embedding_dim]`, and `embeddings` names these as an input of `compare`.
     """
 
     def __init__(self, name, embeddings, spec, embed):
@@ -482,9 +480,8 @@ def two_sided(first, second, similarities, compared_dim=None):
 
     For each side, an endpoint with the side's name returns `embeddings`.
     `score` takes `n` and `m` inputs, and returns `similarities`, float32 `[n,
-    m]`. `compare` does the same for embeddings of size `compared_dim`, and is
-    omitted if `compared_dim` is None. The function `similarities` compares the
-    embeddings of both sides.
+    m]`. `compare` does the same for embeddings of size `compared_dim`, unless
+    this is None. The function `similarities` compares embeddings.
     """
 
     @traced(first.spec, second.spec)

@@ -47,8 +47,8 @@ AT_ONCE = 10
 def attempt(function, elements, otherwise):
     """Applies a function to each row, with a default result if it fails.
 
-    `elements` is a tuple of tensors `[n, ...]`. `function` takes one row of
-    each tensor and returns nested tensors. `otherwise` is the default result.
+    `elements` contains tensors `[n, ...]`. `function` takes one row of each
+    tensor and returns nested tensors. `otherwise` is the default result.
     Returns (results, succeeded): nested tensors `[n, ...]`, and bool `[n]`,
     whether each row succeeded.
     """
@@ -106,7 +106,6 @@ class PhotoReader:
             `features.regions.AveragedFeatures`.
 
     Attributes:
-        read: the argument.
         max_pixels: maximum number of pixels in a photo.
     """
 
@@ -199,8 +198,7 @@ MOST_WORDS = 200
 def guarded(function):
     """Returns a concrete function that rejects invalid inputs.
 
-    The shapes must match the input signature. For NaN and infinity, the error
-    contains the index of the row.
+    The shapes must match the input signature, and the numbers must be finite.
     """
     inner = function.get_concrete_function()
     specs = inner.structured_input_signature[0]
@@ -225,7 +223,7 @@ def _enter(value, spec):
 
 
 def require_rows(value, good, expectation):
-    """Returns `value` after asserting in the graph that all rows are valid.
+    """Returns `value` after checking that all rows are valid.
 
     `good` is bool `[n]`, whether each row is valid, or `[]` for a single value.
     Otherwise, raises `tf.errors.InvalidArgumentError` with the message
@@ -340,8 +338,7 @@ class TreeReader:
     """Replaces the `Tokenizer` of a network that reads trees.
 
     A graph cannot parse sentences, so `read` parses them outside the graph.
-    `max_tokens` limits the number of words and nodes of a caption, unless it is
-    None.
+    `max_tokens` limits the number of words and nodes of a caption.
     """
 
     spec = tf.TensorSpec([None, None, len(FIELDS)], tf.int32, "trees")

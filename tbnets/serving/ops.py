@@ -95,8 +95,8 @@ class _Rewriter:
     def rewrite(self, halved, dropped):
         """Returns the rewritten `GraphDef`, without the nodes in `dropped`.
 
-        `halved` and `dropped` are sets of node names. The nodes in `halved` are
-        handles of float16 weights.
+        Both arguments are sets of node names. `halved` names handles of float16
+        weights.
         """
         nodes = [n for n in self.graph_def.node if n.name not in dropped]
         nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)
@@ -168,7 +168,7 @@ def _read_and_cast(node, in_body):
 
 _FILE = pathlib.Path(__file__).with_name("allowed_ops.txt")
 ALLOWED_OPS = frozenset(_FILE.read_text().splitlines())
-"""Ops that a graph may contain. No op has the name of a comment in the file."""
+"""Ops that a graph may contain. The file's comments match no op."""
 SAVER_OPS = frozenset(
     ["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"]
 )

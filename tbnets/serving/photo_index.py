@@ -41,9 +41,8 @@ from tbnets.serving.litert_files import NETWORKS
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
-"""File next to an assembled SavedModel, with a digest of the model's parts.
-
-Two assemblies of one model differ, because TensorFlow numbers the functions
+"""File next to an assembled SavedModel, with a digest of the model's parts. Two
+assemblies of one model differ, because TensorFlow numbers the functions
 differently each time.
 """
 
@@ -175,7 +174,7 @@ def embed_photos(
     batch_size=None,
     fault_of_name=lambda name: "",
 ):
-    """Embeds some photos of a folder, like `embed_folder`.
+    """Embeds listed photos of a folder, like `embed_folder`.
 
     `paths` maps the name of each file to its `pathlib.Path` or `os.DirEntry`.
     `left_out` lists other files to report. `index` is the cache, or None.

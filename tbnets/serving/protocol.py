@@ -50,8 +50,8 @@ _FIELDS = {
 class RequestError(UserError):
     """Raised when a gRPC or REST request is rejected.
 
-    `code` is the name of a `grpc.StatusCode`, a key of `HTTP_STATUS`. In a
-    client, it can also be `client.OTHER_PROTOCOL`.
+    `code` is the name of a `grpc.StatusCode` (a key of `HTTP_STATUS`) or, in a
+    client, `client.OTHER_PROTOCOL`.
     """
 
     def __init__(self, code, message):

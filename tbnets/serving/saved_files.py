@@ -63,8 +63,8 @@ def load_graph(path, trust=False):
 
     `path` is as in `newest_version`. If `trust` is True, all ops are allowed.
     Returns (path, root, metadata): the SavedModel's folder, the object that
-    TensorFlow loaded, and the metadata. Raises ValueError if the SavedModel is
-    damaged, has no signatures or has forbidden ops.
+    TensorFlow loaded, and the metadata. Raises ValueError if it is damaged, has
+    no signatures or has forbidden ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)

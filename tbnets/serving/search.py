@@ -50,9 +50,9 @@ def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
 def best(similarities, top):
     """Finds the `top` best candidates for each query; larger is better.
 
-    Returns `(order, similarities)`: the indices and the similarities of the
-    candidates, each `[num_queries, min(top, num_candidates)]`, best first. Ties
-    are sorted by candidate.
+    Returns `(order, similarities)`: candidate indices and their similarities,
+    both `[num_queries, min(top, num_candidates)]`, best first. Ties are sorted
+    by candidate.
     """
     order = np.argsort(-similarities, axis=1, kind="stable")[:, :top]
     return order, np.take_along_axis(similarities, order, axis=1)
@@ -112,9 +112,8 @@ def _in_order(query_words, words):
 def format_answers(title, similarities, answers, hits=None, doubts=None):
     """Formats the answers to one query as a table headed by `title`.
 
-    `hits` contains, for each answer, whether it is a hit. `doubts` is a pair:
-    the confidences of the answers, and the limit below which an answer is
-    marked as doubtful.
+    `hits` contains a bool for each answer. `doubts` is a pair: the confidences
+    of the answers, and the limit below which an answer is marked as doubtful.
     """
     head, marks = "", [""] * len(answers)
     if doubts is not None and not np.isnan(doubts[0]).any():
@@ -203,8 +202,8 @@ def _chances(confidence, embeddings, order, values):
 def add_doubts(notes, chances, limit):
     """Adds `NOTHING_FITS` to the notes of queries without a likely result.
 
-    `chances` contains the confidences of the results, `[m, k]`, or NaN. `limit`
-    is the lowest confidence of a likely result.
+    `chances` contains confidences `[m, k]`, or NaN. `limit` is the lowest
+    confidence of a likely result.
     """
     results = []
     for (unknown, note), values in zip(notes, chances):
@@ -223,7 +222,7 @@ def titles_of(queries, notes):
 
 
 def format_tables(titles, ids, ranked, hits=None, limit=0):
-    """Formats the results of all queries as tables, one for each query.
+    """Formats the results of each query as a table.
 
     `titles`, `ranked` and `hits` are results of `titles_of`, `rank` and
     `find_hits`. Hits are shown by their captions instead of their ids. Results

@@ -207,8 +207,7 @@ class SearchIndex:
 
         Returns:
             `(rows, similarities)`: row indices, int64, and similarities,
-            float32, both `[m, min(k, n)]` for an index of `n` rows, best first.
-            Ties are sorted by row.
+            float32, both `[m, min(k, n)]`, best first. Ties are sorted by row.
 
         Raises:
             ValueError: the queries are not embeddings, or the index is damaged.
@@ -361,7 +360,7 @@ class ApproximateIndex(SearchIndex):
         rows.
 
         Raises:
-            ValueError: `similarities` is given, or as in `SearchIndex.search`.
+            ValueError: `similarities` is given.
         """
         if similarities is not None:
             raise InputError(

@@ -211,9 +211,8 @@ class Served(PhotoSearch):
     def embed_cells(self, images: Photos) -> np.ndarray:
         """Returns the contribution of each cell of a photo to its embedding.
 
-        The mean of the contributions is the photo's embedding. The inner
-        product of a contribution and a text embedding shows how well the text
-        matches the cell.
+        The mean of the contributions is the photo's embedding. Their inner
+        products with a text embedding show how well the text matches each cell.
 
         Args:
             images: `n` photos, as in `embed_images`. The contributions of a
@@ -344,9 +343,9 @@ class Served(PhotoSearch):
                 extra.
             choice: `most_similar`; `expected_overlap`, the region on which many
                 similar regions agree; or `mean_box`, the mean of the regions
-                around the most similar region. `correspondences.Choice`
-                contains the formulas. None for the choice in the model's
-                metadata or, if there is none, `most_similar`.
+                around the most similar region (see `correspondences.Choice`).
+                None for the choice in the model's metadata, or else
+                `most_similar`.
             choice_temperature: temperature of `expected_overlap` and
                 `mean_box`, in units of the similarity; None for the default.
             choice_area_exponent: exponent of a region's area in the weights of

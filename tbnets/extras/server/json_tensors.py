@@ -1,8 +1,8 @@
 """Converts the JSON of TensorFlow Serving's REST API to and from arrays.
 
-In the row format, a request has the key `instances`, and its response has the
-key `predictions`. In the column format, the keys are `inputs` and `outputs`.
-The rules follow TensorFlow Serving's `json_tensor.cc`, but invalid UTF-8 is
+In the row format, a request has the key `instances`, and its response
+`predictions`. In the column format, the keys are `inputs` and `outputs`. The
+rules follow TensorFlow Serving's `json_tensor.cc`, but invalid UTF-8 is
 rejected, and so are unknown input names in the column format.
 """
 
