@@ -125,8 +125,7 @@ def cache_folder():
 
 
 def assembled(folder):
-    """Returns the folder of a complete model, assembling the model on first
-    use.
+    """Returns a complete model's folder, assembling the model on first use.
 
     `folder` is the zoo model, whose checksums have been verified.
     """

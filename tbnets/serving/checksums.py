@@ -95,7 +95,7 @@ def write_checksums(path: Path) -> None:
 def hash_files(path):
     """Returns a dict that maps a SavedModel's file names to SHA-256 digests.
 
-    Omits `METADATA_FILE` and `fingerprint.pb`, which is never read.
+    Omits `METADATA_FILE`, and the unused `fingerprint.pb`.
     """
     left_out = (METADATA_FILE, "fingerprint.pb")
     return {

@@ -226,8 +226,8 @@ def require_rows(value, good, expectation):
     """Returns `value` after checking that all rows are valid.
 
     `good` is bool `[n]`, whether each row is valid, or `[]` for a single value.
-    Otherwise, raises `tf.errors.InvalidArgumentError` with the message
-    `expectation` and the index of the row.
+    If a row is invalid, the graph raises `tf.errors.InvalidArgumentError` with
+    the message `expectation` and the index of the row.
     """
     good = tf.reshape(good, [-1])
     first = tf.argmin(tf.cast(tf.concat([good, [False]], 0), tf.int32))

@@ -52,7 +52,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
         endpoints: the network's `Endpoints`, which take photos and captions.
         path: folder to write, which must not exist.
         kind: `float32`; `float16`, which halves the size; or `int8`, which
-            stores and computes with integers.
+            uses integers for weights and computation.
         photos: for `int8`, about 100 photos similar to the training photos,
             in a form that `pictures.read_content` accepts. They determine the
             ranges of the activations.
@@ -60,7 +60,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
 
     Returns:
         (path, cosines): `path` as a `pathlib.Path`, and a dict that maps each
-        model file to the smallest cosine between its and the network's outputs.
+        model file to the smallest cosine of its outputs with the network's.
     """
     path = check_new(path)
     check_choice("litert", kind, KINDS)

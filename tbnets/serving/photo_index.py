@@ -41,8 +41,9 @@ from tbnets.serving.litert_files import NETWORKS
 
 FORMAT = "tbnets photo embeddings 1"
 IDENTITY = "identity.txt"
-"""File next to an assembled SavedModel, with a digest of the model's parts. Two
-assemblies of one model differ, because TensorFlow numbers the functions
+"""File next to an assembled SavedModel, with a digest of the model's parts.
+
+Two assemblies of one model differ, because TensorFlow numbers the functions
 differently each time.
 """
 

@@ -240,7 +240,7 @@ class Server(ThreadedWSGIServer):
         self.close_request(request)
 
     def server_close(self):
-        """Accepts pending connections and closes the port; awaits all threads."""
+        """Accepts pending connections, closes the port and awaits threads."""
         # Otherwise the kernel would reset the connections.
         with contextlib.suppress(OSError):  # No client, or already closed.
             self.socket.settimeout(0)
