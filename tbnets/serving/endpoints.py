@@ -26,11 +26,9 @@ PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
 
 
 def traced(*specs):
-    """Returns a decorator that makes a `tf.function` with these input specs.
-
-    A SavedModel stores the graph of a `tf.function` once, even if several
-    endpoints call it.
-    """
+    """Returns a decorator that makes a `tf.function` with these input specs."""
+    # A SavedModel stores the graph of a `tf.function` once, even if several
+    # endpoints call it.
     return tf.function(input_signature=specs, autograph=False)
 
 

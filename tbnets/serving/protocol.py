@@ -130,11 +130,9 @@ def to_array(name, proto):
 
 
 def _size_of(name, shape, kind):
-    """Returns the number of values in a shape.
-
-    Checks the size before memory is allocated: a `TensorProto` of a few bytes
-    can declare terabytes.
-    """
+    """Returns the number of values in a shape."""
+    # Checks the size before memory is allocated: a `TensorProto` of a few bytes
+    # can declare terabytes.
     sides = [dim.size for dim in shape.dim]
     good = not shape.unknown_rank and min(sides, default=0) >= 0
     most = math.prod(max(1, size) for size in (kind.size, *sides))

@@ -119,10 +119,9 @@ def respond(request, answer, tell):
 
 
 def is_own_name(name, listening):
-    """Returns whether the `Host` header of a request names the server.
-
-    DNS rebinding needs the host name of another site, so IP addresses are safe.
-    """
+    """Returns whether the `Host` header of a request names the server."""
+    # DNS rebinding needs the host name of another site, so IP addresses are
+    # safe.
     try:
         name = urllib.parse.urlsplit(f"//{name}").hostname
         if name in ("localhost", HOST, listening):
@@ -152,10 +151,8 @@ def in_json(value, status=200):
 
 
 def wait():
-    """Waits until a signal ends the server.
-
-    Only the main thread handles signals, so it must wake regularly.
-    """
+    """Waits until a signal ends the server."""
+    # Only the main thread handles signals, so it must wake regularly.
     while True:
         time.sleep(_WAKES)
 
@@ -226,11 +223,9 @@ class Server(ThreadedWSGIServer):
         self._accepting.join(grace)
 
     def shutdown_request(self, request):
-        """Closes a connection after reading all data that the client sends.
-
-        A connection with unread data is reset, and its client may lose the
-        response.
-        """
+        """Closes a connection after reading all data that the client sends."""
+        # A connection with unread data is reset, and its client may lose the
+        # response.
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_WR)
             request.settimeout(_SILENCE)

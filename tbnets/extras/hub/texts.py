@@ -316,10 +316,9 @@ class _OfPair(tf.Module):
 
 
 class _Alone(tf.Module):
-    """Maps captions to ids for text-only presets, with start and end ids.
+    """Maps captions to ids for text-only presets, with start and end ids."""
 
-    TensorFlow Serving lacks the ops with which Keras Hub packs texts.
-    """
+    # TensorFlow Serving lacks the ops with which Keras Hub packs texts.
 
     def __init__(self, preset, most):
         super().__init__()
@@ -344,10 +343,8 @@ class _Alone(tf.Module):
 
 
 def _add_to_graph(tokenizer):
-    """Adds a SentencePiece model to the graph being traced.
-
-    Otherwise the model is lost as soon as TensorFlow's seed is set.
-    """
+    """Adds a SentencePiece model to the graph being traced."""
+    # Otherwise the model is lost as soon as TensorFlow's seed is set.
     if hasattr(tokenizer, "set_proto"):
         tokenizer.set_proto(tokenizer.proto)
 

@@ -391,7 +391,7 @@ class Signature:
     """A signature of a model on a server, called like a concrete function.
 
     Inputs are split into batches of at most `batch_size` rows if the rows are
-    independent. `ask` is a channel's `predict` for this signature, and
+    independent. `ask` calls a channel's `predict` for this signature, and
     `definition` is a `SignatureDef`.
     """
 
