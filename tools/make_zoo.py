@@ -5,9 +5,9 @@ r"""Builds a model for the model zoo from a finished run.
 
 This command exports the best epoch with float16 weights, evaluates the exported
 model on the test split, and writes its card, flags, metrics and checksums. It
-rejects a model that is too large, or whose recall sum is lower than in the run
-by more than --most_lost. Without --card, it keeps the hand-written part of the
-current card.
+rejects a model that is too large, or whose recall sum is more than --most_lost
+below the recall sum in the run. Without --card, it keeps the hand-written part
+of the current card.
 
   python tools/make_zoo.py --name=scenes_embedding
   python tools/make_zoo.py --name=scenes_embedding --again
@@ -325,7 +325,7 @@ def add_lite(options, target):
 
 
 def renew_card(options, target):
-    """Updates the card and --confidence of a model with no other changes."""
+    """Updates a model's card and confidence if no other file has changed."""
     recorded = checksums.read_checksums(target) | {"README.md": ""}
     files = {name: recorded[name] for name in recorded if name != "README.md"}
     changed = [

@@ -81,7 +81,7 @@ def write_montage(options, ids, order, similarities):
 
 
 def write_explanations(options, model, ids, order):
-    """Draws to --explain where photos match each query and its noun phrases."""
+    """Draws where photos match queries and their noun phrases, to --explain."""
     pictures, advice = {}, ""
     for number, query in enumerate(options.queries[:MOST_ROWS]):
         phrases = [query]
