@@ -34,11 +34,11 @@ _SHORT |= {"valid": "val", "validation": "val"}
 
 
 def archive_splits(names):
-    """Returns a list with the split that each archive's path names.
+    """Returns a list with the split of each archive.
 
     The split is the last word in the path that names a split, such as `train`
-    or `val`. If any path names no split, or if every path names `train`, every
-    archive is in the split "all".
+    or `val`. If any path names no split, or if every path names `train`, all
+    archives are in the split "all".
     """
     words = "|".join(SPLIT_ORDER)
     found = []
@@ -94,7 +94,7 @@ def _opened(file):
 
 
 def _samples(shard):
-    """Returns a dict that maps each key of a shard to the keyed files."""
+    """Returns a dict from each key in a shard to the names of its files."""
     samples, archive = {}, _opened(shard)
     for name in archive.places if archive else ():
         folder, base = posixpath.split(name)
@@ -104,13 +104,12 @@ def _samples(shard):
 
 
 def _rank(name):
-    """Returns the rank of a caption file in `_TEXTS`, from 1, otherwise 0."""
+    """Returns 1, 2 or 3 for caption files, in order of preference, else 0."""
     extension = name.rpartition(".")[2].lower()
     return _TEXTS.index(extension) + 1 if extension in _TEXTS else 0
 
 
 def _captions(shard, name, classes):
-    """Reads the captions of a photo from a file in a shard."""
     content = photo_archives.read_bytes(f"{shard.path}/{name}")
     is_json = name.lower().endswith("json")
     try:
@@ -131,7 +130,6 @@ def _captions(shard, name, classes):
 
 
 def _texts_of(value):
-    """Returns the captions in the content of a JSON file."""
     if isinstance(value, dict):
         row = {bare(name): text for name, text in value.items()}
         names = [name for name in COLUMNS["caption"] if name in row][:1]
@@ -156,7 +154,7 @@ def _class_name(shard, name, text, classes):
 
 
 def _read_classes(root):
-    """Returns the class names in the file next to the shards, [] if missing."""
+    """Reads the class names next to the shards; [] if there is no such file."""
     folder = root if os.path.isdir(root) else os.path.dirname(root)
     for name in _CLASSES:
         if os.path.isfile(path := os.path.join(folder, name)):
@@ -201,7 +199,6 @@ def read_parquet(file):
 
 
 def _parquet_rows(part, archive, split):
-    """Yields a `Row` for each row of a parquet file."""
     columns, rows = archive.columns, archive.rows(archive.columns)
     table = [[row[column] for column in columns] for row in rows]
     chosen_by_user = part.columns

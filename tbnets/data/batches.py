@@ -211,8 +211,8 @@ def batch_bounds(count, per_batch):
     """Returns (start, stop) for each batch in an epoch of `count` items.
 
     The last batch may be smaller. A single last item is added to the previous
-    batch, because a batch of one item has no negatives, and batch normalisation
-    would subtract the item from itself.
+    batch, because alone it has no negatives and equals its mean in batch
+    normalisation.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:
@@ -312,10 +312,9 @@ class EpochBatches(Batches):
 
     Args:
         examples: an `Examples`.
-        images_per_batch: number of images per batch. Wang et al. use 500 (2018)
-            and 1500 (2016). A single last image is added to the previous batch.
-        captions_per_image: number of captions drawn per image. The papers draw
-            2.
+        images_per_batch: images per batch. Wang et al. use 500 (2018) and 1500
+            (2016). A single last image is added to the previous batch.
+        captions_per_image: captions drawn per image. The papers draw 2.
         seed: integer >= 0.
         image_size: side of the decoded photos in pixels. Required if
             `examples.images` are `FileNames`.

@@ -57,8 +57,8 @@ class ImageRecord(NamedTuple):
     """An image and its captions, as returned by a reader.
 
     `has_id` is False if the id is only a row number within the split.
-    `identity` identifies a person or an object that several images show; "" if
-    the file contains no such identities.
+    `identity` identifies a person or object that several images may show; "" if
+    the file has no identities.
     """
 
     image_id: str
@@ -115,7 +115,7 @@ class CaptionFile(CheckedFile):
 
 
 class Chosen(NamedTuple):
-    """Positions of the columns to read. `split` is None if it is no column."""
+    """Positions of the columns to read; `split` is None if none has splits."""
 
     image: int
     captions: list[int]
@@ -131,8 +131,8 @@ def choose_columns(names, values, columns):
     """Identifies the columns of images, captions and splits.
 
     If the file has no header, all `names` are "". `values` contains a list of
-    sample values for each column. Returns `Chosen`. Raises `OtherFormat` if the
-    images or captions are in no column, or cannot be identified.
+    values for each column. Returns `Chosen`. Raises `OtherFormat` if no column,
+    or more than one, may contain the images or the captions.
     """
     names_there = [bare(name) for name in names]
     there = f"The columns are {listed([*map(str, names)], 12)}."

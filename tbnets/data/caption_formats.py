@@ -33,10 +33,10 @@ _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 def read_flickr(file):
     """Reads a token file, the format of Flickr8k.
 
-    Each line is `<image>#<number><TAB><caption>`. The files
-    `*.<split>Images.txt` or `<split>.txt` in the same folder list the images of
-    each split, with or without file extensions. If there are no such lists, all
-    images are in the split "all".
+    Each line is `<image>#<number><TAB><caption>`. In the same folder,
+    `*.<split>Images.txt` or `<split>.txt` lists the images of a split, with or
+    without file extensions. If there are no lists, all images are in the split
+    "all".
     """
     if not re.match(r"[^\t\n]+#\d+ *\t", file.start):
         raise OtherFormat(
@@ -188,11 +188,11 @@ READERS = {
 
 
 def read_file(format, file):
-    """Reads a `CaptionFile`.
+    """Returns the `ImageRecord`s of a `CaptionFile`, and text on its format.
 
-    `format` is a key of `READERS`, or "auto" to try all of them. Returns
-    (records, read_as): the `ImageRecord`s, and a text that names the format and
-    the columns. If no format fits, reports a problem and returns ([], "").
+    `format` is a key of `READERS`, or "auto" to try all of them. The text names
+    the format and the columns. If no format fits, reports a problem and returns
+    ([], "").
     """
     is_folder = format == AUTO and os.path.isdir(file.path)
     if not (is_folder or list_archives(file.path)[1]):

@@ -32,7 +32,7 @@ _ANSWERS = ("gpt", "assistant", "model", "bot")
 
 
 def of_images(content):
-    """Returns the records in the list `images`, the format of Karpathy."""
+    """Returns the records in the list `images` of a file such as Karpathy's."""
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not images:
         raise OtherFormat("it is not an object with a list 'images'")
@@ -40,7 +40,7 @@ def of_images(content):
 
 
 def _record_lists(content, place="", split=None):
-    """Yields each list of (place, split, record) that the content may mean."""
+    """Yields each possible list of (place, split, record) in the content."""
     if isinstance(content, list):
         yield [
             (f"{place}[{i}]", split, entry) for i, entry in enumerate(content)
@@ -98,7 +98,7 @@ def _ends_with(texts, name):
 
 
 def _choose(rows, columns):
-    """Returns the keys of the records, and the `Chosen` positions of keys."""
+    """Returns the keys of the records, and `Chosen` with positions in them."""
     sample = [row for _, _, row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
     keys = list(dict.fromkeys(key for row in sample for key in row))
     if not keys:
@@ -118,10 +118,9 @@ def is_lines(file):
 
 
 def _find(structure, file):
-    """Finds the records in a file. Returns (rows, keys, chosen).
+    """Returns the records in a file, and the result of `_choose` for them.
 
-    `rows` are (place, split, record), only the first ones for JSON Lines.
-    `keys` are the keys of the records, and `chosen` the `Chosen` positions.
+    For JSON Lines, only the first records are returned.
     """
     if is_lines(file):
         if structure is not None:

@@ -72,7 +72,7 @@ def _quoting(file, mark):
 
 
 def _find_columns(rows, columns):
-    """Returns (header, number of columns, chosen); `header` may be []."""
+    """Returns (header, width, chosen). `header` is [] if there is none."""
     try:
         header, *body = rows
         body = [row for row in body if len(row) == len(header)]
@@ -141,7 +141,6 @@ def _python_strings(text):
 
 
 def _rows(file, layout):
-    """Yields (line, row) for each row below the header."""
     lines, ends_well = file.lines()
     reader = _reader(
         [line + "\n" for line in lines], layout.delimiter, layout.quoting

@@ -43,14 +43,13 @@ from tbnets.files import ProblemError
 def same_captions(marked, searched, photos):
     """Matches each caption of `marked` to a caption of `searched`.
 
-    `marked` and `searched` are `CaptionedImages`, and `photos` contains the row
-    in `searched` of each image of `marked`. Within a photo, captions with
-    identical letters are matched first, then all others in order of decreasing
-    similarity. Each caption is matched at most once.
+    `photos` contains, for each image of `marked`, its row in `searched`. Within
+    a photo, captions with identical letters are matched first, then all others
+    in order of decreasing similarity. Each caption is matched at most once.
 
-    Returns (rows, is_exact), two arrays with a value per caption of `marked`.
-    `rows`, int64, contains the row of the matched caption, or -1. `is_exact` is
-    True where the letters are identical.
+    Returns (rows, is_exact), arrays with a value per caption of `marked`. The
+    int64 `rows` contains the row of the matched caption, or -1. `is_exact` is
+    True if the letters are identical.
     """
     rows = np.full(marked.num_captions, -1, np.int64)
     is_exact = np.zeros(marked.num_captions, bool)
@@ -83,7 +82,7 @@ def caption_key(caption):
     """Returns the id of a caption in a store of text features.
 
     The id is the caption with single spaces between its words, or `[EMPTY]` if
-    the caption contains no words.
+    it has no words.
     """
     return spelling(caption) or EMPTY
 
@@ -216,7 +215,7 @@ def _repeated(sizes):
 
 
 def common_images(splits):
-    """Yields (name, name, shared ids) for each two splits that share images.
+    """Yields (name, name, shared ids) for each pair of overlapping splits.
 
     `splits` maps names to `CaptionedImages`. Splits without image ids are
     skipped.

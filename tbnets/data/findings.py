@@ -123,8 +123,7 @@ class Finding:
     """A kind of problem that does not prevent training.
 
     `kind` is a name such as "near_copy". `examples` contains at most
-    `MOST_EXAMPLES` lines, which name images by split and id. `detail` is added
-    to the title of the report.
+    `MOST_EXAMPLES` lines of text. `detail` is added to the title.
     """
 
     kind: str
@@ -198,13 +197,13 @@ def unit_roots(rows) -> np.ndarray:
 
 
 def similar_pairs(*limits) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yields the pairs of photos that are similar by all of several vectors.
+    """Yields the pairs of photos whose vectors of each kind are similar.
 
     Each of `limits` is a pair (rows, least): an L2-normalised float32 array
     `[n, dim]` with a vector per photo, and the minimum inner product. Yields
-    arrays (first, second, similarity), where first < second are row numbers and
-    `similarity` is the inner product in the last of `limits`. Memory use does
-    not depend on the number of pairs.
+    arrays (first, second, similarity) with row numbers first < second and the
+    inner product of the last kind. Memory use does not depend on the number of
+    pairs.
     """
     starts = range(0, len(limits[0][0]), _TILE)
     tiles = [(one, two) for one in starts for two in starts if one <= two]

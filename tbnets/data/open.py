@@ -32,7 +32,7 @@ from tbnets.text.trees import trees_of
 
 
 class SplitData:
-    """The data of one split, most of it read on first use and cached."""
+    """The data of a split. It is opened on first use and cached."""
 
     def __init__(self, data, name):
         self._data = data

@@ -66,10 +66,10 @@ class ParquetFile:
                 yield from batch.to_pylist()
 
     def _find_names(self):
-        """Returns a name for each photo.
+        """Returns the name of each row's photo.
 
         These are the names in the file if each refers to a single photo.
-        Otherwise, they consist of the file's name and the row number.
+        Otherwise, they contain the row number.
         """
         column = self._names or next(
             (x for x in self.columns if bare(x) in COLUMNS["image"]), ""
@@ -167,7 +167,7 @@ def _is_read(field):
 
 
 def _photo_columns(schema):
-    """Returns the names of the columns of photos and of photo names, or ""."""
+    """Returns the columns of photos and of photo names, each "" if missing."""
     types = import_extra("data", "pyarrow").types
     for field in schema:
         if types.is_binary(field.type) or types.is_large_binary(field.type):

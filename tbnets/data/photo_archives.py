@@ -37,8 +37,8 @@ def list_archives(path, suffixes=SUFFIXES):
     `path` is an archive, a folder, or a pattern in which `{split}` and `*`
     match any name and `{000..009}` stands for ten numbers. Returns (root,
     names): the folder of the archives, and their paths relative to it. If
-    `path` is an archive, returns (path, [""]). Raises FileNotFoundError if the
-    pattern with one of the numbers matches no file.
+    `path` is an archive, returns (path, [""]). Raises FileNotFoundError if a
+    pattern or one of its numbers matches no file.
     """
     path = os.fspath(path)
     if not path.endswith(suffixes) or os.path.isdir(path):
@@ -188,7 +188,6 @@ class TarFiles:
 
 
 def _read_part(path, offset, size):
-    """Returns `size` bytes of a file, beginning at `offset`."""
     with open(path, "rb", buffering=0) as file:
         file.seek(offset)
         return file.read(size)

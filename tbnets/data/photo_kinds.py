@@ -146,8 +146,7 @@ def _read_orientation(tiff):
 def upright(pixels, value):
     """Rotates or flips pixels `[height, width, channels]` to be upright.
 
-    `value` is the EXIF orientation, from 1 to 8. Orientations 5 to 8 swap
-    height and width.
+    `value` is the EXIF orientation, from 1 to 8.
     """
 
     def turn(number):

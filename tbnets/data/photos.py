@@ -136,12 +136,12 @@ MATCHED = "Images are matched by name without folder and extension."
 
 
 def match_names(folder, captions):
-    """Finds photos for image names that match no photo exactly.
+    """Returns a dict from image names without a photo to photos that fit.
 
-    `captions` is a dict of the arguments of `list_splits`. A photo fits an
-    image name if both are equal without folder and extension. If both contain a
-    folder, the folders must be equal, too. Returns a dict from image names to
-    photos. It contains only names that a single photo fits, and no photo twice.
+    A photo fits if its name equals the image name without folder and extension.
+    If both names contain a folder, the folders must be equal, too. The dict
+    contains only names that a single photo fits, and no photo twice. `captions`
+    is a dict of the arguments of `list_splits`.
     """
     folder, names = photo_archives.photo_root(folder), {}
     for split in list_splits(**captions):
@@ -261,8 +261,8 @@ def listed_rows(image_ids, path) -> np.ndarray:
 def read_listed(captions, lists, split):
     """Reads the captions of the images in the list of a split.
 
-    `captions` is a dict of the arguments of `list_splits`. Its own splits are
-    ignored. `lists` is the path of the lists, which contains `{split}`.
+    `captions` is a dict of the arguments of `list_splits`. The splits of the
+    caption file are ignored. `lists` is a path that contains `{split}`.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(

@@ -69,7 +69,6 @@ def read_content(photo) -> bytes:
 
 
 def _content(photo):
-    """Returns the bytes of a photo: `photo` itself, or those in the file."""
     if isinstance(photo, bytes):
         return photo
     advice = "Pass a path, the bytes of a file, a picture or its pixels."

@@ -1,9 +1,9 @@
 """Compares names of splits, and draws splits at random by image id.
 
-An image's id is hashed to a number in [0, 1). If the number is below a first
-cut, the image is in test. If it is below a second cut, the image is in dev,
-otherwise in train. So images of large data sets keep their splits when images
-are added.
+An image's id is hashed to a number in [0, 1). The image is in test if the
+number is below a first cut, in dev if it is below a second cut, and otherwise
+in train. So, in large data sets, images keep their splits when others are
+added.
 """
 
 import dataclasses

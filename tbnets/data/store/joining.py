@@ -31,8 +31,8 @@ SUFFIX = ".share.json"
 def take_share(shard, keys, step=1, **decides):
     """Returns the slice of a share's items, and a dict describing the share.
 
-    The dict is added to the `extraction` of the share. If there are more shares
-    than shards, some shares are empty.
+    The dict is to be added to `extraction`. If there are more shares than
+    shards, some shares are empty.
 
     Args:
         shard: "I/N" for share I of N, where I starts at 1; "" for all items.
@@ -149,7 +149,7 @@ def _check_share(path, made_by):
 
 
 def _in_order(made_by):
-    """Checks that the shares form one extraction; returns their sorted paths.
+    """Checks that the shares are complete; returns their paths in order.
 
     `made_by` maps each path to the settings of the share.
     """

@@ -83,9 +83,9 @@ class RowFile:
 def copy_rows(files, starts, rows, out):
     """Copies rows of an array that is stored in several files.
 
-    `starts`, int `[len(files) + 1]`, contains the number of each file's first
-    row, then the total number of rows. `rows` may be in any order. `rows[i]` is
-    copied to row i of `out`, a C-contiguous numeric array `[n, dim]`.
+    `starts`, int `[len(files) + 1]`, contains each file's first row and the
+    total number of rows. Row `rows[i]`, in any order, is copied to `out[i]`;
+    `out` is a C-contiguous numeric array `[n, dim]`.
     """
     places = np.argsort(rows, kind="stable")
     rows = rows[places]

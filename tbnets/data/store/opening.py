@@ -125,13 +125,12 @@ def open_features(*paths: Path) -> Features:
 
 
 def load_features(paths, image_ids=None):
-    """Opens the features in a list of paths, and checks that they are finite.
+    """Opens features and checks that they are unchanged and finite.
 
-    Also compares the files with their checksums. Each process checks a file
-    only once unless the file changes.
+    Each process checks a file only once unless the file changes.
 
-    Returns (features, rows): the `Features`, and the row of each id in
-    `image_ids`. If `image_ids` is None, `rows` contains all rows in order.
+    Returns (features, rows): the `Features` in the list `paths`, and the row of
+    each id in `image_ids`. If `image_ids` is None, `rows` contains all rows.
     """
     features = open_features(*paths)
     rows = range(len(features))

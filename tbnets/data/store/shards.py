@@ -1,4 +1,4 @@
-"""Reads feature stores, whose files (shards) contain some images each.
+"""Reads feature stores: folders of shards, each with a part of the images.
 
 A store contains one vector per image, or any number of regions per image with
 their boxes.
