@@ -1,8 +1,9 @@
-"""Reads Flickr30K Entities: `Annotations/<id>.xml` with `Sentences/<id>.txt`.
+"""Reads captions, phrases and boxes in the format of Flickr30K Entities.
 
-In the files, pixels are counted from 1 and boxes include their last pixel. The
-returned boxes have the format of `tbnets.evaluation.boxes`. Documents with a
-DTD are rejected, so that no XML entity is expanded.
+The captions are in `Sentences/<id>.txt`, and the boxes in
+`Annotations/<id>.xml`. These files count pixels from 1, and their boxes include
+the last pixel. The returned boxes have the format of `tbnets.evaluation.boxes`.
+XML documents with a DTD are rejected, so that no XML entity is expanded.
 """
 
 import collections
@@ -37,7 +38,7 @@ _ADVICE = "Use a file from the folder Annotations of Flickr30K Entities."
 #
 #     [/EN#283585/people/clothing A man in uniform] likes [/EN#0/notvisual it] .
 #
-# Chain 0 is not visible and has no annotation.
+# Chain 0 is for objects that are not visible. It has no annotation.
 
 NO_CHAIN = "0"
 _TAG = re.compile(
@@ -46,7 +47,7 @@ _TAG = re.compile(
 
 
 def parse_caption(line, number=0) -> MarkedCaption:
-    """Parses a line of a Sentences file.
+    """Parses a line of a `Sentences` file into a caption and its phrases.
 
     Raises ValueError if brackets are unbalanced or nested, or if a tag lacks a
     chain, a type or words.
@@ -81,9 +82,9 @@ def _untagged(text):
 def read_sentences(path, problems=None) -> list[MarkedCaption]:
     """Reads the captions of one photo from a text file.
 
-    Invalid lines are added to the list `problems` and left out, and the other
-    captions keep their numbers. If `problems` is None, the first problem is
-    raised.
+    Invalid lines are skipped and reported in the list `problems`; the other
+    captions keep their numbers. If `problems` is None, the first invalid line
+    raises an error.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -118,9 +119,9 @@ class AnnotatedBoxes(NamedTuple):
 def read_annotations(path, problems=None) -> AnnotatedBoxes:
     """Reads the boxes of one photo from an XML file.
 
-    Invalid objects are added to the list `problems` and left out. If `problems`
-    is None, the first problem is raised. Raises ProblemError if the file is not
-    an Entities annotation.
+    Invalid objects are skipped and reported in the list `problems`. If
+    `problems` is None, the first invalid object raises an error. Raises
+    ProblemError if the file is not an Entities annotation.
 
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
@@ -153,8 +154,8 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
 def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
     """Reads the distinct boxes of a photo, float64 `[num_boxes, 4]`.
 
-    `folder` is the `Annotations` folder of Flickr30K Entities. The boxes are
-    scaled to `photo_size` (width, height) in pixels, if it is set.
+    `folder` is the `Annotations` folder of Flickr30K Entities. If `photo_size`
+    (width, height) is set, the boxes are scaled to this size in pixels.
     """
     stem = stem_of(CheckedFile(folder).file_name(image_id))
     photo = read_annotations(pathlib.Path(folder) / f"{stem}.xml")
@@ -169,8 +170,8 @@ def read_boxes(folder, image_id, photo_size=None) -> np.ndarray:
 def read_entities(path, images, problems) -> list[ImagePhrases]:
     """Reads a folder that contains `Sentences` and `Annotations`.
 
-    `images` maps image ids to file names, or is None for all images, sorted by
-    name. `problems` is used as in `phrases.read_phrases`.
+    `images` maps the ids of the images to read to file names; None reads all
+    images, sorted by name. `problems` is as in `phrases.read_phrases`.
     """
     root = pathlib.Path(path)
     for folder in FOLDERS:

@@ -1,7 +1,7 @@
 """Reads phrases with boxes from JSON files.
 
-A file is a list of images with `regions` (Visual Genome), a list of references
-with `sentences` and `ann_id` (RefCOCO), or a list of rows like those of a
+A file contains a list of images with `regions` (Visual Genome), of references
+with `sentences` and `ann_id` (RefCOCO), or of objects with the keys of a
 `.jsonl` table.
 """
 
@@ -17,10 +17,11 @@ INSTANCES, IMAGE_DATA = "instances.json", "image_data.json"
 
 
 def rows_of(file):
-    """Yields (place, row) for each phrase; a row has the keys of a table.
+    """Yields (place, row) for each phrase in a JSON file.
 
-    A row of Visual Genome or RefCOCO has no `box`, but a `bbox`: x, y, width
-    and height of a box that may extend beyond its image.
+    `place` locates the phrase in the file, and `row` is a dict with the keys of
+    a phrase table. For Visual Genome and RefCOCO, `row` contains `bbox` instead
+    of `box`: x, y, width and height of a box that may extend beyond its image.
     """
     _refuse_pickle(file)
     content = file.json()
@@ -29,7 +30,7 @@ def rows_of(file):
 
 
 def structure_of(content):
-    """Returns a key of `STRUCTURES`, or "" for any other JSON."""
+    """Returns the structure of JSON: a key of `STRUCTURES`, or "" for rows."""
     first = content[0] if isinstance(content, list) and content else None
     if not isinstance(first, dict):
         return ""

@@ -1,7 +1,7 @@
 """Draws mini-batches of captions with (noun phrase, region) pairs.
 
-A batch of `data.batches` also contains the noun phrases of its captions, each
-with the region that the model currently assigns to it.
+For each noun phrase of its captions, a batch also contains the region that the
+model currently assigns to the phrase.
 """
 
 import dataclasses
@@ -23,11 +23,11 @@ class NounPhrases(NamedTuple):
     """Noun phrases as nodes of parse trees, sorted by caption.
 
     Attributes:
-        captions: int64 `[num_phrases]`, row of the caption.
-        nodes: int64 `[num_phrases]`, index of the node in its tree.
-        spans: int64 `[num_phrases, 2]`, half-open range of words in the tree.
+        captions: int64 `[num_phrases]`, row of the phrase's caption.
+        nodes: int64 `[num_phrases]`, index of the phrase's node in its tree.
+        spans: int64 `[num_phrases, 2]`, half-open range of the phrase's words.
         texts: int64 `[num_phrases]`. Phrases with identical words share an id.
-        starts: int64 `[num_captions + 1]`, row of the caption's first phrase;
+        starts: int64 `[num_captions + 1]`, row of each caption's first phrase;
             the last value is num_phrases.
     """
 
@@ -44,10 +44,10 @@ class NounPhrases(NamedTuple):
     def in_batch(self, captions, lengths):
         """Locates the phrases of a batch of captions.
 
-        `captions` contains the caption rows, and `lengths` the number of nodes
-        per caption. Returns (rows, places, nodes) per phrase, int64: its row,
-        its caption's index in `captions`, and its node's index among all nodes
-        in the batch.
+        `captions` contains the caption rows, and `lengths` the number of tree
+        nodes per caption. Returns int64 arrays (rows, places, nodes): for each
+        phrase, its row, the index of its caption in `captions`, and the index
+        of its node among all nodes in the batch.
         """
         places, rows = ranges(self.starts[captions], self.starts[captions + 1])
         firsts = np.cumsum(lengths) - lengths
@@ -55,10 +55,10 @@ class NounPhrases(NamedTuple):
 
 
 def noun_phrases(trees) -> NounPhrases:
-    """Finds the noun phrases in `text.packed_trees.TreeRows`.
+    """Finds the noun phrases of parse trees (`text.packed_trees.TreeRows`).
 
-    A node that spans its whole caption is not a phrase. Among nodes with the
-    same span, only the highest is a phrase.
+    A node that spans its whole caption is not a phrase. Among noun phrases with
+    the same span, only the highest node is kept.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
     define noun phrases at the root.
@@ -91,8 +91,8 @@ def noun_phrases(trees) -> NounPhrases:
 def ranges(starts, ends):
     """Concatenates the integer ranges from `starts` to `ends` (exclusive).
 
-    Returns (places, numbers): for each number, the index of its range, and the
-    number itself.
+    Returns (places, numbers): for each number in a range, the index of the
+    range, and the number itself.
     """
     lengths = ends - starts
     before = np.cumsum(lengths) - lengths
@@ -110,10 +110,11 @@ class PhotoRegions:
     """The candidate boxes of each photo: its regions, then the whole photo.
 
     Args:
-        store: `data.store.shards.FeatureStore` of regions.
+        store: `data.store.shards.FeatureStore` of region features.
         rows: int `[num_images]`, each photo's row in the store.
         limit: maximum number of regions per photo. Niu et al. 2017: 19.
-        most_overlap: maximum IoU with an earlier region; 1 skips no regions.
+        most_overlap: a region is skipped if its IoU with an earlier region is
+            larger.
     """
 
     def __init__(self, store, rows, limit, most_overlap=1.0):
@@ -145,10 +146,10 @@ class PhotoRegions:
         return np.concatenate([region_boxes, [photo]]).astype(np.float64)
 
     def all_of(self, images):
-        """Lists the regions of the photo rows `images`, except whole photos.
+        """Lists the candidates of the photos `images`, except whole photos.
 
-        Returns (places, numbers), int64: for each region, the index of its
-        photo in `images`, and its number among the candidates.
+        Returns int64 arrays (places, numbers): for each region, the index of
+        its photo in `images`, and its index among the photo's candidates.
         """
         counts = self.counts[images]
         return ranges(np.zeros_like(counts), counts)
@@ -156,8 +157,8 @@ class PhotoRegions:
     def take(self, images, numbers):
         """Returns the features of regions, float32 `[n, dim]`.
 
-        `images`, int `[n]`, are the photo rows of the regions, and `numbers`,
-        int `[n]`, are their candidate numbers.
+        `images`, int `[n]`, contains the row of each region's photo, and
+        `numbers`, int `[n]`, the region's index among the photo's candidates.
         """
         pairs = zip(images, numbers)
         regions = [self._candidates[row][number] for row, number in pairs]
@@ -186,7 +187,11 @@ class PairExamples(Examples):
         }
 
     def samples(self, layer):
-        """Yields region features for "region_encoder", else photo features."""
+        """Yields arrays from which `layer` computes statistics.
+
+        They are region features for "region_encoder", and photo features for
+        other layers.
+        """
         if layer != "region_encoder":
             return super().samples(layer)
         return (
@@ -204,8 +209,8 @@ class PairOptions(NamedTuple):
     """Settings that control which regions a pair is contrasted with.
 
     Attributes:
-        contrast: `others` contrasts a pair only with other photos; `batch` also
-            with its own photo.
+        contrast: `others` contrasts a pair only with regions of other photos;
+            `batch` also with regions of its own photo.
         every_region: whether a batch contains all regions of its photos, not
             only the assigned regions.
     """
@@ -215,15 +220,15 @@ class PairOptions(NamedTuple):
 
 
 class PairBatches(EpochBatches):
-    """The batches of successive epochs for `models.hm_lstm`.
+    """Batches of captions, phrases and regions for `models.hm_lstm`.
 
     Before the first assignments, each phrase is paired with a random candidate
     of its photo, with weight 0. A phrase is not contrasted with regions that
-    overlap its own region by at least `SAME_THING` or are assigned to a phrase
-    with equal words.
+    overlap its own region with an IoU of at least `SAME_THING`, or that are
+    assigned to a phrase with identical words.
 
     `assignments()` returns a dict with the keys `CHOICE` and `CONFIDENCE`, or
-    {} before the first assignments. `sampling` has the arguments of
+    {} before the first assignments. `sampling` contains the other arguments of
     `EpochBatches`.
 
     Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not
@@ -238,7 +243,7 @@ class PairBatches(EpochBatches):
         super().__init__(examples, **sampling)
 
     def batch(self, image_rows, caption_rows, number, share=WHOLE):
-        """Returns the dict that `HMLSTM.train_step` takes."""
+        """Returns a share of a batch, as a dict for `HMLSTM.train_step`."""
         generator = generator_of(self._seed, "pairs", self.epoch, number)
         rows, places, nodes = self._draw(caption_rows, generator)
         examples = self.examples
@@ -249,7 +254,7 @@ class PairBatches(EpochBatches):
         photos, numbers, region_of = self._regions(image_rows, owners, choices)
         regions = photos, numbers, region_of
         is_contrast = self._contrasts(*regions, rows, image_rows)
-        # A phrase is in the share of its caption, whose tree has its node.
+        # A phrase is in the share of its caption, whose tree contains its node.
         captions, part = share.of(len(caption_rows)), share.of(len(photos))
         ends = np.searchsorted(places, [captions.start, captions.stop])
         phrase_part = slice(*ends)

@@ -19,10 +19,10 @@ from tbnets.files import CheckedFile, shown
 class MarkedPhrase(NamedTuple):
     """A phrase of a caption.
 
-    `text` has single spaces between words. `first` is the index of the first
-    word in the caption, and `end` follows the last word. `chain` is the
-    coreference chain, or "0" if the object is not visible. `types` are names
-    such as "people".
+    `text` has single spaces between words. The words of the caption from index
+    `first` to `end` (exclusive) are the phrase. `chain` is the coreference
+    chain, or "0" if the object is not visible. `types` contains names such as
+    "people".
     """
 
     text: str
@@ -52,7 +52,8 @@ class ImagePhrases(NamedTuple):
         size: (width, height) of the annotated image; (0, 0) if unknown.
         captions: list of `MarkedCaption`.
         boxes: maps a chain to a list of boxes.
-        left_out: maps a reason for a missing box to the number of phrases.
+        left_out: maps a reason for missing boxes to the number of phrases
+            without a box for this reason.
     """
 
     image_id: str
@@ -74,9 +75,9 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     The file is a `.jsonl` table or a JSON file that `phrase_json` reads.
     Optional keys are `caption` (the sentence; by default the phrase), `type` (a
     name or a list of names), `chain` (an id of the object that the phrase
-    names), `width` and `height`. The box of a chain encloses the boxes of all
-    its rows. Phrases without `chain` are assumed to name the same object if
-    they have the same box.
+    names), `width` and `height`. A chain has the boxes of all its rows. Phrases
+    without `chain` are assumed to name the same object if they have the same
+    box.
     """
     file = CheckedFile(path, problems)
     images_by_path = {}

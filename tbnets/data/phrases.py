@@ -22,7 +22,7 @@ from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.boxes import check_boxes
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
-"""The fields with strings."""
+"""Names of the fields that contain strings."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
@@ -40,12 +40,12 @@ class PhraseRegions:
         spans: int `[num_phrases, 2]`, half-open range of words in
             `caption.split()`.
         types: num_phrases tuples of names such as "people".
-        chains: num_phrases names of coreference chains. Phrases of an image
-            with the same chain name the same object.
+        chains: num_phrases names of coreference chains. If two phrases of an
+            image have the same chain, they refer to the same object.
         boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels.
             A box encloses all objects that the phrase names.
-        left_out: maps a reason for missing boxes to the number of phrases
-            without a box in each image, int `[num_images]`.
+        left_out: maps a reason for missing boxes to int `[num_images]`, the
+            number of phrases per image without a box for this reason.
 
     Raises:
         ValueError: the lengths of the arguments do not match, an id is
@@ -146,7 +146,7 @@ class PhraseRegions:
         return self.boxes / self._by_phrase(self.image_sizes)
 
     def in_photos(self, photo_sizes: np.ndarray) -> "PhraseRegions":
-        """Returns a copy with boxes in pixels of the photos on disk.
+        """Returns a copy whose boxes are in pixels of the photos on disk.
 
         `photo_sizes`, int `[num_images, 2]`, contains the widths and heights of
         the upright photos. Raises ValueError if a size is not positive, or a
@@ -166,7 +166,7 @@ class PhraseRegions:
         return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)
 
     def as_captions(self) -> CaptionedImages:
-        """Returns the phrases as the captions of their images."""
+        """Returns `CaptionedImages` whose captions are the phrases."""
         return dataclasses.replace(
             self.images,
             captions=self.phrases,
@@ -216,12 +216,12 @@ def read_phrases(
 
     Args:
         path: a folder with `Sentences` and `Annotations`, a `.jsonl` table, or
-            JSON of Visual Genome or RefCOCO.
+            a JSON file of Visual Genome or RefCOCO.
         images: the images to read, in this order; None for all images, sorted
             by name. Captions in `images` are ignored, because `path` contains
             captions.
-        problems: None to raise at the first problem, or a list to which each
-            `Problem` is added. The valid data are still read.
+        problems: None to raise an error at the first problem, or a list to
+            which each `Problem` is added while valid data are still read.
 
     Returns:
         PhraseRegions with the phrases that have a box.

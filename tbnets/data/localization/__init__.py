@@ -1,1 +1,1 @@
-"""The data of phrase localization, Algorithm 1 of Wang et al. 2018."""
+"""Training data for phrase localization (Wang et al. 2018, Algorithm 1)."""

@@ -1,4 +1,4 @@
-"""Phrases, texts and regions of a split, and the roles of the regions."""
+"""Phrases and regions of a split, and which regions match which phrases."""
 
 import dataclasses
 import functools
@@ -26,16 +26,16 @@ POSITIVE, NEITHER, NEGATIVE = 1, 0, -1
 
 
 class ProposalRoles(NamedTuple):
-    """The roles of a photo's proposals for its phrases.
+    """For each phrase, which proposals of its photo are positive or negative.
 
     Attributes:
-        roles: int8 `[num_phrases, width]`: 1 for positive, -1 for negative, 0
-            for neither and padding. width is the maximum number of proposals
-            per photo.
-        first_rows: int64 `[num_phrases]`. Column c of `roles` is proposal row
-            `first_rows + c`.
-        best: int64 `[num_phrases]`, first column with the largest overlap, or
-            -1 if no proposal overlaps.
+        roles: int8 `[num_phrases, width]`: 1 for a positive, -1 for a negative,
+            0 for neither and for padding. width is the maximum number of
+            proposals per photo.
+        first_rows: int64 `[num_phrases]`. Column c of a phrase's `roles` is the
+            proposal in row `first_rows + c`.
+        best: int64 `[num_phrases]`, column of the proposal with the largest IoU
+            (the first if several tie), or -1 if no proposal overlaps.
         best_iou: float32 `[num_phrases]`, the IoU of `best`, or 0.
     """
 
@@ -54,10 +54,10 @@ class ProposalRoles(NamedTuple):
         return starts, self.first_rows[phrases] + columns
 
     def with_common_negatives(self, groups):
-        """Keeps only negatives that all phrases of a group share.
+        """Keeps only the negatives that all phrases of a group have in common.
 
-        Other negatives get the role 0, because phrases with equal text cannot
-        be distinguished. `groups` is int `[num_phrases]`.
+        The role of other negatives becomes 0. A group, int `[num_phrases]`, is
+        for phrases with equal text, which cannot be distinguished.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -88,7 +88,7 @@ def proposal_roles(
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
         proposals: an array `[k, 4]` per image, in the pixels of `truth`.
-        positives: "augmented" or "single".
+        positives: "augmented", or "single" for only the best proposal.
         positive_iou: in [0, 1]. Wang 2018: 0.7.
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
         best_iou: in [0, 1]; 0 accepts any overlap.
@@ -133,9 +133,9 @@ class PhraseExamples:
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
         features: a `data.store.shards.FeatureStore` of regions.
         image_rows: int `[num_images]`, each photo's row in the store.
-        text_ids: int64 `[num_phrases]`, shared by phrases with equal text. In a
-            photo, these have only the negatives common to all of them. If None,
-            each phrase matches only its own object.
+        text_ids: int64 `[num_phrases]`, equal for phrases with equal text. Such
+            phrases of a photo have only the negatives that are common to all of
+            them. If None, each phrase matches only its own object.
         role_options: keyword arguments of `proposal_roles`.
     """
 

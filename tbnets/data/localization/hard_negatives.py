@@ -1,10 +1,10 @@
-"""Finds hard negatives: wrong regions that rank before a right region.
+"""Finds hard negatives: wrong regions that rank before a correct region.
 
     table = hard_negatives(similarities, roles.roles, 50)
     table[p][table[p] >= 0]  # columns of phrase p, the hardest first
 
-A run does this once, before the first epoch that uses them, and saves them in
-its checkpoints.
+A run finds hard negatives once, before the first epoch that uses them, and
+saves them in its checkpoints.
 """
 
 import numpy as np
@@ -36,9 +36,9 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
         int16 `[num_phrases, limit]`, columns of `roles`, padded with -1.
 
     Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
-    Departures: a phrase of several photos has a list per photo; a list contains
-    the hardest negatives instead of a sample; regions that overlap the true box
-    too much are not negatives; positives are proposals.
+    Departures: a phrase that occurs in several photos has a list per photo; a
+    list contains the hardest negatives instead of a sample; regions that
+    overlap the true box too much are not negatives; positives are proposals.
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
         raise InputError(
@@ -62,10 +62,10 @@ def hard_negatives(similarities, roles, limit=PER_PHRASE):
 
 
 def recorded(state, first, examples, score):
-    """Adds hard negatives to the state of a run, unless it already has them.
+    """Returns the state of a run with hard negatives; finds them if missing.
 
-    `first` is the first epoch that uses them. `score(examples, progress)`
-    returns an object with `similarities`.
+    `first` is the first epoch that uses the hard negatives. `score(examples,
+    progress)` returns an object with `similarities`.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if state.get(RECORDED) != first:

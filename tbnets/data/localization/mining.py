@@ -1,14 +1,14 @@
-"""Mines the candidates of Algorithm 1 and computes the losses.
+"""Finds hard negatives among candidate regions, and computes the losses.
 
 In phrase localization, an "image" is a region, a "caption" is a phrase, and the
 negatives of a phrase are other regions of its photo. A batch has three more
 keys: `drawn_for`, int32 `[n]`, is the row of the caption that each image was
-drawn for; `candidates` is `[c, feature_dim]`; `is_negative`, bool `[m, c]`,
-marks the captions' negatives.
+drawn for; `candidates`, `[c, feature_dim]`, contains possible negatives; and
+`is_negative`, bool `[m, c]`, marks the negatives of each caption.
 
-All candidates are embedded as in inference to find the hardest. These are
-embedded again together with the images, as in training, so that batch
-normalisation includes both.
+To find the hardest candidates, all candidates are embedded in inference mode.
+The hardest are embedded again in training mode, together with the images, so
+that batch normalisation includes both.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ KEYS = ("drawn_for", "candidates", "is_negative")
 
 
 def embed_as_served(network, candidates):
-    """Embeds candidates as during inference, `[c, embedding_dim]`."""
+    """Embeds candidates in inference mode, `[c, embedding_dim]`."""
     return tf.stop_gradient(network.embed_images(candidates, training=False))
 
 
@@ -50,11 +50,12 @@ def hardest_candidates(similarities, is_negative, num_negatives):
             all. Wang 2018, phrase localization: 30.
 
     Returns:
-        (columns, valid) of shape `[anchors, min(K, candidates)]`.
+        (columns, valid), both `[anchors, min(K, candidates)]`: the candidates,
+        and False for padding.
 
     Source: Wang et al. 2018, Algorithm 1, 3 (b). Departures: the hardest
-    negatives are the closest, for any positive of the anchor; the hinge losses
-    ignore negatives with zero loss.
+    negatives are the closest to the anchor, whatever its positive; the hinge
+    losses ignore negatives with zero loss.
     """
     is_negative = tf.convert_to_tensor(is_negative)
     if num_negatives is None:
@@ -66,10 +67,11 @@ def hardest_candidates(similarities, is_negative, num_negatives):
 def used_columns(columns, valid, num_candidates):
     """Lists each picked candidate once. Does not compile under XLA.
 
-    `columns`, int32 `[anchors, k]`, is from a miner. Columns where `valid` is
-    False do not count. Returns `used`, int32 `[n]`, the picked candidates in
-    ascending order, and `places`, int32 `[anchors, k]`, the picks as indices
-    into `used`, or 0 for picks that do not count.
+    `columns`, int32 `[anchors, k]`, contains the candidates that a miner picked
+    for each anchor. Picks where `valid` is False are ignored. Returns (used,
+    places): `used`, int32 `[n]`, contains the picked candidates in ascending
+    order; `places`, int32 `[anchors, k]`, contains the index of each pick in
+    `used`, or 0 for ignored picks.
     """
     spare = tf.where(valid, columns, num_candidates)
     ones = tf.ones_like(columns)
@@ -84,10 +86,10 @@ def used_columns(columns, valid, num_candidates):
 
 
 def picked_rows(candidates, columns, valid):
-    """Returns this replica's picked candidates, and the picks as indices.
+    """Returns this replica's picked candidates, and the index of each pick.
 
-    The indices, int32 `[m, k]`, count across replicas. `columns` and `valid`
-    are as in `used_columns`.
+    The indices, int32 `[m, k]`, are into the picked candidates of all replicas.
+    `columns` and `valid` are as in `used_columns`.
     """
     num_rows = tf.shape(candidates)[0]
     first, total = replicas.span(num_rows)
@@ -102,8 +104,8 @@ def embed_picked(network, batch, columns, valid, training):
     """Embeds the images of a batch and the picked candidates.
 
     Returns (images, candidates, places): the embeddings of the images and of
-    each picked candidate from all replicas, and int32 `[m, k]`, the picks as
-    indices into `candidates`.
+    the picked candidates, both from all replicas, and the index of each pick in
+    `candidates`, int32 `[m, k]`.
     """
     images = batch["images"]
     picked, places = picked_rows(batch["candidates"], columns, valid)
@@ -115,11 +117,12 @@ def embed_picked(network, batch, columns, valid, training):
 
 
 def candidate_view(anchors, images, candidates, matches, places, valid):
-    """Builds the `hinges.View` in which anchors rank their matches and picks.
+    """Builds a `hinges.View` whose only negatives are picked candidates.
 
-    The images include the matches, bool `[anchors, images]`. The candidates,
-    the picked candidates of all anchors, are the only negatives. `places`,
-    int32 `[anchors, k]`, is from `used_columns`. `valid` has this shape.
+    `matches`, bool `[anchors, images]`, marks the images that match an anchor.
+    `candidates` contains the picks of all anchors; only an anchor's own picks
+    are its negatives. `places`, int32 `[anchors, k]`, is from `used_columns`,
+    and `valid` is False for ignored picks.
     """
     num_anchors, num_used = tf.shape(anchors)[0], tf.shape(candidates)[0]
     rows = tf.broadcast_to(tf.range(num_anchors)[:, None], tf.shape(places))
@@ -142,17 +145,17 @@ IDS = ("image_ids", "caption_image_ids")
 @keras.saving.register_keras_serializable(package="tbnets")
 @dataclasses.dataclass(frozen=True)
 class CandidateMining:
-    """Mines the negatives of captions among separate candidates.
+    """Mines negatives for captions from a separate set of candidates.
 
-    Pass it as `mining` to `compile` for networks of regions and phrases. A
-    batch must also contain `drawn_for`, `candidates` and `is_negative` (see
-    `data.localization.mining`).
+    To train a network for regions and phrases, pass it to `compile` as
+    `mining`. A batch must also contain `drawn_for`, `candidates` and
+    `is_negative` (see `data.localization.mining`).
 
     Example:
         network.compile(
             "adam", tbnets.TripletLoss(), mining=tbnets.CandidateMining())
 
-    Source: Wang et al. 2018, Algorithm 1. Departures: all matching pairs in a
+    Source: Wang et al. 2018, Algorithm 1. Departure: all matching pairs in a
     batch are positives, not only the drawn pairs.
     """
 

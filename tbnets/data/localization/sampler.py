@@ -16,9 +16,9 @@ from tbnets.seeds import generator_of
 class PhraseBatches(Batches):
     """The batches of successive epochs of phrase localization.
 
-    In a batch, `images` are the drawn regions, `captions` are the phrases, and
-    the ids are the objects that the phrases name (`phrase_to_chain`).
-    `data.localization.mining` describes the other keys.
+    In a batch, `images` contains the features of the drawn regions, `captions`
+    contains the phrases, and the ids identify the objects that the phrases name
+    (`phrase_to_chain`). `data.localization.mining` describes the other keys.
     """
 
     def __init__(self, examples, sampler):
@@ -29,7 +29,7 @@ class PhraseBatches(Batches):
         return zip(self._sampler.epoch(self.epoch))
 
     def batch(self, rows, share):
-        """Reads a share of `BatchRows`."""
+        """Reads the features and texts of a share of `BatchRows`."""
         examples, drawn = self.examples, share.of(len(rows.regions))
         images = rows.regions[drawn]
         candidates = rows.candidates[share.of(len(rows.candidates))]
@@ -59,7 +59,7 @@ NEGATIVE_REGIONS = ("photo", "batch")
 
 
 class Sampling(NamedTuple):
-    """Settings for drawing batches. The defaults are the plain Algorithm 1.
+    """Settings for drawing batches; the defaults are those of Algorithm 1.
 
     Attributes:
         pairs_per_batch: number of phrases drawn per batch.
@@ -68,10 +68,11 @@ class Sampling(NamedTuple):
             Neighbourhood sampling, step 3 (c) ii: 2.
         phrases_per_region: maximum number of different phrases per object in a
             batch. Neighbourhood sampling, step 3 (c) i: 2.
-        candidates_per_image: number of candidates for negatives drawn per
-            photo, or 0 for all.
-        negative_regions: "photo" for regions of the phrase's photo; "batch" for
-            regions drawn for other phrases, as in Wang 2016.
+        candidates_per_image: number of regions drawn per photo as possible
+            negatives, or 0 for all.
+        negative_regions: "photo" if negatives are regions of the phrase's
+            photo; "batch" if they are regions drawn for other phrases, as in
+            Wang 2016.
     """
 
     pairs_per_batch: int = 100
@@ -83,7 +84,7 @@ class Sampling(NamedTuple):
 
 
 class BatchRows(NamedTuple):
-    """The rows of a batch.
+    """The rows of a batch's phrases and regions.
 
     Attributes:
         phrases: int64 `[p]`, the drawn phrases, then the added phrases.
@@ -106,15 +107,15 @@ class PhraseSampler:
 
     Attributes:
         hard_negatives: int `[num_phrases, n]`, as returned by the function
-            `hard_negatives`, or None. It replaces the negatives from a phrase's
-            photo.
+            `hard_negatives`, or None. They replace a phrase's other negatives
+            if `negative_regions` is "photo", and are added if it is "batch".
         num_batches: number of batches in every epoch.
         num_drawable: number of phrases that have a positive.
         num_positives: total number of positives.
 
     Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departure: a phrase
-    of an object is added only if the batch has no phrase of this object with
-    the same words.
+    of an object is added only if the batch contains no phrase of this object
+    with the same words.
     """
 
     def __init__(self, examples, sampling, seed):
