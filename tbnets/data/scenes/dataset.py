@@ -1,6 +1,6 @@
 """A rendered data set: scenes with captions, boxes, chains and gold trees.
 
-The files have common formats for image-text matching::
+The files use formats that are common in image-text matching::
 
     images/<id>.jpg         pictures
     dataset.json            captions and splits, as Karpathy's json
@@ -11,8 +11,8 @@ The files have common formats for image-text matching::
     manifest.json           settings, counts and the hash of dataset.json
     README.txt              a longer description
 
-Equal settings and Pillow versions give identical bytes. Adding training scenes
-does not change existing scenes.
+The same settings and Pillow version give identical files. Adding training
+scenes does not change existing scenes.
 """
 
 import dataclasses
@@ -47,14 +47,14 @@ FOLDERS = {
     "trees": ".txt",
 }
 README = pathlib.Path(__file__).with_name("README.txt")
-"""The description that is copied to a folder of scenes."""
+"""The file that is copied to each folder of scenes."""
 
 
 def karpathy_entry(described, image_row, first_sentence):
     """Returns a scene as an entry of `images` in Karpathy's json.
 
-    `image_row` ("imgid") counts over all splits. `first_sentence` is the
-    "sentid" of the first caption.
+    `image_row` ("imgid") is the scene's index over all splits, and
+    `first_sentence` is the "sentid" of its first caption.
     """
     sentences = [
         {"tokens": c.tokens, "raw": c.raw, "imgid": image_row, "sentid": n}
@@ -70,7 +70,7 @@ def karpathy_entry(described, image_row, first_sentence):
 
 
 def sentences_text(described):
-    """Returns the captions with marked phrases, one per line."""
+    """Returns the captions, one per line, with tags around their phrases."""
     lines = []
     for caption in described.captions:
         pieces = [_marked(*p, described.scene_id) for p in caption.pieces]
@@ -88,7 +88,7 @@ def _marked(chain, text, scene_id):
 
 
 def annotation_xml(described):
-    """Returns the boxes of the chains that the captions mention."""
+    """Returns an XML document with the boxes of the mentioned chains."""
     spoken = {c for x in described.captions for c, _ in x.pieces}
     groups = described.groups.items()
     things = [
@@ -119,7 +119,7 @@ def _add(parent, name, texts):
 
 
 def scene_record(described):
-    """Returns the objects and captions of a scene as a JSON value."""
+    """Returns a dict with the objects and captions of a scene, for JSON."""
     names = "shape", "colour", "size", "texture"
     objects = [
         {name: getattr(item, name) for name in names} | {"box": box.tolist()}
@@ -138,7 +138,7 @@ def scene_record(described):
     }
 
 
-# Increment this number if equal settings give different bytes.
+# Increment this number if the same settings no longer give identical files.
 VERSION = 1
 JPEG_QUALITY = 92
 MANIFEST = "manifest.json"
@@ -188,10 +188,10 @@ def ensure_scenes(folder, settings, progress=None):
     """Writes scenes to a new folder, unless the scenes already exist.
 
     The folder appears only when it is complete. If several processes write the
-    scenes at once, all use the files of the first to finish. If the folder has
-    other content, FileExistsError is raised. `progress` is called with the
-    number of new scenes. Returns the manifest with the keys "folder" (str) and
-    "reused" (bool).
+    scenes at once, all use the files of the first to finish. Raises
+    FileExistsError if the folder has other content. After each new scene,
+    `progress(1)` is called. Returns the manifest and two more keys: "folder"
+    (str) and "reused" (whether the scenes already existed).
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()

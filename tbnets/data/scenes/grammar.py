@@ -1,8 +1,8 @@
 """Generates the captions of a scene as constituency trees.
 
-Each rule returns a caption, built from the phrases of a `phrases.Speaker`, as a
-tree in Penn Treebank style. It raises `NothingToSay` if no such caption is
-true.
+Each rule builds a caption from the phrases of a `phrases.Speaker`, and returns
+a tree in Penn Treebank style. If no caption of the rule is true for the scene,
+it raises `NothingToSay`.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class SceneCaption:
 
     @property
     def pieces(self):
-        """The phrases and the words between them, as (chain or None, text)."""
+        """Yields (chain, text) per phrase, and (None, word) for other words."""
         for piece in _PIECE.finditer(self.marked):
             text = " ".join(_WORD.findall(piece[0]))
             yield piece[1] and int(piece[1]), text
@@ -52,7 +52,7 @@ class SceneCaption:
 
     @property
     def remark(self):
-        """The rule and the objects of its claims, for comparing captions."""
+        """The rule and the claimed objects, used to find repeated captions."""
         return self.rule, [claim["objects"] for claim in self.claims]
 
 

@@ -107,9 +107,9 @@ GAP = 0.03
 class SceneObject:
     """One object of a scene.
 
-    `x`, `y` and `radius` are the centre and half the width, in pixels. `angle`
-    is in degrees, -8 to 8. `stripes` is their direction: 0 for across, 1 for
-    down, 2 and 3 for slanted.
+    `x` and `y` are the centre, and `radius` is half the width, in pixels.
+    `angle` is -8 to 8 degrees. `stripes` is the direction of stripes: 0 for
+    horizontal, 1 for vertical, 2 and 3 for diagonal.
     """
 
     shape: str
@@ -153,7 +153,7 @@ def pick_weighted(rng, weights):
 
 
 def objects_key(objects):
-    """Returns a string that identifies objects regardless of position."""
+    """Returns a string that identifies objects, but not their positions."""
     kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
     return ";".join(sorted(map(kind, objects)))
 
@@ -161,8 +161,8 @@ def objects_key(objects):
 def scene_split(objects):
     """Returns the split of a collection of objects, based on a hash.
 
-    A collection never occurs in two splits. On average, one collection in eight
-    is in "val" and one in "test".
+    A collection never occurs in two splits. On average, 1/8 of all collections
+    are in "val", and 1/8 are in "test".
     """
     digest = hashlib.sha256(objects_key(objects).encode()).digest()
     return {0: "test", 1: "val"}.get(digest[0] % 8, "train")
@@ -193,9 +193,9 @@ def draw_objects(rng):
 def draw_scene(rng, image_size, objects):
     """Samples a background, and the positions, radii and angles of objects.
 
-    A small object may be inside a large ring. Otherwise objects do not touch.
-    Returns None if the objects do not fit or too few of their relations can be
-    named.
+    A small object may be inside a large ring. Otherwise, objects do not touch.
+    Returns None if the objects do not fit, or if too few of their relations
+    have a name.
     """
     outer, inner = _pick_nested(rng, objects)
     radii = [image_size * RADIUS[item.size] for item in objects]
@@ -252,7 +252,7 @@ def find_position(box, image_size):
     """Returns the name of a box's position in a square image.
 
     The name is a corner, such as "top left", or one of "top", "bottom", "left",
-    "right" and "centre". Any other position gives None.
+    "right" and "centre". Returns None for any other position.
     """
     x = (box[0] + box[2]) / 2 / image_size
     y = (box[1] + box[3]) / 2 / image_size

@@ -1,12 +1,12 @@
-"""The phrases that describe a scene.
+"""Builds the phrases that describe a scene.
 
-Phrases are trees in bracket notation. A phrase that names an object has the
-object's coreference chain after its label, such as `(NP#2 (DT a) (NN ring))`.
+Phrases are trees in bracket notation. If a phrase names an object, its label
+ends with the object's coreference chain, as in `(NP#2 (DT a) (NN ring))`.
 
 Chains are numbered within a scene. Chain 0 is for phrases that name no object
-("there", "each other"). Chains 1 and up are the objects in order,
-`BACKGROUND_CHAIN` is the background, and chains `FIRST_GROUP_CHAIN` and up are
-plural phrases.
+("there", "each other"). Chains 1 and up are for the objects in order,
+`BACKGROUND_CHAIN` is for the background, and chains `FIRST_GROUP_CHAIN` and up
+are for plural phrases.
 """
 
 import itertools
@@ -55,7 +55,7 @@ WORDS = {
         "around": {"around": 1.0},
     },
 }
-"""Maps attributes and values to words with weights. Others name themselves."""
+"""Maps values to words with weights. A missing value is itself the word."""
 PLURALS = {"cross": "crosses", "box": "boxes", "rhombus": "rhombuses"}
 NUMBERS = {2: "two", 3: "three", 4: "four"}
 
@@ -68,14 +68,14 @@ NEAR = 0.25
 
 
 class NothingToSay(LookupError):
-    """A rule finds no true phrase for a scene."""
+    """Raised if no phrase of a rule is true for a scene."""
 
 
 class Group(NamedTuple):
-    """The rows of the objects that a plural phrase names, from left to right.
+    """Objects that a plural phrase names.
 
-    `attributes` contains the shape or colour that the phrase names, or is
-    empty.
+    `members` contains their rows, from left to right. `attributes` contains the
+    shape or colour that the phrase names, or is empty.
     """
 
     members: tuple
@@ -83,7 +83,7 @@ class Group(NamedTuple):
 
 
 def _noun_phrase(chain, *words):
-    """Returns a noun phrase of (part of speech, word) pairs."""
+    """Returns a noun phrase built from (part of speech, word) pairs."""
     leaves = " ".join(f"({label} {word})" for label, word in words)
     return f"(NP#{chain} {leaves})"
 
@@ -119,20 +119,20 @@ class Speaker:
         return self._rng.random() < probability
 
     def choose(self, weights):
-        """Samples a key of `weights` like `layout.pick_weighted`."""
+        """Samples a key of `weights` in proportion to its weight."""
         return layout.pick_weighted(self._rng, weights)
 
     def claim(self, kind, objects, **attributes):
-        """Records that the caption makes a claim about objects."""
+        """Records a claim that the caption makes about objects."""
         claim = {"kind": kind, "objects": list(objects), **attributes}
         self.claims.append(claim)
 
     def pick_objects(self, count):
-        """Returns `count` rows in random order, or all if there are fewer."""
+        """Returns the rows of `count` random objects, or of all if fewer."""
         return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
-        """Returns the rows of two objects with a relation in `relations`.
+        """Returns the rows of two objects whose relation is in `relations`.
 
         If `near` is true, the objects must be near each other.
         """
@@ -143,7 +143,7 @@ class Speaker:
         )
 
     def pick_twice_related(self):
-        """Returns three rows. The first has two different relations."""
+        """Returns three rows: an object with different relations to two."""
         to = self._relations
         return self._pick(
             (row, first, second)
@@ -164,7 +164,7 @@ class Speaker:
         )
 
     def pick_group_relation(self):
-        """Returns a `Group` and a row to which its rows have one relation."""
+        """Returns a `Group` whose objects have one relation to another row."""
         choices = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):
@@ -184,7 +184,7 @@ class Speaker:
         )
 
     def find_group(self, members):
-        """Returns the `Group` of exactly the rows in `members`, or None."""
+        """Returns the `Group` with exactly the rows in `members`, or None."""
         groups = self._find_groups()
         return next((g for g in groups if set(g.members) == set(members)), None)
 
@@ -215,14 +215,14 @@ class Speaker:
         return phrases
 
     def one_of(self, row):
-        """Returns "one red" for a member of a group that was mentioned."""
+        """Returns a phrase such as "one red" for an object of a group."""
         attributes = {"colour": self.scene.objects[row].colour}
         self.claim("object", (row,), **attributes)
         words = self._adjectives(attributes)
         return _noun_phrase(row + 1, ("CD", "one"), *words)
 
     def plural(self, group):
-        """Returns a phrase such as "two red shapes" with the group's chain."""
+        """Returns a phrase for a group, such as "two red shapes"."""
         members, attributes = group
         self.claim("count", members, **attributes)
         chain = FIRST_GROUP_CHAIN + len(self.groups)
@@ -234,7 +234,7 @@ class Speaker:
         return _noun_phrase(chain, number, *words)
 
     def related(self):
-        """Returns a noun phrase, and its relation to another object."""
+        """Returns phrases for an object and its relation to another object."""
         pair = self.pick_related()
         subject, landmark = self.noun_phrases(pair)
         return subject, self.relation(pair, landmark)

@@ -1,4 +1,4 @@
-"""Renders scenes with shapes, textures, a background with clutter, and noise.
+"""Renders scenes: textured shapes on a background with clutter and noise.
 
 Shapes are drawn at four times their size and then reduced for smooth edges.
 Noise and gradients use integers and plain sums, so that one version of Pillow
@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from tbnets.data.scenes.layout import BACKGROUNDS, COLOURS, RING_HOLE
 
 SUPERSAMPLING = 4
-# Minimum coverage of a pixel that belongs to an object.
+# A pixel belongs to an object that covers at least this fraction of the pixel.
 OWNED = 0.25
 
 
@@ -21,8 +21,8 @@ def render_scene(scene, rng, clutter=0.3):
     """Renders a scene, with clutter and noise sampled from `rng`.
 
     Returns the image, uint8 `[image_size, image_size, 3]`, and the boxes, int64
-    `[num_objects, 4]`, half-open. A box tightly encloses the pixels that
-    its object covers by at least the fraction `OWNED`.
+    `[num_objects, 4]`, half-open. A box tightly encloses the pixels of which
+    its object covers at least the fraction `OWNED`.
     """
     pixels = draw_background(scene)
     if clutter > 0:
@@ -62,8 +62,8 @@ def draw_coverage(item):
     """Draws the shape of one object at its position.
 
     Returns:
-        The left and top of the patch in pixels, and the covered fraction of
-        every pixel, float64 `[height, width]`.
+        (left, top, coverage): the corner of a patch in pixels, and the fraction
+        of each of its pixels that is covered, float64 `[height, width]`.
     """
     reach = 1.12 * item.radius + 1
     left, top = math.floor(item.x - reach), math.floor(item.y - reach)
