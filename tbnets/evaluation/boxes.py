@@ -50,7 +50,7 @@ def areas(boxes) -> np.ndarray:
 def iou(boxes, others) -> np.ndarray:
     """Computes the intersection over union of every pair of boxes.
 
-    Takes `[n, 4]` and `[m, 4]`; returns float64 `[n, m]` in [0, 1].
+    The boxes are `[n, 4]` and `[m, 4]`. Returns float64 `[n, m]` in [0, 1].
 
     Example:
         >>> iou([[0, 0, 2, 2]], [[1, 0, 3, 2]])  # 2 / (4 + 4 - 2)
@@ -72,10 +72,10 @@ def non_maximum_suppression(
 ) -> np.ndarray:
     """Keeps the best box, drops boxes that overlap it, and repeats.
 
-    `scores` `[n]` are larger for better boxes; the first of tied boxes is
+    Better boxes have larger `scores`, `[n]`; among tied boxes, the first is
     better. Boxes that overlap a kept box with an IoU above `iou_threshold` are
-    dropped. At most `limit` boxes are kept. Returns their rows, int64 `[k]`,
-    best first.
+    dropped. At most `limit` boxes are kept. Returns the rows of the kept boxes,
+    int64 `[k]`, best first.
     """
     boxes = check_boxes(boxes)
     scores = np.asarray(scores, np.float64)
@@ -102,7 +102,7 @@ def non_maximum_suppression(
 def clip_boxes(boxes, width, height) -> np.ndarray:
     """Clips boxes `[n, 4]` to the borders of a photo, given its size in pixels.
 
-    A box outside the photo gets area 0.
+    A box outside the photo is clipped to area 0.
     """
     boxes = check_boxes(boxes)
     return np.clip(boxes, 0, [width, height, width, height])
@@ -111,9 +111,10 @@ def clip_boxes(boxes, width, height) -> np.ndarray:
 def overlaps_by_photo(truth, owners, proposals):
     """Computes the overlaps of boxes with the proposals of their photo.
 
-    `truth` is `[n, 4]`, and `owners`, int `[n]`, each box's photo as an index
-    in `proposals`, arrays `[k, 4]`. Yields (photo, rows, overlaps): the photo's
-    ascending rows of `truth`, int64 `[p]`, and float64 `[p, k]`. Photos without
+    `truth`, `[n, 4]`, contains the boxes, `owners`, int `[n]`, the row of each
+    box's photo, and `proposals` an array `[k, 4]` per photo. Yields (photo,
+    rows, overlaps): the row of a photo, the ascending rows of its boxes, int64
+    `[p]`, and their IoU with its proposals, float64 `[p, k]`. Photos without
     boxes or proposals are skipped.
     """
     truth = check_boxes(truth, "truth")

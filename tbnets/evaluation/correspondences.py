@@ -1,4 +1,4 @@
-"""Evaluates the regions chosen for phrases, using only NumPy."""
+"""Chooses regions for phrases and evaluates them, using only NumPy."""
 
 from typing import NamedTuple
 
@@ -30,13 +30,13 @@ class Choice(NamedTuple):
 
           argmax_c  sum_j softmax(s / temperature)_j IoU(c, j)
 
-    - `mean_box`: candidates are ranked by their similarity. The returned box is
-      the mean, weighted with softmax(s / temperature), of the boxes that
-      overlap the candidate with an IoU of 0.5 or more.
+    - `mean_box`: candidates are ranked by their similarity. The box returned
+      for a candidate is the mean, weighted with softmax(s / temperature), of
+      the boxes that overlap it with an IoU of 0.5 or more.
 
     With an area exponent e, the softmax terms are multiplied by the e-th power
-    of the candidates' areas before normalisation, because named objects are
-    larger than most proposed boxes.
+    of the candidates' areas before normalisation. This helps because named
+    objects are larger than most proposed boxes.
 
     Attributes:
         name: a name in `CHOICES`.
@@ -64,9 +64,9 @@ def checked_choice(
     choice_area_exponent=0.0,
     known=CHOICES,
 ) -> Choice:
-    """Returns the `Choice` for the arguments in `CHOOSING`.
+    """Checks the arguments in `CHOOSING`, and returns their `Choice`.
 
-    `known` are the names in `CHOICES` that the caller supports.
+    `known` contains the names in `CHOICES` that the caller supports.
     """
     check_choice("choice", choice, CHOICES)
     if choice not in known:
@@ -84,13 +84,14 @@ def checked_choice(
 
 
 def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ranking scores and the boxes of a photo's candidates.
+    """Returns ranking scores and boxes of a photo's candidates for phrases.
 
-    `similarities`, `[p, k]`, are finite, between p phrases and k candidates.
+    `similarities`, `[p, k]`, contains the finite similarities between p phrases
+    and k candidates.
 
     Returns:
-        (scores, boxes): float32 `[p, k]`, larger is better, and float64 `[p, k,
-        4]`, the box to return for each candidate.
+        (scores, boxes): the ranking scores, float32 `[p, k]`, larger is better;
+        and the box to return for each candidate, float64 `[p, k, 4]`.
     """
     check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     similarities = checks.finite_scores(similarities)
@@ -132,7 +133,7 @@ def _below_largest(values):
 
 
 NO_SIZE = 1 << 30
-"""More words than any phrase has."""
+"""Larger than the number of words of any phrase."""
 
 
 class Links(NamedTuple):
@@ -142,10 +143,10 @@ class Links(NamedTuple):
         phrases: int64 `[num_links]`, rows of the noun phrases.
         boxes: float64 `[num_links, 4]`, annotated boxes in pixels.
         images: int64 `[num_links]`, row of the link's photo.
-        things: int64 `[num_links]`, one number per distinct object.
+        things: int64 `[num_links]`, id of the link's object.
         is_exact: bool `[num_links]`, whether the noun phrase has exactly the
             words of the link.
-        num_lost: number of links without a noun phrase.
+        num_lost: number of other links, for which there is no noun phrase.
     """
 
     phrases: np.ndarray
@@ -157,15 +158,16 @@ class Links(NamedTuple):
 
 
 def phrases_of_spans(captions, spans, phrases):
-    """Finds, for each span, the noun phrase with exactly its words.
+    """Finds, for each span of words, the noun phrase with exactly these words.
 
-    If no phrase has these words, the result is the smallest noun phrase that
-    contains the span's last word, in English usually the head noun.
+    If there is none, finds the smallest noun phrase that contains the last word
+    of the span. In English, this word is usually the head noun.
 
-    `captions`, int `[n]`, is the row of the span's caption, or -1. `spans`, int
-    `[n, 2]`, are half-open ranges of words. `phrases` has `spans` and `starts`,
-    as `NounPhrases`. Returns (rows, is_exact): the rows of the phrases, int64
-    `[n]`, or -1 if no phrase contains the last word; and bool `[n]`.
+    `captions`, int `[n]`, contains the row of each span's caption, or -1.
+    `spans`, int `[n, 2]`, contains half-open ranges of words. `phrases` has
+    `spans` and `starts`, like `NounPhrases`. Returns (rows, is_exact): the row
+    of each noun phrase, int64 `[n]`, or -1 if there is none; and whether it has
+    exactly the span's words, bool `[n]`.
     """
     rows = np.full(len(captions), -1, np.int64)
     is_exact = np.zeros(len(captions), bool)
@@ -185,12 +187,13 @@ def phrases_of_spans(captions, spans, phrases):
 def evaluate_correspondences(choices, candidates, links) -> dict:
     """Computes how often the candidate chosen for a link is correct.
 
-    A correct candidate overlaps the annotated box by at least `SAME_THING`.
+    A candidate is correct if its IoU with the annotated box is at least
+    `SAME_THING`.
 
     Args:
-        choices: int `[num_phrases]`, each noun phrase's candidate.
-        candidates: function that returns the candidate boxes `[k, 4]` for a
-            photo's row; the last is the whole photo.
+        choices: int `[num_phrases]`, index of each noun phrase's candidate.
+        candidates: function that maps a photo's row to its candidate boxes `[k,
+            4]`; the last box is the whole photo.
         links: `Links`.
 
     Returns:
@@ -200,11 +203,11 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
         candidate). The first three have variants `correspondence_pointing_...`,
         which require only that the candidate's centre is in the annotated box.
         `correspondence_exact_spans` is the fraction of links with `is_exact`.
-        `correspondence_links` and `correspondence_lost` count all links and the
-        links without a noun phrase.
+        `correspondence_links` is the number of evaluated links, and
+        `correspondence_lost` is the number of links without a noun phrase.
 
     Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
-    Departures: annotated boxes define correctness. The centre is from the
+    Departure: annotated boxes define correctness. Testing the centre is the
     "pointing game" of Zhang et al. 2016.
     """
     count = len(links.phrases)
@@ -236,7 +239,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
 
 
 def _holds_centers(truth, candidate_boxes):
-    """Returns which ground-truth boxes contain which centres, bool `[n, m]`."""
+    """Returns whether box n contains the centre of candidate m, `[n, m]`."""
     x, y = (candidate_boxes[:, :2] + candidate_boxes[:, 2:]).T / 2
     left, top, right, bottom = truth.T[..., None]
     return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)

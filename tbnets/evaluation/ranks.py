@@ -1,4 +1,4 @@
-"""Ranks of queries, counts of better candidates, and metrics."""
+"""Computes ranks of queries, and metrics from these ranks."""
 
 import threading
 from typing import NamedTuple
@@ -11,7 +11,7 @@ RECALL_AT = (1, 5, 10)
 
 
 class Ranks(NamedTuple):
-    """Ranks of the queries of one direction.
+    """Ranks of the queries of one retrieval direction.
 
     Attributes:
         queries: int64 `[num_queries]`, rows of the queries that have a
@@ -105,7 +105,7 @@ class Side(NamedTuple):
     Attributes:
         embeddings: float32 `[n, dim]`.
         norms: float64 `[n]`, Euclidean norms of the rows.
-        groups: int64 `[n]`, each row's image. Rows of one image are positives.
+        groups: int64 `[n]`, image of each row. Rows of one image are positives.
     """
 
     embeddings: np.ndarray
@@ -135,7 +135,7 @@ def group_pairs(row_groups, column_groups):
 def best_scores(count, rows, scores):
     """Returns the best score of each row, float32 `[count]`.
 
-    `rows`, int `[n]`, are the rows of `scores`, `[n]`. The result is infinity
+    `rows`, int `[n]`, contains the row of each score. The result is infinity
     for rows without a score.
     """
     best = np.full(count, -np.inf, np.float32)
@@ -146,9 +146,9 @@ def best_scores(count, rows, scores):
 class Queries:
     """Counts the candidates that rank above each query's best positive.
 
-    `best`, float32 `[n]`, is each query's best positive score; +inf if the row
-    is not a query. A score of at least `low` may beat or tie `best`. A score
-    above `high` beats it.
+    `best`, float32 `[n]`, contains each query's best positive score; +inf for
+    rows that are not queries. A score of at least `low` may beat or tie with
+    `best`. A score above `high` beats `best`.
     """
 
     def __init__(self, best, low, high):

@@ -1,8 +1,8 @@
 """Computes the ranks of a model that scores pairs, tile by tile.
 
-The last bits of these float32 scores depend on the position in a tile.
-Therefore a candidate within `TIE` of the best positive counts as a tie. Ties
-count against the model.
+The last bits of a float32 score depend on the pair's position in a tile.
+Therefore, a candidate whose score is within `TIE` of the best positive's score
+counts as a tie. Ties count against the model.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ from tbnets.progress import progress_bar
 TIE = 1e-5
 """Tolerance for scores up to 1 in magnitude; relative for larger scores."""
 SQUARED_ROUNDING = 1e-6
-"""Float32 error of the squared distance of unit vectors; treated as 0.
+"""Rounding error of squared distances between unit vectors in float32.
 
-The root of the error would be several `TIE`s, so identical embeddings would not
-tie.
+Smaller squared distances are set to 0. Otherwise identical embeddings would not
+tie, because the root of the error is several times `TIE`.
 """
 TILE_IMAGES, TILE_TEXTS = 64, 1024
 LEVEL = np.broadcast_to(np.float32(0), 1 << 40)
-"""Levels of 0, for any number of rows."""
+"""Levels of 0 for any number of rows."""
 PAIRS_AT_ONCE = 8192
 """Number of pairs that a learned similarity compares at once."""
 
@@ -57,7 +57,7 @@ class PairScores(NamedTuple):
     text_levels: np.ndarray = LEVEL
 
     def subset(self, image_rows, text_rows):
-        """Returns the `PairScores` of some images and texts, renumbered."""
+        """Returns the `PairScores` of some rows, renumbered from 0."""
 
         def of_some(ask):
             return lambda i, j: ask(image_rows[i], text_rows[j])
@@ -84,8 +84,8 @@ def evaluate_scores(scores, caption_to_image, image_groups=None) -> dict:
 def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
     """Ranks the best positive of each query, like `retrieval_ranks`.
 
-    The positives are scored first. Then each tile is counted in both directions
-    and discarded.
+    Positive pairs are scored first. Then all pairs are scored in tiles. Each
+    tile updates the ranks of both directions and is discarded.
     """
     counts = scores.num_images, scores.num_texts
     rows, groups = checked_groups(caption_to_image, image_groups, *counts)
@@ -110,7 +110,7 @@ def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
 
 
 def row_blocks(num_images, num_texts):
-    """Returns the rows of images and texts for every tile."""
+    """Returns a list of (image rows, text rows), one pair per tile."""
 
     def blocks(count, size):
         return np.split(np.arange(count), range(size, count, size))
@@ -121,9 +121,9 @@ def row_blocks(num_images, num_texts):
 
 
 def compare_all(compare, first, second, pairs_at_once):
-    """Compares all rows of two sides, `pairs_at_once` pairs at a time.
+    """Scores all pairs of rows of two arrays, `pairs_at_once` at a time.
 
-    `compare` maps `[a, dim]` and `[b, dim]` to scores float32 `[a, b]`.
+    `compare` maps arrays `[a, dim]` and `[b, dim]` to scores float32 `[a, b]`.
     """
     table = np.empty((len(first), len(second)), np.float32)
     for column in range(0, len(second), pairs_at_once):
@@ -136,14 +136,14 @@ def compare_all(compare, first, second, pairs_at_once):
 
 
 def _queries(best):
-    """Returns `Queries` whose rounding errors count as ties."""
+    """Returns `Queries` where scores that differ by rounding errors tie."""
     slack = np.float32(TIE) * np.maximum(np.abs(best), 1)
     slack[~np.isfinite(best)] = 0
     return Queries(best, best - slack, best + slack)
 
 
 def _count(queries, rows, scores):
-    """Counts the candidates in `scores` `[rows, n]` that beat the positive."""
+    """Counts candidates that beat or tie with positives; `[rows, n]` scores."""
     at_least = (scores >= queries.low[rows, None]).sum(axis=1)
     above = (scores > queries.high[rows, None]).sum(axis=1)
     queries.better[rows] += at_least

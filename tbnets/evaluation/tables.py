@@ -1,4 +1,4 @@
-"""Formats metrics as a table or as the line of an epoch."""
+"""Formats metrics as a table, or as one short line per epoch."""
 
 import re
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ _CORRESPONDENCES = (
 
 
 def are_of_regions(metrics: dict) -> bool:
-    """Returns whether the metrics evaluate phrases and regions."""
+    """Returns whether metrics are from phrase localization."""
     return any(name.startswith(f"{REGIONS}/") for name in metrics)
 
 
 def are_of_retrieval(metrics: dict) -> bool:
-    """Returns whether the metrics evaluate image-text retrieval."""
+    """Returns whether metrics are from image-text retrieval."""
     names = ("recall_sum", *(f"{direction}/" for direction in DIRECTIONS))
     return any(name.startswith(names) for name in metrics)
 
@@ -92,7 +92,7 @@ def _recalls(metrics, title="R@", name="recall_at_"):
 
 
 def _rows(metrics, group, label, columns):
-    """Returns the lines of a group, with intervals if queries are few."""
+    """Returns a group's line, and a line of intervals if queries are few."""
     count = int(metrics.get(f"{group}/num_queries", 0))
     if not count:
         return []
@@ -181,9 +181,9 @@ def _tie_note(tie_rate):
 
 
 def headline(metrics: dict, best: str) -> str:
-    """Returns metrics in a few words, for the line of an epoch.
+    """Formats the main metrics as a short line, printed after each epoch.
 
-    `best` is the metric that chooses the best epoch.
+    `best` is the name of the metric that selects the best epoch.
     """
     shares = {name: per_cent(value) for name, value in metrics.items()}
     if f"{REGIONS}/upper_bound" in metrics:
