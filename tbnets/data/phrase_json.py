@@ -19,9 +19,9 @@ INSTANCES, IMAGE_DATA = "instances.json", "image_data.json"
 def rows_of(file):
     """Yields (place, row) for each phrase in a JSON file.
 
-    `place` locates the phrase in the file, and `row` is a dict with the keys of
-    a phrase table. For Visual Genome and RefCOCO, `row` contains `bbox` instead
-    of `box`: x, y, width and height of a box that may extend beyond its image.
+    `row` is a dict with the keys of a phrase table. For Visual Genome and
+    RefCOCO, it contains `bbox` instead of `box`: x, y, width and height of a
+    box that may extend beyond its image.
     """
     _refuse_pickle(file)
     content = file.json()

@@ -187,11 +187,7 @@ class PairExamples(Examples):
         }
 
     def samples(self, layer):
-        """Yields arrays from which `layer` computes statistics.
-
-        They are region features for "region_encoder", and photo features for
-        other layers.
-        """
+        """Yields region features for "region_encoder", else photo features."""
         if layer != "region_encoder":
             return super().samples(layer)
         return (

@@ -1,4 +1,4 @@
-"""Checks the arguments of evaluation and computes exact scores."""
+"""Checks arguments of evaluation functions, and computes exact scores."""
 
 import math
 import warnings
@@ -16,7 +16,7 @@ FLOAT64_ROUNDOFF = 2.0**-53
 
 
 def row_norms(embeddings):
-    """Returns the norms of float32 rows, float64 [n]."""
+    """Returns the Euclidean norms of float32 rows, float64 `[n]`."""
     norms = np.empty(len(embeddings))
     step = max(1, 2**17 // embeddings.shape[1])
     for start in range(0, len(embeddings), step):
@@ -74,7 +74,7 @@ LARGEST_SCORE = 1e37
 
 
 def checked_recall_at(recall_at):
-    """Checks that the cutoffs are integers >= 1; returns a tuple."""
+    """Checks that the cutoffs are integers >= 1; returns them as a tuple."""
     values = tuple(recall_at) if hasattr(recall_at, "__iter__") else ()
     whole = all(isinstance(k, (int, np.integer)) for k in values)
     if not values or not whole or min(values) < 1:
@@ -111,7 +111,7 @@ def checked_groups(caption_to_image, image_groups, num_images, num_texts):
 
 
 def checked_embeddings(**named):
-    """Checks that two arrays `[rows, dim]` share `dim`; returns both."""
+    """Checks that two arrays `[rows, dim]` have equal `dim`; returns both."""
     arrays = {name: checked_array(name, each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
@@ -138,7 +138,7 @@ def checked_embeddings(**named):
 def finite_side(name, values, groups):
     """Builds the `Side` of embeddings `[n, dim]`.
 
-    Raises ValueError about the argument `name` if scores may not be finite.
+    Raises ValueError for the argument `name` if a score may be infinite or NaN.
     """
     _warn_of_bfloat16(name, values.dtype)
     with np.errstate(over="ignore"):  # Reported below as non-finite.
@@ -168,7 +168,8 @@ def _warn_of_bfloat16(name, dtype):
 def finite_scores(values, rows=None, name="scores"):
     """Checks that all scores are finite; returns them as float32.
 
-    An error names the row in `rows`, or its position if `rows` is None.
+    Error messages contain the number in `rows` of a bad row, or its position if
+    `rows` is None.
     """
     values = np.asarray(values)
     _warn_of_bfloat16(name, values.dtype)

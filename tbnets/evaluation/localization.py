@@ -1,8 +1,4 @@
-"""Phrase localization: ranks a photo's proposals for each phrase.
-
-Photos are processed one by one, so memory does not depend on the number of
-phrases.
-"""
+"""Evaluates phrase localization: ranks a photo's proposals for each phrase."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -29,14 +25,14 @@ from tbnets.evaluation.correspondences import (
 from tbnets.evaluation.ranks import RECALL_AT, best_ranks
 
 RECALLS = 10
-"""Precision is read at the recalls 0/10, 1/10, ..., 10/10."""
+"""Precision is averaged at the recalls 0/10, 1/10, ..., 10/10."""
 
 
 def average_precision(scores, hits, num_positives) -> float:
     """Averages the precision at 11 recalls.
 
-    The precision at a recall is the maximum over all cutoffs with at least this
-    recall, or 0 if no cutoff has this recall.
+    The precision at recall r is the maximum over all cutoffs with a recall of
+    at least r, or 0 if there is none.
 
     Args:
         scores: float `[n]`, larger is better. Among tied scores, misses come
@@ -72,10 +68,11 @@ class Localized(NamedTuple):
         ranks: int64 `[num_phrases]`, 1-based rank of the best matching
             proposal, or `MISSED` if none matches. Tied wrong proposals are
             ranked above it.
-        tied: bool `[num_phrases]`, whether a wrong proposal is tied.
+        tied: bool `[num_phrases]`, whether a wrong proposal ties with it.
         suppressed_ranks: int64 `[num_phrases]`, ranks after non-maximum
             suppression.
-        scores: float32 `[num_detections]`, scores after suppression.
+        scores: float32 `[num_detections]`, scores of the proposals that remain
+            after suppression.
         hits: bool `[num_detections]`, whether the detection is the best match
             of its phrase.
         phrases: int64 `[num_detections]`, row of the phrase.
@@ -101,7 +98,7 @@ def evaluate_localization(
     texts: Integers | None = None,
     recall_at: Sequence[int] = RECALL_AT,
 ) -> dict[str, float]:
-    """Computes how well phrases find their boxes among proposals.
+    """Computes how well scores rank the correct proposals of phrases.
 
     A proposal matches a phrase if their boxes overlap with an IoU of 0.5 or
     more. `phrase_to_region/recall_at_<k>` is the fraction of phrases with a
@@ -120,9 +117,10 @@ def evaluate_localization(
             `truth`; k may be 0.
         truth: `[num_phrases, 4]`, the phrases' boxes.
         phrase_to_image: int `[num_phrases]`, row of the image.
-        types: dict from name to bool `[num_phrases]`; adds the metrics of a
-            type's phrases under `phrase_to_region/<name>/`.
-        texts: int `[num_phrases]`, at least 0, one number per distinct phrase
+        types: dict from the name of a type to a mask of its phrases, bool
+            `[num_phrases]`; adds their metrics under
+            `phrase_to_region/<name>/`.
+        texts: int `[num_phrases]`, at least 0, equal for identical phrases
             (`PhraseRegions.phrase_to_text`); adds
             `phrase_to_region/mean_average_precision` from
             `unique_phrase_precision`.
@@ -173,12 +171,12 @@ def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
 
 
 def unique_phrase_precision(localized: Localized, texts) -> float:
-    """Averages the average precision of unique phrases.
+    """Computes the mean of the average precisions of unique phrases.
 
-    A unique phrase is a class. Its detections are the proposals of its photos
-    after suppression. The first match of a phrase is a hit, and all other
-    detections are misses. A phrase that occurs twice for a photo counts as two
-    positives.
+    Each unique phrase is a class. Its detections are the proposals of its
+    photos that remain after suppression. For each occurrence of the phrase, the
+    best match is a hit, and all other detections are misses. A phrase that
+    occurs twice for a photo counts as two positives.
 
     Source: Wang et al. 2016, Sec. 3.3 and Table 3, last column; the details
     (suppression at 0.5, 11 recalls, one hit per phrase) follow the evaluation
@@ -208,7 +206,7 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     """Ranks the proposals for phrases; returns a `Localized`.
 
     The arguments are as in `evaluate_localization`. Suppression uses the
-    overlaps of the proposals, not of the boxes of `choice`.
+    overlaps of the proposals, not of the boxes that `choice` returns.
     """
     check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     score_of = scores if callable(scores) else _table(scores, len(truth))
@@ -244,7 +242,7 @@ def _ranks(scores, matches):
 
 
 def _suppress(scores, matches, overlaps):
-    """Suppresses overlapping proposals; a miss precedes a tied match."""
+    """Returns a mask of proposals to keep; of tied proposals, misses first."""
     keep = np.zeros(scores.shape, bool)
     dropped, every = keep.copy(), np.arange(len(scores))
     for best in np.lexsort((matches, -scores), axis=1).T:
@@ -279,7 +277,7 @@ def _table(scores, num_phrases):
 
 
 def _checked_scores(values, image, overlaps, rows):
-    """Returns float32 scores, shaped like the overlaps `[len(rows), k]`."""
+    """Checks scores, and returns them as float32 `[len(rows), k]`."""
     num_proposals = overlaps.shape[1]
     values = np.asarray(values)[..., :num_proposals]
     if values.shape != overlaps.shape:

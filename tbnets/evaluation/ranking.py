@@ -1,10 +1,10 @@
-"""Exact ranks of cross-modal retrieval, tile by tile.
+"""Computes exact ranks of cross-modal retrieval, tile by tile.
 
 The last bit of a float32 matrix product depends on the library, the machine and
-the position, so it would make ties random. The product therefore only decides
-candidates whose score differs from the query's best positive by more than the
-product's error bound. All other candidates are scored exactly (see `checks`).
-If these are many, as for a collapsed model, their rows are first recomputed in
+the position, so it would make ties random. The product is therefore used only
+if a candidate's score differs from the query's best positive score by more than
+the error bound. All other candidates are scored exactly (see `checks`). If
+there are many, as for a collapsed model, their rows are first recomputed in
 float64.
 """
 
@@ -41,8 +41,8 @@ SCORES_AT_ONCE = 1 << 22
 class EmbeddingScores:
     """A table of exact scores, computed on demand, that can replace an array.
 
-    Queries and candidates are `[n, dim]`, L2-normalised. `names` are the names
-    of both arguments in error messages.
+    Queries and candidates are `[n, dim]`, L2-normalised. Error messages use
+    `names` for the two arguments.
     """
 
     def __init__(self, queries, candidates, names=("queries", "candidates")):
@@ -76,10 +76,10 @@ class EmbeddingScores:
 
 
 def pairs_of(name, pairs, shape, least=0):
-    """Returns the matching pairs, int64 `[n, 2]`, sorted by the first side.
+    """Returns the matching pairs, int64 `[n, 2]`, sorted by the first column.
 
-    `pairs` is a bool mask of the given shape, or int `[n, 2]`. Fewer than
-    `least` pairs raise an error.
+    `pairs` is a bool mask of the given shape, or int `[n, 2]`. Raises
+    ValueError if there are fewer than `least` pairs.
     """
     pairs = checked_array(name, pairs)
     if pairs.dtype == bool and pairs.shape == shape:
@@ -102,9 +102,9 @@ def pairs_of(name, pairs, shape, least=0):
 def pair_ranks(scores, pairs, rank=best_ranks) -> Ranks:
     """Returns the `Ranks` of the queries that have a positive.
 
-    `scores`, `[num_queries, num_candidates]`, are an array, which may be
-    memory-mapped, or `EmbeddingScores`. `pairs`, int `[n, 2]`, are rows of
-    matching queries and candidates. `rank` may extend `ranks.best_ranks`.
+    `scores`, `[num_queries, num_candidates]`, is an array, which may be
+    memory-mapped, or `EmbeddingScores`. `pairs`, int `[n, 2]`, contains rows of
+    matching queries and candidates. `rank` is called like `ranks.best_ranks`.
     """
     parts = [(rows, *rank(*strip)) for rows, *strip in _strips(scores, pairs)]
     empty = [np.zeros(0, kind) for kind in (np.int64, np.int64, bool)]
@@ -125,7 +125,7 @@ def precise_ranks(scores, pairs):
 
 
 def _strips(scores, pairs):
-    """Yields queries that have positives, their scores, and positive masks."""
+    """Yields blocks of queries with positives: rows, scores and a mask."""
     pairs = pairs_of("pairs", pairs, scores.shape)
     queries, starts = np.unique(pairs[:, 0], return_index=True)
     ends = np.append(starts, len(pairs))
@@ -144,9 +144,10 @@ def _strips(scores, pairs):
 def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     """Evaluates rankings of phrases for regions and of regions for phrases.
 
-    Unlike in localization, candidates are from all photos, and regions are
-    annotated. Keys are `true_region_to_phrase/` and `phrase_to_true_region/`
-    followed by the names in `ranks.summarize_direction`.
+    Unlike in localization, candidates are from all photos, and the regions are
+    annotated boxes. Keys are `true_region_to_phrase/` and
+    `phrase_to_true_region/`, followed by the names in
+    `ranks.summarize_direction`.
 
     Args:
         scores: `[num_regions, num_phrases]` as in `pair_ranks`. The phrases
@@ -170,7 +171,7 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
 
 
 NO_QUERIES = evaluate_region_phrase_ranking(np.zeros((0, 0)), [])
-"""The result of `evaluate_region_phrase_ranking` without true regions."""
+"""The metrics if there are no true regions."""
 
 
 # Correction of scores by a bank of queries.
@@ -202,7 +203,7 @@ def level(scores, num_images, num_texts, temperature=TEMPERATURE):
     queries. The bank's texts give the levels of images, and its images give the
     levels of texts.
 
-    `scores` are the `PairScores` of `num_images` images followed by the bank's
+    `scores` is the `PairScores` of `num_images` images followed by the bank's
     images, and `num_texts` texts followed by the bank's texts. `temperature` is
     in units of the scores' standard deviation.
     """
@@ -252,7 +253,7 @@ FLOAT32_SMALLEST_NORMAL = 2.0**-126
 def queries_of(side, best, candidates):
     """Returns the `Queries` of a `Side`, with bounds for uncertain scores.
 
-    `best`, float32 `[n]`, is each row's best positive score, or infinity.
+    `best`, float32 `[n]`, is each row's best positive score; infinity if none.
     """
     dim = side.embeddings.shape[1]
     # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in any order of
@@ -268,7 +269,7 @@ def queries_of(side, best, candidates):
 
 
 def _count_block(sides, queries, row_slice, column_slice):
-    """Scores a block and counts its better candidates in both directions."""
+    """Scores a block of pairs, and updates the counts of both directions."""
     rows, columns = sides
     x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
     scores = x @ y.T
@@ -286,7 +287,10 @@ def _count_block(sides, queries, row_slice, column_slice):
 
 
 def _count_strip(sides, queries, axis, places, scores):
-    """Counts better candidates in a strip, where positives score -inf."""
+    """Counts candidates that beat or tie with positives in a strip of scores.
+
+    The scores of the positives themselves are -inf.
+    """
     place = places[axis]
     low, high = queries.low[place], queries.high[place]
     masks, (most, better) = _compare(axis, scores, low, high)
@@ -339,9 +343,9 @@ def block_size(dim, memory_limit_mb):
 def count_better(sides, queries, memory_limit_mb):
     """Counts the candidates that beat or tie with each query's positive.
 
-    The counts are added to the `Queries`. Each `Side` holds the candidates for
-    the queries of its opposite `Side`. If both are one object, each pair of
-    rows is scored only once. `memory_limit_mb` limits temporary arrays.
+    The counts are added to the `Queries`. The candidates for the queries of one
+    `Side` are the rows of the other. If both sides are the same object, each
+    pair of rows is scored only once. `memory_limit_mb` limits temporary arrays.
     """
     num_threads, (rows, columns) = usable_cores(), sides
     dim = rows.embeddings.shape[1]

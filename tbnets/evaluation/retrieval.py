@@ -22,7 +22,8 @@ class Protocol(NamedTuple):
 
     Attributes:
         num_images: required number of images, or None for any number.
-        num_folds: number of consecutive blocks, evaluated separately.
+        num_folds: number of consecutive blocks of images that are evaluated
+            separately.
         description: one line for `--help`.
     """
 
@@ -82,7 +83,7 @@ def evaluate_scores_protocol(
 
 
 def _folds(name, num_images, rows):
-    """Yields the images (a slice), captions and captions' images of folds."""
+    """Yields each fold's image slice, caption rows, and captions' images."""
     check_choice("name", name, PROTOCOLS)
     protocol = PROTOCOLS[name]
     if protocol.num_images not in (None, num_images):
@@ -159,7 +160,7 @@ def evaluate_retrieval(
             image without captions is a candidate but not a query.
         recall_at: the cutoffs k.
         memory_limit_mb: MiB for tiles and temporary arrays, in addition to the
-            float32 embeddings. Does not affect the result.
+            float32 embeddings.
         text_to_text: whether to also rank captions against captions.
         positives: bool `[num_images, num_captions]`, True for a match, or int
             `[n, 2]`, the image row and the caption row of each match.
@@ -219,9 +220,9 @@ def retrieval_ranks(
             one person, match each other's captions.
 
     Returns:
-        Dict from direction to `ranks.Ranks`: `queries` are rows of the query
-        side, `ranks` their 1-based ranks, and `tied` whether a negative has the
-        best positive's score.
+        Dict from direction to `ranks.Ranks`: rows of the queries, 1-based ranks
+        of their best positives, and whether a negative ties with the best
+        positive.
 
     Raises:
         ValueError: As in `evaluate_retrieval`.
@@ -275,7 +276,7 @@ def _precise_ranks(images, texts, positives):
 
 
 def _best_other_caption(side):
-    """Returns each caption's best score with others of its image, or inf."""
+    """Returns captions' best scores with others of their image, else inf."""
     order = np.argsort(side.groups, kind="stable")
     groups, place = side.groups[order], np.arange(len(order))
     first = np.searchsorted(groups, groups, "left")
@@ -297,7 +298,7 @@ def bootstrap_interval(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Estimates the sampling error of a statistic of ranks.
+    """Estimates a confidence interval for a statistic of ranks.
 
     Args:
         ranks: int `[num_queries]`.
@@ -308,7 +309,7 @@ def bootstrap_interval(
         confidence: fraction of the resampled values inside the interval.
 
     Returns:
-        (low, high), the percentile interval.
+        (low, high), the ends of the percentile interval.
 
     Example:
         ranks = tbnets.retrieval_ranks(images, texts, caption_to_image)

@@ -1,8 +1,7 @@
 """Samples the layout of a scene: its objects, their positions and relations.
 
 Captions claim only relations that `find_relation` returns. Boxes are `[x_min,
-y_min, x_max, y_max]` in pixels, origin 0, half-open: the last pixel column of a
-box is `x_max - 1`.
+y_min, x_max, y_max]` in pixels, origin 0, half-open.
 """
 
 import dataclasses
