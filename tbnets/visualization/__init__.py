@@ -1,1 +1,1 @@
-"""Draws photos, search results, embedding maps and curves."""
+"""Draws photos, search results, embedding maps and learning curves."""

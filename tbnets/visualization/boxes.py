@@ -1,7 +1,7 @@
 """Draws a photo with boxes and their phrases.
 
 People with a colour vision deficiency can also distinguish the colours. Correct
-boxes are solid with a tick, and wrong boxes are dashed with a cross.
+boxes have solid lines and a tick; wrong boxes have dashed lines and a cross.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tbnets.files import readable
 # covers it: DejaVu, which matplotlib contains, then the installed fonts.
 
 _NOWHERE = "\U0010ffff"
-"""A letter that no font has. Fonts draw their missing-letter glyph for it."""
+"""A letter that no font contains, to draw a font's missing-letter glyph."""
 
 
 def font(size, text):
@@ -32,7 +32,7 @@ def font(size, text):
 
 
 def columns(text, most):
-    """Halves the maximum number of letters if a text has wide letters."""
+    """Returns the letters per line: `most`, or half if a text has wide ones."""
     wide = any(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return most // 2 if wide else most
 
@@ -104,8 +104,8 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
     """Draws a photo, uint8 RGB, with its boxes and their phrases.
 
     The first `PhraseBox` is drawn on top. Phrases do not overlap if there is
-    enough space. `side` is the longer side in pixels after resizing. A very
-    narrow photo gets a grey margin.
+    enough space. `side` is the longer side in pixels after resizing. If the
+    photo is very narrow or flat, a grey margin is added.
     """
     photo = Image.fromarray(np.asarray(photo))
     scale = side / max(photo.size)
@@ -140,7 +140,7 @@ def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
 
 
 def colour_of(number):
-    """Returns the colour of a `PhraseBox`, as #rrggbb."""
+    """Returns the colour with an index, as #rrggbb; colours repeat after 7."""
     return COLOURS[number % len(COLOURS)]
 
 
@@ -224,7 +224,7 @@ def _shortened(text, font, width):
 
 
 def _places(edges, label, size):
-    """Returns places for a label's corner, nearest to the box first."""
+    """Returns possible (x, y) of a label's corner, nearest to its box first."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     (width, height), last = label, max(size[0] - label[0], 0)
     near = [
@@ -244,10 +244,10 @@ def _places(edges, label, size):
 
 
 def freest(places, size, occupied):
-    """Returns the place with the fewest occupied pixels, and their number.
+    """Returns the place where a text covers the fewest occupied pixels.
 
-    `size` is the width and height of the text. `occupied`, `[n, 4]`, are the
-    edges of areas to keep free.
+    Also returns their number. `size` is the width and height of the text, and
+    `occupied`, `[n, 4]`, contains the edges of areas to keep free.
     """
     starts, occupied = np.array(places)[:, None], np.reshape(occupied, (-1, 4))
     ends = np.minimum(starts + size, occupied[:, 2:])

@@ -1,4 +1,4 @@
-"""Draws search results side by side."""
+"""Draws queries and their search results side by side."""
 
 import math
 import pathlib
@@ -15,7 +15,7 @@ from tbnets.visualization.boxes import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 MOST_SIDE = 400
-"""Longer side in pixels of the largest drawing of a photo, on a page."""
+"""Longer side in pixels of the largest picture of a photo, on an HTML page."""
 LEGEND_HEIGHT, SHEET_WIDTH = 24, 2000
 MOST_COLUMNS = 10
 FRAME = 4
@@ -29,7 +29,7 @@ class Tile(NamedTuple):
     """An image on a card, with a label below it.
 
     `is_hit` is True for a green frame, False for a red frame, None for no
-    frame. `apart` leaves a wider gap before the image.
+    frame. If `apart` is true, the gap before the image is wider.
     """
 
     image_id: str
@@ -85,9 +85,9 @@ def draw_montage(
         order: int `[q, k]`, indices of the best images in `ids`.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: for each query, the indices of the matching images, or None. None
-            if they are unknown for all queries.
-        legend: meaning of the frames, drawn below if there are frames.
+        hits: list with the indices of each query's matching images, or None if
+            they are unknown. Pass None if all are unknown.
+        legend: text that explains the frames; drawn if there are frames.
     """
     hits = hits or [None] * len(queries)
     is_marked = any(rows is not None for rows in hits)
@@ -120,7 +120,7 @@ def draw_montage(
 
 
 def _fitting(name):
-    """Returns the end of a name that fits below a photo."""
+    """Returns the longest end of a name that fits below a photo."""
     name = name[-PHOTO_SIZE:]
     while font(13, name).getlength(name) > PHOTO_SIZE:
         name = name[1:]
@@ -138,7 +138,7 @@ def _draw_query(sheet, query, place):
 
 
 def shade(photo, heat):
-    """Darkens a photo where a heat map is cold.
+    """Darkens a photo where the values of a heat map are low.
 
     `photo` is a `PIL.Image.Image` in RGB, and `heat` is float32 `[rows,
     columns]`; values below the mean are darkest. Returns uint8 `[h, w, 3]`.
@@ -151,10 +151,10 @@ def shade(photo, heat):
 
 
 def draw_sheet(pictures, legend):
-    """Arranges pictures in rows, with separate rows for each kind.
+    """Arranges pictures in rows, with a legend below them.
 
-    `pictures` is {name: uint8 `[height, width, 3]`}. Names of one kind differ
-    only in a final number. The legend is drawn below the pictures.
+    `pictures` maps names to uint8 `[height, width, 3]`. Pictures are in the
+    same rows if their names differ only in a final number.
     """
     placed, kind = [], None
     left, top, below, right = MARGIN, MARGIN, MARGIN, 0

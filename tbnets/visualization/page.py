@@ -21,7 +21,7 @@ from tbnets.files import readable, write_text
 from tbnets.visualization.montage import MOST_SIDE, open_photo
 
 THUMBNAIL_SIZE = MOST_SIDE
-"""Longer side in pixels, which looks sharp on high-density screens."""
+"""Longer side of a thumbnail in pixels; sharp on high-density screens."""
 JPEG_QUALITY = 80
 
 
@@ -109,7 +109,7 @@ def _answer(rank, image_id, similarity, folder, start):
 
 
 def _name(image_id):
-    """Returns a file's name as HTML that may break at separators."""
+    """Returns a file name as HTML that allows line breaks at separators."""
     parts = re.split(r"(?<=[/_-])|(?=\.[^.]*$)", image_id)
     return "<wbr>".join(_text(part) for part in parts)
 

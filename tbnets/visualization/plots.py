@@ -1,4 +1,4 @@
-"""Draws learning curves and maps of the shared space."""
+"""Draws learning curves and maps of the shared embedding space."""
 
 import textwrap
 from typing import NamedTuple
@@ -16,7 +16,7 @@ IMAGE, CAPTION, PHRASE = "image", "caption", "noun phrase"
 
 
 class Points(NamedTuple):
-    """Points in a space, with texts and thumbnails.
+    """Points in the embedding space, with texts and thumbnails.
 
     Args:
         vectors: float `[n, dim]`.
@@ -34,8 +34,8 @@ class Points(NamedTuple):
 def joined(parts):
     """Concatenates `Points` from one space, skipping None.
 
-    Returns None if there are no points. The first element determines the
-    columns and whether there are thumbnails.
+    Returns None if there are no points. The result has the columns of the first
+    `Points`, and has thumbnails if the first `Points` has them.
     """
     parts = [part for part in parts if part is not None]
     if not parts:
@@ -55,7 +55,7 @@ PANELS = (
 
 
 def draw_history(history, path):
-    """Draws a run's scalars over its epochs as a PNG file.
+    """Plots the scalars of a run over its epochs in a PNG file.
 
     `history` is a non-empty list with a dict of scalars for each epoch. A curve
     skips epochs that lack its scalar.
@@ -97,7 +97,7 @@ WIDTH, HEIGHT, MARGIN, LEGEND_HEIGHT = 1400, 1000, 60, 44
 PHOTO, DOT, DIAMOND = 46, 4, 6
 FONT_SIZE, LEGEND_SIZE, MOST_LETTERS = 13, 17, 30
 INK = {CAPTION: "#0072b2", PHRASE: "#d55e00"}
-"""Colours that are distinct under every colour vision (Okabe & Ito)."""
+"""Colours that people with any colour vision can distinguish (Okabe & Ito)."""
 LINE, FRAME, NO_PHOTO = "#c4d4de", "#444444", "#dddddd"
 
 
@@ -130,7 +130,7 @@ def draw_map(points, title):
     """Draws points on a map so that similar points are close together.
 
     Photos are drawn as thumbnails, sentences as dots with lines to their
-    photos, and noun phrases as diamonds. The title is next to the legend.
+    photos, and noun phrases as diamonds.
 
     Source: Niu et al. 2017, Fig. 8. Departures: the map shows photos and texts
     instead of numbers, and also noun phrases.
@@ -192,7 +192,7 @@ def _write_words(draw, places, kinds, texts):
 
 
 def _free_box(place, width, occupied):
-    """Returns the edges of a free box for a label at a mark, or None."""
+    """Returns an unoccupied box for a label next to a mark, or None."""
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
     inside = [
