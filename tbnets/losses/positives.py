@@ -110,7 +110,7 @@ class Matches:
         return mask | self._share_text(anchors)
 
     def masks(self, term, anchors=None, is_padding=None):
-        """Returns the masks `positive` and `not_negative` of a `hinges.View`.
+        """Returns the masks `positive` and `not_negative` of a `views.View`.
 
         `is_padding`, bool `[n]`, is True for anchors that do not count. For
         `term` and `anchors`, see `rows`.

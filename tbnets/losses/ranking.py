@@ -10,12 +10,12 @@ from typing_extensions import Self
 
 from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
-from tbnets.losses import hinges, miners, tiles
+from tbnets.losses import miners, tiles
 from tbnets.losses.positives import Matches, PositiveMasks
+from tbnets.losses.presets import TERMS
 from tbnets.losses.replicas import gather, summed
+from tbnets.losses.views import View, batch_views, own_anchors
 from tbnets.startup import no_accelerator
-
-TERMS = hinges.TERMS
 
 
 class LossOutput(NamedTuple):
@@ -167,8 +167,8 @@ class RankingLoss:
             views = {}
             for term in terms:
                 sides = tiles.sides_of(term, images, texts)
-                view = hinges.View(*sides, *matches.masks(term))
-                views[term] = hinges.own_anchors(view)
+                view = View(*sides, *matches.masks(term))
+                views[term] = own_anchors(view)
             return self._sums(views)
 
         return self._output(term_sums, TERMS, idle)
@@ -206,7 +206,7 @@ class RankingLoss:
         alone = copy.copy(self)
         alone.term_weights = {"within_view": 1.0}
         masks = Matches(labels, labels).masks("text_to_text")
-        view = hinges.View(embeddings, embeddings, *masks)
+        view = View(embeddings, embeddings, *masks)
         return alone.of_views({"within_view": view})
 
     def with_masks(
@@ -235,11 +235,11 @@ class RankingLoss:
         names = (f"masks.{name}" for name in PositiveMasks._fields)
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         masks = [*map(miners.checked_mask, names, masks, sizes)]
-        return self.of_views(hinges.views(images, texts, masks))
+        return self.of_views(batch_views(images, texts, masks))
 
     def of_views(
         self,
-        views: dict[str, hinges.View],
+        views: dict[str, View],
         idle: tuple[Iterable[str], Array] = ((), False),
     ) -> LossOutput:
         """Computes the loss from the anchors and candidates of each term.
@@ -248,14 +248,14 @@ class RankingLoss:
         compares some of the anchors with all candidates.
 
         Args:
-            views: Dict from term to `hinges.View`. Terms with weight 0 are
+            views: Dict from term to `View`. Terms with weight 0 are
                 skipped.
             idle: (terms, is_idle). If the bool scalar `is_idle` is True, these
                 terms are 0 and are not computed.
         """
 
         def term_sums(terms):
-            return self._sums({t: hinges.own_anchors(views[t]) for t in terms})
+            return self._sums({t: own_anchors(views[t]) for t in terms})
 
         return self._output(term_sums, views, idle)
 

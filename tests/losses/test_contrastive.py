@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses.hinges import pair_views
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
+from tbnets.losses.views import pair_views
 from tests import reference
 from tests.losses.batches import unit_rows
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import hinges, positives
+from tbnets.losses import positives
 from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.views import View
 from tests import reference
 from tests.losses.batches import (
     batch,
@@ -80,7 +81,7 @@ def test_anchors_have_weights_and_some_candidates_are_neither():
     with tf.GradientTape() as tape:
         sides = tf.constant(anchors), tf.constant(candidates)
         tape.watch(sides)
-        view = hinges.View(*sides, kinds == 0, kinds != 1, weights)
+        view = View(*sides, kinds == 0, kinds != 1, weights)
         loss = InfoNCELoss(0.2, {"text_to_image": 1.0})
         output = loss.of_views({"text_to_image": view})
     np.testing.assert_allclose(output.total, total, rtol=1e-5)

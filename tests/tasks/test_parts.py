@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.branch import SeededDropout
-from tbnets.losses.hinges import TERMS
+from tbnets.losses.presets import TERMS
 from tbnets.tasks import captioned, parts, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny

@@ -19,9 +19,8 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.checks import Batch, checked_dict
-from tbnets.losses import hinges, miners, replicas
+from tbnets.losses import miners, replicas
 from tbnets.losses.distances import similarities
-from tbnets.losses.hinges import View
 from tbnets.losses.logistic import (
     LogisticOutput,
     SoftmaxOutput,
@@ -31,6 +30,7 @@ from tbnets.losses.logistic import (
 from tbnets.losses.positives import positive_masks
 from tbnets.losses.ranking import LossOutput
 from tbnets.losses.replicas import gather
+from tbnets.losses.views import View, batch_views
 
 KEYS = ("drawn_for", "candidates", "is_negative")
 
@@ -117,7 +117,7 @@ def embed_picked(network, batch, columns, valid, training):
 
 
 def candidate_view(anchors, images, candidates, matches, places, valid):
-    """Builds a `hinges.View` whose only negatives are picked candidates.
+    """Builds a `View` whose only negatives are picked candidates.
 
     `matches`, bool `[anchors, images]`, marks the images that match an anchor.
     `candidates` contains the picks of all anchors; only an anchor's own picks
@@ -189,7 +189,7 @@ class CandidateMining:
         local = texts, places, valid, *ids, batch.get("text_ids")
         texts, places, valid, *ids = gather(*local)
         masks = positive_masks(*ids)
-        views = hinges.views(images, texts, masks)
+        views = batch_views(images, texts, masks)
         matches = tf.transpose(masks.image_to_text)
         views["text_to_image"] = candidate_view(
             texts, images, picked, matches, places, valid

@@ -3,7 +3,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.localization import mining
-from tbnets.losses import hinges, miners, positives, triplet
+from tbnets.losses import miners, positives, triplet
+from tbnets.losses.views import batch_views
 from tests import reference
 
 # Regions, phrases, candidates, chains, share of negatives.
@@ -46,7 +47,7 @@ def views(regions, phrases, found, chains, is_negative, num_negatives):
     )
     used, places = mining.used_columns(columns, valid, len(found))
     masks = positives.positive_masks(*chains)
-    others = hinges.views(regions, phrases, masks)
+    others = batch_views(regions, phrases, masks)
     others["text_to_image"] = mining.candidate_view(
         phrases,
         regions,

@@ -8,8 +8,7 @@ import pytest
 
 from tbnets.cli import run_line
 from tbnets.errors import InputError
-from tbnets.losses.hinges import TERMS
-from tbnets.losses.presets import LOSSES
+from tbnets.losses.presets import LOSSES, TERMS
 from tbnets.tasks import registry, runs
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.settings import ALL
