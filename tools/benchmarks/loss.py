@@ -43,7 +43,6 @@ def run(options):
 
 
 def _print_table(forward, names, count, dim, repeats):
-    """Prints a table; `forward` computes the inner products of its losses."""
     inputs = arrays.embeddings(count, 2, dim, noise=1.0).values()
     backward = products.with_gradients(forward)
     runs = {

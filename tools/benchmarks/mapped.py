@@ -63,6 +63,5 @@ def _write(path, num_rows, dim, make):
 
 
 def _watch(most, ended):
-    """Repeatedly appends the unmapped memory in MiB to the list `most`."""
     while not ended.wait(WATCH_SECONDS):
         most.append(timing.mebibytes("RssAnon"))

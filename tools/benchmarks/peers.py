@@ -258,7 +258,6 @@ def _share(value, of):
 
 
 def _says(row, ours, same):
-    """Returns a remark on a row: why it failed, or how it compares."""
     if "missing" in row:
         return f"not installed: pip install {row['package']}"
     if row["ms"] is None:

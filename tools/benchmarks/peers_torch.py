@@ -230,7 +230,6 @@ def supervised_metric(arrays):
 
 
 def _two_ways(arrays, loss, miner=lambda *_: None, ways=1):
-    """Returns a step for both directions; the loss is divided by `ways`."""
     ids, owners = _tensors(arrays, "image_ids", "owners")
 
     def one_way(rows, labels, *others):
@@ -288,8 +287,6 @@ def _learning(arrays, loss):
 
 
 def _step(leaves, function):
-    """Returns a step for `function` and its gradients for `leaves`."""
-
     def step():
         for leaf in leaves:
             leaf.grad = None

@@ -94,12 +94,10 @@ def _results(section):
 
 
 def _numbers(cell):
-    """Returns the numbers in a cell as strings, with `-` if one is missing."""
     return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
 
 
 def _not_published(measured):
-    """Yields a problem for each "published" number that is in no paper."""
     published = [*_published_rows(measured)]
     for name, table in measured.parts.items():
         for row in table["rows"]:

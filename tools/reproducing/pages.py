@@ -143,7 +143,6 @@ def metrics_of(text):
 
 
 def _cell(column, cell, shown_by, row):
-    """Returns the text of a cell, with a recorded row's values filled in."""
     metrics = [x for x in metrics_of(shown_by) if x in row.values]
     if column.lower() == "seeds" and cell:
         return ", ".join(map(str, row.seeds))

@@ -97,7 +97,6 @@ def flags_of_row(row):
 
 
 def _typed(command, path):
-    """Returns a command's flags without the seed, run folder and cache."""
     if "--resume" in command:
         raise InputError(
             f"{path}: expected a command with all flags; found {command}. "
@@ -160,7 +159,6 @@ def _evaluated(folder, flags, seed):
 
 
 def _differing(settings, name):
-    """Returns the flags of a run that differ from its configuration."""
     with contextlib.redirect_stdout(io.StringIO()):
         usual = _settings([f"--flagfile={name}"]).values()
     differing = []

@@ -214,7 +214,6 @@ def on_config(config):
 
 
 def _filled(entry, made):
-    """Returns a navigation entry with the generated pages filled in."""
     if isinstance(entry, str):
         return {entry: made[entry]} if entry in made else entry
     return {
