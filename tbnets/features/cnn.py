@@ -55,7 +55,6 @@ class _Folded(keras.layers.Layer):
     """The identity layer that replaces a folded batch normalisation."""
 
     def call(self, inputs, training=None, mask=None):
-        """Returns the inputs."""
         return inputs
 
 

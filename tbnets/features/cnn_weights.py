@@ -85,7 +85,6 @@ class _Unpickler(pickle._Unpickler):
         self.storages = {}
 
     def find_class(self, module, name):
-        """Returns the value of a name in `_NAMES`."""
         name = f"{module}.{name}"
         if name not in _NAMES:
             raise InputError(
@@ -95,7 +94,6 @@ class _Unpickler(pickle._Unpickler):
         return _NAMES[name]
 
     def persistent_load(self, identity):
-        """Records a storage and returns its key."""
         kind, dtype, key, _, size, view = identity
         if (
             (kind, view) != ("storage", None)
@@ -163,7 +161,6 @@ def _tensors(content):
 
 
 def _read_storages(content, start, keys, storages):
-    """Reads the storages, {key: array}, up to the end of the file."""
     if set(keys) != set(storages) or len(keys) != len(storages):
         raise InputError("lists storages that its tensors do not use")
     arrays = {}
@@ -262,7 +259,6 @@ def _text(name):
 
 
 def _stored_layers(root):
-    """Returns {layer name: list of arrays} for all layers with arrays."""
     stored = {}
     for name in map(_text, root.attrs["layer_names"]):
         group = root[name]

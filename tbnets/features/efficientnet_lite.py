@@ -79,7 +79,6 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
 
 
 def _blocks(number):
-    """Yields each block's kernel size, stride, expansion and channels."""
     width, depth = SCALES[number]
     for i, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
         if 0 < i < len(STAGES) - 1:
@@ -162,7 +161,6 @@ def load_lite_weights(network, path):
 
 
 def _as_keras(network, tensors):
-    """Converts torch tensors to {layer name: list of Keras arrays}."""
     stored = {}
     for layer in (x for x in network.layers if x.weights):
         block, _, part = layer.name.partition("_")

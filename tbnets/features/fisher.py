@@ -118,7 +118,6 @@ class HybridMixture:
         return self
 
     def _begin(self, points):
-        """Initialises the parameters and returns the first posteriors."""
         KMeans = import_extra("text", "sklearn.cluster").KMeans
         count, deviation = self.num_components, points.std(axis=0)
         is_constant = deviation <= 1e-12 * np.abs(points).max(axis=0)
@@ -140,7 +139,6 @@ class HybridMixture:
         return np.exp(densities - totals), float(totals.mean())
 
     def _maximise(self, points, order, owners):
-        """Sets the maximum-likelihood parameters given the posteriors."""
         masses = owners.sum(axis=0)
         alive = masses > 1e-9
         self.weights_ = np.where(alive, masses, 1e-9) / masses.sum()

@@ -142,11 +142,7 @@ class PhotoCache:
             return load_features([self.store], keys)
 
     def _extract(self, photos):
-        """Extracts the features of photos that are not in the store.
-
-        `photos` maps checksums to names. Returns {checksum: fault} for the
-        failed photos.
-        """
+        """Extracts photos, {checksum: name}; returns {checksum: fault}."""
         stored, failed, complete = (), {}, False
         if (self.store / MANIFEST).is_file():
             with self._explained():

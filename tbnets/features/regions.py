@@ -137,7 +137,6 @@ class AveragedFeatures:
 
 
 def _one_each(argument, layers, values, least):
-    """Returns one number per layer; raises an error if `values` are invalid."""
     values = [1] * len(layers) if values is None else list(values)
     if len(values) != len(layers) or min(values, default=least) < least:
         raise InputError(
@@ -333,7 +332,6 @@ def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
 
 
 def _in_blocks(function, picture, boxes, size, dim):
-    """Calls a function on blocks of boxes to limit memory use."""
     boxes = tf.constant(check_boxes(boxes), tf.float32)
     starts = range(0, len(boxes), size)
     blocks = [boxes[start : start + size] for start in starts]
@@ -342,11 +340,7 @@ def _in_blocks(function, picture, boxes, size, dim):
 
 
 def _cut(network, layer, output):
-    """Cuts a network before its dense layers and returns (head, map, bins).
-
-    `head` is the model of the dense layers, `map` is the tensor to be pooled,
-    and `bins` is the number of bins per side that the head requires, or None.
-    """
+    """Returns (head, map to pool, bins per side that it needs or None)."""
     layers = keras.layers
     joints = (layers.Flatten, layers.GlobalAveragePooling2D)
     joint = next((x for x in network.layers if isinstance(x, joints)), None)

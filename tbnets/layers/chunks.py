@@ -82,7 +82,6 @@ def encode_in_chunks(encoder, inputs, chunk, size):
 
 
 def _loop(count, body, *values):
-    """Calls `body(i, *values)` for each i < count, in order."""
     return tf.while_loop(
         lambda i, *_: i < count, body, (0, *values), parallel_iterations=1
     )

@@ -48,7 +48,6 @@ def tree_states(projected, weights, trees):
 
 
 def _gates(sums):
-    """Computes the gates i, o and u from values summed over children."""
     i, o, u = tf.split(sums, 3, axis=1)
     return tf.sigmoid(i), tf.sigmoid(o), tf.tanh(u)
 
@@ -70,13 +69,11 @@ def _split(values, sizes):
 
 
 def _pieces(values, sizes):
-    """Splits values by level, into the elements of a `tf.TensorArray`."""
     array = _array(values.dtype, tf.size(sizes), ())
     return array.split(values, sizes)
 
 
 def _array(dtype, size, width):
-    """Creates a `tf.TensorArray` of tensors `[any, *width]`."""
     return tf.TensorArray(
         dtype,
         size,
@@ -118,8 +115,6 @@ class _Level(NamedTuple):
 
 
 class _Levels:
-    """The sizes and indices of all levels."""
-
     # children: each edge's child row.
     # order: the children, followed by the roots.
     # parents: each edge's parent row.
@@ -171,16 +166,14 @@ class _Levels:
         self.targets = _pieces(self.places[self.num_words :], sizes)
 
     def at(self, level):
-        """Returns the `_Level` with this number."""
         return _Level(*tf.unstack(self._table[level], num=len(_Level._fields)))
 
 
 def _forward(projected, weights, levels):
     """Returns (hidden, cells, word_gates, sums, forget).
 
-    `hidden` and `cells` are `[num_nodes, units]`, in the order `levels.order`.
-    `word_gates` are the words' gates i, o and u. `sums` and `forget` are
-    `tf.TensorArray`s of the phrases' sums and of the edges' forget gates.
+    `hidden` and `cells` are in the order `levels.order`. `sums` and `forget`
+    are `tf.TensorArray`s of the phrases' sums and of the edges' forget gates.
     """
     noun_gates, other_gates, noun_forget, other_forget, bias, b_f = weights
     units = b_f.shape[0]
@@ -251,24 +244,19 @@ def _slopes(gates, cells):
 
 
 def _gates_gradient(d_hidden, d_cells, dh_dc, slopes):
-    """Returns the gradients with respect to the sums and to c."""
     d_cells = d_cells + d_hidden * dh_dc
     d_states = tf.concat([d_cells, d_hidden, d_cells], axis=1)
     return d_states * slopes, d_cells
 
 
 def _to_children(gradients, transposed, slots):
-    """Returns the gradients with respect to the states of a level's children.
-
-    `gradients` and `transposed` are in the order of `WEIGHTS`.
-    """
+    """Returns the gradients of children's states; inputs as in `WEIGHTS`."""
     at_nouns, at_others, d_noun, d_other = map(tf.matmul, gradients, transposed)
     at_slots = tf.concat([at_others, at_nouns], axis=0)
     return tf.concat([d_other, d_noun], axis=0) + tf.gather(at_slots, slots)
 
 
 def _backward(upstream, weights, hidden, saved, levels):
-    """Returns the gradients with respect to `projected` and the weights."""
     units = weights[-1].shape[0]
     # Transposed once here; `transpose_b` would transpose at every level.
     transposed = [tf.transpose(matrix) for matrix in weights[:4]]
@@ -325,7 +313,6 @@ def _backward(upstream, weights, hidden, saved, levels):
 
 
 def _weight_gradients(hidden, gradients, levels):
-    """Sums the gradients with respect to the weights over all phrases."""
     d_noun_gates, d_other_gates, d_noun_forget, d_other_forget = gradients
     edges = tf.range(levels.num_edges)
     others, nouns = tf.dynamic_partition(edges, levels.is_noun, 2)

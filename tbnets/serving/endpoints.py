@@ -68,8 +68,7 @@ def two_branch_endpoints(
             `inputs.TreeReader`; or None. With None, the model takes text
             features or the inputs of the network's own Keras layers.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
-        read_photos: function of TensorFlow operations that maps JPEG and PNG
-            files, string `[n]`, to `[n, *image_shape]`; or None to take arrays.
+        read_photos: as in `export.export_saved_model`.
         text_dim: dimension of text features; None if there is a tokenizer.
     """
     if not isinstance(image_shape, tuple | list):
@@ -143,8 +142,6 @@ def _compared(images, texts, read_photos, *compared):
 
 
 def _of_photos(reader, arrays):
-    """Returns the `embed_image` endpoint, and the `EndpointSide` for photos."""
-
     @traced(PHOTOS)
     def answers(images):
         rows, status = reader.photos(images)
@@ -227,8 +224,8 @@ def region_endpoints(
     - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
     - `localize`, if `read_regions` is given: phrases, `image_bytes` string `[]`
       and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
-      `similarities` `[m, n]` and `status`, string `[]`: "" for a valid photo,
-      and otherwise its fault. The similarities of a broken photo are 0.
+      `similarities` `[m, n]` and `status`, string `[]`, as in
+      `two_branch_endpoints`. The similarities of a broken photo are 0.
     - `localize_strict`: like `localize`, without `status`. A broken photo makes
       the call fail.
 

@@ -251,7 +251,6 @@ def new_model(path):
 
 
 def _traced(endpoints, half_precision):
-    """Returns the module to save, and its functions as a dict by name."""
     # The module tracks concrete functions: saving a `tf.function` would trace
     # it again and store both graphs.
     functions = {n: guarded(f) for n, f in endpoints.functions.items()}

@@ -253,7 +253,6 @@ class IndexWriter:
             first += shard.rows
 
     def _flush(self, size):
-        """Writes the added rows in shards of at least `size` rows."""
         rows = [np.concatenate(self._rows)] if self._rows else []
         ids, at = self._ids, 0
         while len(ids) - at >= size:

@@ -154,7 +154,6 @@ def _square(photo, side):
 
 
 def _functions(network, side, forward):
-    """Returns the concrete functions to convert, by the name of their file."""
     pixels = tf.TensorSpec([1, side, side, 3], tf.uint8, "pixels")
     token_ids = tf.TensorSpec([1, None], tf.int32, "token_ids")
 
@@ -174,7 +173,6 @@ def _functions(network, side, forward):
 
 
 def _converted(function, kind, squares):
-    """Converts a concrete function. Returns the content of a .tflite file."""
     module = tf.Module()
     module.function, module.used_variables = function, [*function.variables]
     with tempfile.TemporaryDirectory() as place, _silent():
@@ -250,7 +248,6 @@ def open_interpreter(content):
 
 
 def _described(folder, functions, kind, side, tokenizer):
-    """Returns the content of `model.json`."""
     signatures = {n: describe_signature(f) for n, f in functions.items()}
     [embeddings] = signatures[TEXT]["outputs"].values()
     return {

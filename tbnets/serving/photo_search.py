@@ -184,7 +184,6 @@ class PhotoSearch:
 
 
 def _warn_of_unknown(model, queries):
-    """Warns about sentences without any known word; returns their indices."""
     sentences = searching.sentences_of(queries)
     notes = searching.notes_on(model, sentences)
     unknown = [r for r, (_, n) in enumerate(notes) if n == searching.NO_WORD]

@@ -266,7 +266,7 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
 
 
 def _open_unchanged(place):
-    """Opens an index, and tries again if the index changes while it is read."""
+    """Opens an index, again if it changes while it is read."""
     while True:
         before = place.read_bytes()
         try:

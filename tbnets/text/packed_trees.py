@@ -323,7 +323,6 @@ def _order(keys, then=None):
 
 
 def _levels(levels, sorts, parent_levels, kinds):
-    """Computes `PackedTrees.levels` from unsorted nodes and edges."""
     highest = tf.reduce_max(tf.concat([levels, [1]], axis=0))
     nodes = _counts(levels * CLASSES + sorts, (highest + 1) * CLASSES)
     edges = _counts(parent_levels * 2 + kinds, (highest + 1) * 2)

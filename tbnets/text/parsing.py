@@ -248,7 +248,6 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 
 
 def _parsed(captions, name, processes):
-    """Yields a dict with `caption`, `tree` and `failure` for each caption."""
     if not captions:
         return
     opened_parser = open_parser(*name)  # Raises errors before a pool starts.

@@ -165,7 +165,6 @@ def read_tree(text: str, name: str = "") -> Tree:
 
 
 def _nodes(text):
-    """Returns each node's (label, parent, text), in preorder."""
     nodes, stack, wants_label = [], [], False
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -224,7 +223,6 @@ def right_branching(words) -> Tree:
 
 
 def _without_empty(nodes):
-    """Returns a `Tree` without empty phrases or outer brackets, or None."""
     has_words = [bool(text) for _, _, text in nodes]
     for node in range(len(nodes) - 1, 0, -1):
         has_words[nodes[node][1]] |= has_words[node]

@@ -197,7 +197,6 @@ def read_word_vectors(
     entries = {}  # Requested word: (spelling, position, vector) in the file.
 
     def requested_word(name):
-        """Returns the requested word that `name` may match, or None."""
         if name in requested:
             return name
         # Normalised as in `split_words`.
@@ -232,7 +231,7 @@ def read_word_vectors(
 
 
 def _header(stream, file):
-    """Reads the header and returns (number of words or None, dim)."""
+    """Returns (number of words or None, dim)."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
         file.report(f"expected word vectors; found {kind}. Decompress it.")

@@ -95,7 +95,6 @@ class Photos:
         return len(self._known())
 
     def _known(self):
-        """Returns {key: entry} for the photos that were read."""
         known = dict(self._index.entries)  # A thread may add entries.
         return {k: known[n] for k, n in self._names.items() if n in known}
 

@@ -178,7 +178,6 @@ def check_config(config, where):
 
 
 def _objects(value):
-    """Yields all dicts in a value, including the value itself."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -190,7 +189,6 @@ def _objects(value):
 
 
 def _is_harmless(config):
-    """Returns whether a class is Keras Hub's or a harmless Keras class."""
     module, kind = config.get("module"), config.get("class_name")
     registered = config.get("registered_name")
     if not all(isinstance(x, str | None) for x in (module, kind, registered)):

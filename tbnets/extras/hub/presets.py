@@ -262,7 +262,6 @@ def _made_of(config, kind, name):
 
 @contextlib.contextmanager
 def _reporting_damage(name):
-    """Converts exceptions in the block to errors about the preset."""
     try:
         with warnings.catch_warnings():  # Faults raise errors anyway.
             warnings.simplefilter("ignore")
@@ -397,7 +396,6 @@ def vision_of(preset, image_size=None):
 
 
 def _inputs_and_vector(preset):
-    """Returns the Keras tensors of the images and of their vectors."""
     backbone = preset.backbone
     encoder = getattr(backbone, "vision_encoder", backbone)
     has_token = getattr(backbone, "use_class_token", False)

@@ -117,7 +117,6 @@ class _Opened:
         self.embed = tf.function(self.side, spec, autograph=False)
 
     def description(self):
-        """Returns everything that determines the vectors, except paths."""
         return {
             **self.preset.description(),
             "weights_sha256": weights_sha256(self.side.network),
@@ -374,7 +373,7 @@ def most_ids(backbone):
 
 
 def text_network(backbone, pooling=OWN):
-    """Returns a backbone's text network; it returns vectors or token states."""
+    """Returns a backbone's network from texts to vectors or token states."""
     if hasattr(backbone, "get_text_embeddings"):
         ids = keras.Input((None,), dtype="int32", name="token_ids")
         output = backbone.get_text_embeddings(ids)

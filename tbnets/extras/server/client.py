@@ -173,7 +173,6 @@ class RestChannel:
         return {k: _of_json(values[k], spec) for k, spec in outputs.items()}
 
     def _ask(self, method, path, timeout, key, body=None):
-        """Sends a request and returns the value of `key` in the response."""
         try:
             answer = self._connections.request(
                 method, self._url + path, data=body, timeout=timeout

@@ -72,8 +72,6 @@ class GrpcServer:
 
 
 class _Service:
-    """Implements the methods of the two services."""
-
     def __init__(self, served, tell, codes):
         self._models, self._tell, self._codes = served, tell, codes
         for name, method in {
@@ -150,7 +148,6 @@ class _Service:
 
 
 def _which(request):
-    """Returns (model, version or None, label) for a request."""
     if not request.HasField("model_spec"):
         raise invalid("Missing ModelSpec")
     spec = request.model_spec
