@@ -157,8 +157,8 @@ class PhotoRegions:
     def take(self, images, numbers):
         """Returns the features of regions, float32 `[n, dim]`.
 
-        `images`, int `[n]`, contains the row of each region's photo, and
-        `numbers`, int `[n]`, the region's index among the photo's candidates.
+        `images`, int `[n]`, contains the rows of the regions' photos, and
+        `numbers`, int `[n]`, their indices among the candidates of a photo.
         """
         pairs = zip(images, numbers)
         regions = [self._candidates[row][number] for row, number in pairs]
@@ -224,7 +224,7 @@ class PairBatches(EpochBatches):
     assigned to a phrase with identical words.
 
     `assignments()` returns a dict with the keys `CHOICE` and `CONFIDENCE`, or
-    {} before the first assignments. `sampling` contains the other arguments of
+    {} before the first assignments. `sampling` contains further arguments of
     `EpochBatches`.
 
     Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not

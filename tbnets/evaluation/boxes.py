@@ -111,8 +111,8 @@ def clip_boxes(boxes, width, height) -> np.ndarray:
 def overlaps_by_photo(truth, owners, proposals):
     """Computes the overlaps of boxes with the proposals of their photo.
 
-    `truth`, `[n, 4]`, contains the boxes, `owners`, int `[n]`, the row of each
-    box's photo, and `proposals` an array `[k, 4]` per photo. Yields (photo,
+    `truth`, `[n, 4]`, contains the boxes, `owners`, int `[n]`, the rows of
+    their photos, and `proposals` an array `[k, 4]` per photo. Yields (photo,
     rows, overlaps): the row of a photo, the ascending rows of its boxes, int64
     `[p]`, and their IoU with its proposals, float64 `[p, k]`. Photos without
     boxes or proposals are skipped.

@@ -163,10 +163,10 @@ def phrases_of_spans(captions, spans, phrases):
     If there is none, finds the smallest noun phrase that contains the last word
     of the span. In English, this word is usually the head noun.
 
-    `captions`, int `[n]`, contains the row of each span's caption, or -1.
+    `captions`, int `[n]`, contains the rows of the spans' captions, or -1.
     `spans`, int `[n, 2]`, contains half-open ranges of words. `phrases` has
     `spans` and `starts`, like `NounPhrases`. Returns (rows, is_exact): the row
-    of each noun phrase, int64 `[n]`, or -1 if there is none; and whether it has
+    of the noun phrase, int64 `[n]`, or -1 if there is none; and whether it has
     exactly the span's words, bool `[n]`.
     """
     rows = np.full(len(captions), -1, np.int64)
@@ -191,7 +191,7 @@ def evaluate_correspondences(choices, candidates, links) -> dict:
     `SAME_THING`.
 
     Args:
-        choices: int `[num_phrases]`, index of each noun phrase's candidate.
+        choices: int `[num_phrases]`, index of a noun phrase's candidate.
         candidates: function that maps a photo's row to its candidate boxes `[k,
             4]`; the last box is the whole photo.
         links: `Links`.

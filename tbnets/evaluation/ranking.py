@@ -269,7 +269,7 @@ def queries_of(side, best, candidates):
 
 
 def _count_block(sides, queries, row_slice, column_slice):
-    """Scores a block of pairs, and updates the counts of both directions."""
+    """Scores a block of pairs, and updates the counts in both directions."""
     rows, columns = sides
     x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
     scores = x @ y.T

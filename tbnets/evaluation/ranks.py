@@ -105,7 +105,7 @@ class Side(NamedTuple):
     Attributes:
         embeddings: float32 `[n, dim]`.
         norms: float64 `[n]`, Euclidean norms of the rows.
-        groups: int64 `[n]`, image of each row. Rows of one image are positives.
+        groups: int64 `[n]`, each row's image. Rows of one image are positives.
     """
 
     embeddings: np.ndarray
@@ -135,7 +135,7 @@ def group_pairs(row_groups, column_groups):
 def best_scores(count, rows, scores):
     """Returns the best score of each row, float32 `[count]`.
 
-    `rows`, int `[n]`, contains the row of each score. The result is infinity
+    `rows`, int `[n]`, contains the scores' rows. The result is infinity
     for rows without a score.
     """
     best = np.full(count, -np.inf, np.float32)

@@ -85,7 +85,7 @@ def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
     """Ranks the best positive of each query, like `retrieval_ranks`.
 
     Positive pairs are scored first. Then all pairs are scored in tiles. Each
-    tile updates the ranks of both directions and is discarded.
+    tile updates the ranks in both directions and is discarded.
     """
     counts = scores.num_images, scores.num_texts
     rows, groups = checked_groups(caption_to_image, image_groups, *counts)

@@ -85,7 +85,7 @@ def draw_montage(
         order: int `[q, k]`, indices of the best images in `ids`.
         similarities: float `[q, k]`.
         folder: folder of the photos.
-        hits: list with the indices of each query's matching images, or None if
+        hits: list with the indices of a query's matching images, or None if
             they are unknown. Pass None if all are unknown.
         legend: text that explains the frames; drawn if there are frames.
     """

@@ -4,7 +4,7 @@ In phrase localization, an "image" is a region, a "caption" is a phrase, and the
 negatives of a phrase are other regions of its photo. A batch has three more
 keys: `drawn_for`, int32 `[n]`, is the row of the caption that each image was
 drawn for; `candidates`, `[c, feature_dim]`, contains possible negatives; and
-`is_negative`, bool `[m, c]`, marks the negatives of each caption.
+`is_negative`, bool `[m, c]`, marks a caption's negatives.
 
 To find the hardest candidates, all candidates are embedded in inference mode.
 The hardest are embedded again in training mode, together with the images, so
@@ -70,7 +70,7 @@ def used_columns(columns, valid, num_candidates):
     `columns`, int32 `[anchors, k]`, contains the candidates that a miner picked
     for each anchor. Picks where `valid` is False are ignored. Returns (used,
     places): `used`, int32 `[n]`, contains the picked candidates in ascending
-    order; `places`, int32 `[anchors, k]`, contains the index of each pick in
+    order; `places`, int32 `[anchors, k]`, contains the picks' indices in
     `used`, or 0 for ignored picks.
     """
     spare = tf.where(valid, columns, num_candidates)
@@ -86,7 +86,7 @@ def used_columns(columns, valid, num_candidates):
 
 
 def picked_rows(candidates, columns, valid):
-    """Returns this replica's picked candidates, and the index of each pick.
+    """Returns this replica's picked candidates, and the indices of all picks.
 
     The indices, int32 `[m, k]`, are into the picked candidates of all replicas.
     `columns` and `valid` are as in `used_columns`.
@@ -104,7 +104,7 @@ def embed_picked(network, batch, columns, valid, training):
     """Embeds the images of a batch and the picked candidates.
 
     Returns (images, candidates, places): the embeddings of the images and of
-    the picked candidates, both from all replicas, and the index of each pick in
+    the picked candidates, both from all replicas, and the picks' indices in
     `candidates`, int32 `[m, k]`.
     """
     images = batch["images"]

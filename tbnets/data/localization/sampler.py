@@ -59,7 +59,7 @@ NEGATIVE_REGIONS = ("photo", "batch")
 
 
 class Sampling(NamedTuple):
-    """Settings for drawing batches; the defaults are those of Algorithm 1.
+    """Settings for drawing batches. The defaults are the plain Algorithm 1.
 
     Attributes:
         pairs_per_batch: number of phrases drawn per batch.

@@ -160,7 +160,7 @@ def objects_key(objects):
 def scene_split(objects):
     """Returns the split of a collection of objects, based on a hash.
 
-    A collection never occurs in two splits. On average, 1/8 of all collections
+    A collection never occurs in two splits. On average, 1/8 of the collections
     are in "val", and 1/8 are in "test".
     """
     digest = hashlib.sha256(objects_key(objects).encode()).digest()

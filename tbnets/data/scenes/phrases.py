@@ -128,7 +128,7 @@ class Speaker:
         self.claims.append(claim)
 
     def pick_objects(self, count):
-        """Returns the rows of `count` random objects, or of all if fewer."""
+        """Returns the rows of `count` random objects, or all rows if fewer."""
         return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
