@@ -57,7 +57,7 @@ def device(options):
 
 
 def losses(options):
-    """Compares each loss in a graph with the eager loss on the CPU."""
+    """Compares each loss, run as a graph, with the eager loss on the CPU."""
     import tensorflow as tf  # Slow to import.
     from benchmarks import products
 
@@ -97,7 +97,7 @@ def losses(options):
 
 
 def times(options):
-    """Measures the times and the memory use of the losses."""
+    """Measures the running time and memory use of the losses."""
     _benchmark(
         "loss",
         num_images=[64] if options.small else [500, 1500, 4096, 8192],

@@ -84,7 +84,7 @@ def phrases(tree: Tree) -> set[tuple[int, int]]:
 
 
 def kinds(tree: Tree) -> set[tuple[int, int, str]]:
-    """Returns (start, end, kind) of each phrase of two or more words."""
+    """Returns (start, end, kind) for each phrase of two or more words."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
         (int(ends[start]), int(ends[end]), kind_of(label))

@@ -268,7 +268,7 @@ def replaced_folder(path):
 
 
 def export_again(options, target):
-    """Exports a model of the zoo again with the current exporter."""
+    """Exports an existing zoo model again, with the current exporter."""
     zoo.check_files(target)
     with remade(options, target) as folder:
         for name in (cards.METRICS, f"{options.name}.flags"):

@@ -202,8 +202,8 @@ def ceiling(captions, num_scenes):
 def chance_of_a_hit(groups, rank):
     """Returns the chance that the first `rank` results include a right result.
 
-    `groups` is a list of `(right, wrong)`, the numbers of results in each
-    group, best group first. The order within a group is random.
+    `groups` is a list of `(right, wrong)` pairs, the numbers of right and wrong
+    results in each group, best group first. The order within a group is random.
     """
     for right, wrong in groups:
         if rank <= right + wrong:

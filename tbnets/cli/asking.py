@@ -1,4 +1,4 @@
-"""Defines flags and writes results of the commands that take queries."""
+"""Defines the flags of commands that take queries; writes their results."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ MOST_ROWS, MOST_ANSWERS = 40, 50
 
 
 def check_outputs(options):
-    """Raises an error if an output overwrites a photo or another output."""
+    """Raises an error if an output would overwrite a photo or other output."""
     places = {name: getattr(options, name) for name in OUTPUTS}
     if options.cache and options.images and options.montage is None:
         places["cache"] = os.path.join(options.cache, ANSWERS)

@@ -261,7 +261,7 @@ MOST_PRINTED = 50
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(CaptionFlags):
-    """Flags for the data to describe and the outputs."""
+    """Flags that select the data to describe and the outputs to write."""
 
     captions: str = flag(
         "",

@@ -179,7 +179,7 @@ def main(options):
 
 
 def check_source(options):
-    """Raises an error unless a run or model is set and the flags suit it."""
+    """Raises an error unless a run or model is set and accepts the flags."""
     if bool(options.run_dir) == bool(options.model):
         received = "both" if options.model else "neither"
         raise InputError(

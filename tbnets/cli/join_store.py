@@ -26,7 +26,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Flags for the shares to merge and the output."""
+    """Flags that name the shares to merge, and the output."""
 
     shares: list[str] = flag(
         [], "All shares, in any order: stores, or files of trees.", kind="words"

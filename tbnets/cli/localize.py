@@ -100,7 +100,7 @@ class Options(AskingFlags, Choosing):
 
 
 def read_words(options):
-    """Splits the words into paths of photos and phrases; returns both lists."""
+    """Separates phrases from photo paths; returns the paths and the phrases."""
     photos, phrases = options.words[:1], []
     for word in options.words[1:]:
         is_photo = word.lower().endswith(PHOTO_SUFFIXES)
@@ -119,7 +119,8 @@ def read_words(options):
 def places_of_pictures(options, photos):
     """Returns the output path for each photo, or "" if --output is not set.
 
-    A new `--output` is a folder if it has no suffix or ends with a slash.
+    If the path `--output` does not exist, it is treated as a folder if it has
+    no suffix or ends with a slash.
     """
     output, path = options.output, pathlib.Path(options.output)
     if not output:

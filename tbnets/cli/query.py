@@ -4,17 +4,18 @@ Search your own photos:
 
   python tools/query.py photos "a dog in the snow" "two children"
 
-The first word is the folder, unless a flag names the images. The first search
-embeds the photos and writes the embeddings and a picture of the results,
-answers.png, to photos.tbnets next to the folder. Later searches embed only new
-and changed photos. Use --html to write a web page, and --model to use another
-zoo model or a run folder:
+The first word is the photo folder, unless a flag specifies the images. The
+first search embeds the photos. It creates the folder photos.tbnets next to the
+photo folder, and writes the embeddings and a picture of the results
+(answers.png) to it. Later searches embed only new and changed photos. Use
+--html to write a web page, and --model to use another zoo model or a run
+folder:
 
   python tools/query.py --model=runs/own --html=answers.html \
       photos "a dog in the snow"
 
-Without sentences, the command reads them from the terminal until Ctrl-D, or one
-per line from a pipe:
+If no sentences are given, the command reads them from the terminal until
+Ctrl-D, or one per line from a pipe:
 
   python tools/query.py photos < sentences.txt
 
@@ -37,7 +38,7 @@ an id in --image_features):
 
   python tools/query.py --image=photos/dog.jpg --captions=captions.txt
 
-Search an index of tools/index.py (docs/search.md):
+Search an index built by tools/index.py (docs/search.md):
 
   python tools/query.py --index=photos.index "a dog in the snow"
 

@@ -267,7 +267,7 @@ class Batches:
     __repr__ = short_repr("num_batches", "epoch")
 
     def dataset_of(self, shares: Sequence[Share]) -> tf.data.Dataset:
-        """Returns the batches of `epoch`, with one element per share."""
+        """Returns the batches of `epoch`, with an element for each share."""
 
         def draw():
             for rows in self._rows():

@@ -98,7 +98,7 @@ def _ends_with(texts, name):
 
 
 def _choose(rows, columns):
-    """Returns the keys of the records, and `Chosen` with positions in them."""
+    """Returns the keys of the records, and `Chosen` with indices of keys."""
     sample = [row for _, _, row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
     keys = list(dict.fromkeys(key for row in sample for key in row))
     if not keys:

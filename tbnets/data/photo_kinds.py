@@ -39,7 +39,7 @@ def is_jpeg(image_bytes):
 
 
 def is_known(image_bytes):
-    """Returns whether each file's content starts like a JPEG or PNG file."""
+    """Returns, for each file, whether it starts like a JPEG or PNG file."""
     start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
     return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
 

@@ -227,8 +227,8 @@ class PairBatches(EpochBatches):
     {} before the first assignments. `sampling` contains further arguments of
     `EpochBatches`.
 
-    Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. Departures: the paper does not
-    define which pairs are contrasted; pairs with a negative similarity have
+    Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. The paper does not define which
+    pairs are contrasted. Departure: here, pairs with a negative similarity have
     weight 0.
     """
 

@@ -33,7 +33,7 @@ class MarkedPhrase(NamedTuple):
 
 
 class MarkedCaption(NamedTuple):
-    """A caption without its tags, and its phrases.
+    """A caption with its tags removed, and its phrases.
 
     `number` is the caption's index in its file.
     """

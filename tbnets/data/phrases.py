@@ -220,8 +220,8 @@ def read_phrases(
         images: the images to read, in this order; None for all images, sorted
             by name. Captions in `images` are ignored, because `path` contains
             captions.
-        problems: None to raise an error at the first problem, or a list to
-            which each `Problem` is added while valid data are still read.
+        problems: a list to which each `Problem` is added; the invalid data
+            are skipped. If None, the first problem raises an error.
 
     Returns:
         PhraseRegions with the phrases that have a box.

@@ -209,7 +209,10 @@ def split_of(image_id, cuts):
 
 
 def can_be_drawn(split):
-    """Returns whether all splits in a name such as `train+dev` can be drawn."""
+    """Returns whether all splits in a name can be drawn at random.
+
+    `split` is a name such as `train+dev`.
+    """
     return all(usual_name(name) in DRAWN for name in split.split("+"))
 
 

@@ -84,10 +84,10 @@ def checked_choice(
 
 
 def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ranking scores and boxes of a photo's candidates for phrases.
+    """Returns the candidates' ranking scores and boxes for each phrase.
 
     `similarities`, `[p, k]`, contains the finite similarities between p phrases
-    and k candidates.
+    and the k candidates of a photo.
 
     Returns:
         (scores, boxes): the ranking scores, float32 `[p, k]`, larger is better;

@@ -1,11 +1,11 @@
 """Computes exact ranks of cross-modal retrieval, tile by tile.
 
-The last bit of a float32 matrix product depends on the library, the machine and
-the position, so it would make ties random. The product is therefore used only
-if a candidate's score differs from the query's best positive score by more than
-the error bound. All other candidates are scored exactly (see `checks`). If
-there are many, as for a collapsed model, their rows are first recomputed in
-float64.
+The last bit of an entry of a float32 matrix product depends on the library, the
+machine and the entry's position, so it would break ties at random. The product
+is therefore used only if a candidate's score differs from the query's best
+positive score by more than the error bound. All other candidates are scored
+exactly (see `checks`). If there are many, as for a collapsed model, their rows
+are first recomputed in float64.
 """
 
 import copy
@@ -145,15 +145,15 @@ def evaluate_region_phrase_ranking(scores, pairs) -> dict:
     """Evaluates rankings of phrases for regions and of regions for phrases.
 
     Unlike in localization, candidates are from all photos, and the regions are
-    annotated boxes. Keys are `true_region_to_phrase/` and
-    `phrase_to_true_region/`, followed by the names in
+    annotated boxes. Each key is the prefix `true_region_to_phrase/` or
+    `phrase_to_true_region/`, followed by a name from
     `ranks.summarize_direction`.
 
     Args:
         scores: `[num_regions, num_phrases]` as in `pair_ranks`. The phrases
             must be unique, because ties count as misses.
-        pairs: int `[n, 2]`, rows of a region and its phrase; or bool
-            `[num_regions, num_phrases]`.
+        pairs: int `[n, 2]`, the row of each region and the row of its phrase;
+            or a bool mask `[num_regions, num_phrases]`.
 
     Source: Niu et al. 2017, Sec. 5.2 and Table 4 (regions to phrases).
     Departures: both directions are evaluated; ties count as misses.

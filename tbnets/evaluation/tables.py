@@ -92,7 +92,7 @@ def _recalls(metrics, title="R@", name="recall_at_"):
 
 
 def _rows(metrics, group, label, columns):
-    """Returns a group's line, and a line of intervals if queries are few."""
+    """Returns a group's line, and one of intervals if it has few queries."""
     count = int(metrics.get(f"{group}/num_queries", 0))
     if not count:
         return []

@@ -354,7 +354,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
 
 
 def in_float32():
-    """Sets the global dtype policy to float32 in a block or a function."""
+    """Sets the global policy to float32 in a `with` block or a function."""
     return in_policy("float32")
 
 

@@ -45,7 +45,7 @@ _RANGES = (
 class Proposer:
     """Proposes boxes that may contain objects, deterministically.
 
-    Selective search ranks its boxes, and all its scores are 0.
+    Selective search returns boxes in ranked order, but all their scores are 0.
 
     Args:
         method: a key of `IOU_THRESHOLDS`.

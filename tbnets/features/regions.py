@@ -121,7 +121,7 @@ class AveragedFeatures:
     def of_decoded(self, pixels, sides, boxes):
         """Computes features `[k, dim]` of the boxes in a decoded photo.
 
-        `decode` returns `pixels` and `sides`. `boxes` is float32 `[k, 4]` in
+        `pixels` and `sides` are from `decode`. `boxes` is float32 `[k, 4]` in
         pixels at full size.
         """
         decoded = tf.cast(tf.shape(pixels)[1::-1], tf.float32)

@@ -159,7 +159,7 @@ class FeatureTransform(FittedLayer):
             weight.assign(values.astype(np.float32))
 
     def _rows_of(self, batches):
-        """Builds the layer; yields features before statistics are applied."""
+        """Builds the layer; yields features, without applying statistics."""
         for batch in batches:
             rows = tf.cast(batch, tf.float32)
             if not self.built:

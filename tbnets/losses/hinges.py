@@ -163,7 +163,7 @@ class _Triplets:
         return pairs, tf.reshape(match[:, : self.size], [-1])
 
     def _later_rounds(self, visit, state):
-        """Applies `visit(pairs, match, state)` to the remaining positives."""
+        """Calls `visit(pairs, match, state)` for the remaining positives."""
 
         def step(unseen, columns, match, state):
             # Column 0 of a row without positives serves as padding.

@@ -1,8 +1,8 @@
 """Selects triplets in a batch from similarities and boolean masks.
 
 All functions return indices of a fixed shape and a mask of valid entries. They
-propagate no gradient, need memory for a few arrays of shape `[rows, columns]`
-and compile under XLA.
+do not propagate gradients, they need memory for only a few arrays of shape
+`[rows, columns]`, and XLA can compile them.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""The losses of the papers, as constructor arguments of the loss classes.
+"""The arguments of the loss classes for the losses of the papers.
 
 The command line reads these plain Python values before it imports TensorFlow.
 """

@@ -17,7 +17,7 @@ TILES = {"cpu": 2**23, "accelerator": 2**26}
 
 
 def is_large(num_images, num_texts):
-    """Returns whether a batch needs tiles; False if a number is None."""
+    """Returns whether a batch needs tiles; False if either number is None."""
     if num_images is None or num_texts is None:
         return False
     return max(num_images, num_texts) > LARGEST

@@ -101,7 +101,7 @@ def solve_cca(left, right, between, dim):
 
 
 def with_background(mean, images, between, background, share):
-    """Adds background regions, which have no text, to statistics of pairs.
+    """Adds background regions, which have no text, to pair statistics.
 
     The text of a pair becomes `[text - mean text; 1]`. The text of a background
     region is `[0; 0]`.

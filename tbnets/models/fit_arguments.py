@@ -243,11 +243,11 @@ class _Epochs(keras.callbacks.Callback):
 
 
 def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
-    """Converts the dict `arguments` of `fit` for Keras, in place.
+    """Converts `arguments`, a dict of `fit` arguments, for Keras in place.
 
     `EpochBatches` are replaced by their dataset, which is distributed if there
-    are several replicas. The callbacks become `first_callbacks`, then any
-    `RetrievalMetrics`, which add logs, then all others.
+    are several replicas. The callbacks are ordered: `first_callbacks`, any
+    `RetrievalMetrics` (because they add logs), and then all others.
     """
     _refuse_targets(arguments)
     callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]

@@ -161,7 +161,7 @@ class TwoBranchModel(keras.Model):
 
     @property
     def text_spec(self) -> tf.TensorSpec | None:
-        """Spec of the captions if a layer from outside tbnets reads them."""
+        """Spec of captions that a layer from outside tbnets reads, or None."""
         dtype = (self.input_dtypes or {}).get("captions", "float32")
         reads_features = tf.as_dtype(dtype).is_floating
         if reads_features or not fit_arguments.may_read_text(self.text_reader):

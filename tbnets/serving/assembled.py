@@ -127,7 +127,7 @@ def cache_folder():
 def assembled(folder):
     """Returns a complete model's folder, assembling the model on first use.
 
-    `folder` is the zoo model, whose checksums have been verified.
+    `folder` contains the zoo model. Its checksums must have been verified.
     """
     folder = folder.absolute()
     content = (folder / CHECKSUMS).read_bytes(), *_versions()

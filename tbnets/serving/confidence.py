@@ -121,7 +121,10 @@ def soft_maximum(values, temperature):
 
 
 def features(similarities, levels, num_rows, temperature):
-    """Returns `x1`, `x2` and `x3` of the first `j` results, `[m, j, 3]`."""
+    """Returns the features `x1`, `x2` and `x3` of results, `[m, j, 3]`.
+
+    The results are the first `j` results of each of `m` queries.
+    """
     own = similarities[:, : levels.shape[1]]
     crowd = soft_maximum(similarities[:, :NEIGHBOURS], temperature)[:, None]
     logs = np.full_like(own, np.log(num_rows))

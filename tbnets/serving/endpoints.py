@@ -442,8 +442,9 @@ class EndpointSide:
     """One of the two inputs that a network compares.
 
     `name` is the endpoint that embeds the input, such as `embed_text`. `spec`
-    is the input's `tf.TensorSpec`. `embed` maps the input to float32 `[n,
-    embedding_dim]`, and `embeddings` names these as an input of `compare`.
+    is the input's `tf.TensorSpec`. `embed` maps the input to embeddings,
+    float32 `[n, embedding_dim]`. `embeddings` is the name of the input of
+    `compare` that takes them.
     """
 
     def __init__(self, name, embeddings, spec, embed):

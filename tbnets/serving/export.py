@@ -398,9 +398,10 @@ def describe_signature(function):
 def is_batchable(described):
     """Returns whether a server may batch the rows of several requests.
 
-    `described` is from `describe_signature`. The signature must have a single
-    input and outputs with one row for each input row. Only the number of rows
-    may be unknown, because outputs `[m, m]` would mix requests.
+    `described` is the result of `describe_signature`. The signature must have a
+    single input and outputs with one row for each input row. No other dimension
+    may be unknown, because an output of shape `[m, m]`, for example, would mix
+    the rows of different requests.
     """
     inputs, outputs = (
         [spec["shape"] for spec in described[kind].values()]

@@ -1,7 +1,7 @@
 """Restricts the ops of exported graphs, and converts weights to float16.
 
 TensorFlow Serving rejects unknown ops. Some ops access files or other machines.
-So exported and loaded graphs may contain only ops that compute.
+Therefore, exported and loaded graphs may contain only purely computational ops.
 """
 
 import copy

@@ -90,8 +90,8 @@ class PhotoSearch:
 
         Args:
             images: list of `n` photos, each a path, the bytes of a file, a
-                `PIL.Image.Image` or uint8 `[height, width, 3]`; or, if the
-                model takes features, float array `[n, feature_dim]`.
+                `PIL.Image.Image` or a uint8 array `[height, width, 3]`; or, if
+                the model takes features, a float array `[n, feature_dim]`.
 
         Raises:
             ValueError: an item is not a photo.

@@ -202,8 +202,8 @@ def _chances(confidence, embeddings, order, values):
 def add_doubts(notes, chances, limit):
     """Adds `NOTHING_FITS` to the notes of queries without a likely result.
 
-    `chances` contains confidences `[m, k]`, or NaN. `limit` is the lowest
-    confidence of a likely result.
+    `chances`, `[m, k]`, contains the confidence of each result, or NaN if it is
+    unknown. `limit` is the lowest confidence of a likely result.
     """
     results = []
     for (unknown, note), values in zip(notes, chances):

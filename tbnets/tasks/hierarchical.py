@@ -173,9 +173,9 @@ class Matcher:
     def rank_true_regions(self, examples, links):
         """Ranks phrases for each true region, and true regions for each phrase.
 
-        The candidate that overlaps an object's box most represents the object.
-        Objects without an IoU of at least 0.5 are left out. Phrases with the
-        same words count as one phrase.
+        Each object is represented by the candidate with the largest IoU with
+        its box. Objects without an IoU of at least 0.5 are left out. Phrases
+        with the same words count as one phrase.
         """
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
@@ -471,7 +471,7 @@ class HierarchicalTask(MatchingTask):
         return self._links[records.split]
 
     def endpoints(self, network, fitted):
-        """Returns the endpoints for matching, regions and noun phrases."""
+        """Returns endpoints for matching, for regions and for noun phrases."""
         endpoints = super().endpoints(network, fitted)
         nodes = node_endpoints(
             network, endpoints.tokenizer, fitted["region_dim"]

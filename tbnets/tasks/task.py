@@ -134,8 +134,9 @@ class Scores:
     def points(self, most=FEW_POINTS):
         """Returns embeddings as `Points` for TensorBoard's projector or a map.
 
-        `most` is a pair: the maximum numbers of images, and of captions per
-        image. Returns None if images and captions have no shared space.
+        `most` is a pair: the maximum number of images and the maximum number of
+        captions per image. Returns None if images and captions have no shared
+        space.
         """
         return None
 
@@ -143,8 +144,8 @@ class Scores:
 class Together(Scores):
     """Joins several `Scores` of a network on a split.
 
-    Only the first `Scores` are saved, monitored, and combined with the scores
-    of a second network.
+    Only the first `Scores` object is saved, monitored, and combined with the
+    scores of a second network.
     """
 
     def __init__(self, parts):

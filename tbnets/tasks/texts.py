@@ -25,7 +25,7 @@ TOKENIZER_BATCH = 4096
 
 
 class Texts:
-    """The texts of a run, as the inputs that its --text_encoder requires."""
+    """The texts of a run, in the form that its --text_encoder requires."""
 
     def __init__(self, settings: Settings, data):
         self.settings = settings
@@ -45,9 +45,8 @@ class Texts:
     def begin_with(self, words, begun_with):
         """Keeps the words and word ids of the model that the run starts from.
 
-        `words` begins with the model's words, of which there are
-        `begun_with["words"]`. `begun_with["sha256"]` is the digest of the
-        model's weights.
+        The first `begun_with["words"]` entries of `words` are the model's
+        words. `begun_with["sha256"]` is the digest of the model's weights.
         """
         self._begun_with = begun_with
         self._words = words[: begun_with["words"]]

@@ -147,7 +147,7 @@ def sizes_of(metadata):
     """Returns the input sizes of a network from its SavedModel's metadata.
 
     The dict contains `image_dim`, `text_dim` and, if the network embeds both
-    images and regions, `region_dim`. The size is None for words and pixels.
+    images and regions, `region_dim`. A size is None for words or pixels.
     """
     signatures = metadata.get("signatures", {})
 

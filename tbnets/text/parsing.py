@@ -226,10 +226,10 @@ def parse_captions(  # noqa: PLR0913  (all but the first two by name)
 ) -> Parses:
     """Parses each distinct caption once, in parallel.
 
-    `parser` is a name in `PARSERS`. Each result is appended to the file `cache`
-    at once, so that an interrupted run can resume. `processes` defaults to the
-    number of cores. `progress` is called with the number of cached captions,
-    then with 1 after each parsed caption.
+    `parser` is a name in `PARSERS`. Each result is immediately appended to the
+    file `cache`, so that an interrupted run can resume. `processes` defaults to
+    the number of cores. `progress` is called with the number of cached
+    captions, then with 1 after each parsed caption.
     """
     distinct = list(dict.fromkeys(captions))
     parsed = _read_cache(cache, parser) if cache else {}

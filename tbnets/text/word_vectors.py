@@ -81,7 +81,7 @@ def embedding_table(vectors, vocabulary, seed=0):
 
     For a word without a vector, a vector is drawn from a normal distribution
     with the known vectors' mean and standard deviation in each dimension. The
-    row of the padding is 0.
+    padding row contains zeros.
     """
     rows = vectors.rows(vocabulary.words)
     has_vector = rows >= 0

@@ -47,7 +47,7 @@ LOOK_SECONDS = 5.0
 class WorkerTask(NamedTuple):
     """The task of a process in `TF_CONFIG`, such as "worker 1".
 
-    `is_chief` is whether this process writes files. `addresses` maps the name
+    `is_chief` is True if this process writes files. `addresses` maps the name
     of each task to "host:port", the chief first.
     """
 

@@ -47,7 +47,7 @@ def _moments(variables, moments):
 
 
 def _copies(variable):
-    """Returns a variable's `tf.Variable` on each device of a strategy."""
+    """Returns a variable's copies, one `tf.Variable` for each device."""
     strategy = tf.distribute.get_strategy()
     if not isinstance(variable, tf.Variable):
         variable = variable.value  # Keras 3.
@@ -230,11 +230,11 @@ def _addons_optimizer(name, rate, weight_decay):
 
 
 def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
-    """Returns the optimizer `name` of `OPTIMIZERS` or tensorflow-addons.
+    """Returns the optimizer `name`, from `OPTIMIZERS` or tensorflow-addons.
 
     `rate` is a number or a Keras schedule. Weight decay is decoupled from the
-    gradient, as in AdamW; biases and batch normalisation do not decay. adam
-    ignores `weight_decay`.
+    gradient, as in AdamW, and is not applied to biases and batch
+    normalisation. adam ignores `weight_decay`.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)

@@ -60,9 +60,10 @@ def diagnose(history, margin, reduction):
 
     `history` has a dict of scalars for each epoch. `margin` is None if the loss
     has no margin. A loss equal to the margin indicates a collapse only if
-    `reduction` is a mean and the dev split is ranked by chance: the mean of the
-    hinges above 0 also equals the margin if the hardest negatives are as close
-    as the positives. A network that scores pairs is only compared with chance.
+    `reduction` is a mean and the dev split is ranked by chance. Otherwise, the
+    hardest negatives may only be as close as the positives, which gives the
+    same mean over the hinges above 0. For a network that scores pairs, only
+    the comparison with chance is used.
     """
     logs = history[-1]
     for key, (guessing, advice) in GUESSED.items():

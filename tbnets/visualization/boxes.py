@@ -105,7 +105,7 @@ def draw_boxes(photo, boxes, side=SIDE, heading="") -> np.ndarray:
 
     The first `PhraseBox` is drawn on top. Phrases do not overlap if there is
     enough space. `side` is the longer side in pixels after resizing. If the
-    photo is very narrow or flat, a grey margin is added.
+    photo is very narrow or very low, a grey margin is added.
     """
     photo = Image.fromarray(np.asarray(photo))
     scale = side / max(photo.size)

@@ -153,8 +153,8 @@ def shade(photo, heat):
 def draw_sheet(pictures, legend):
     """Arranges pictures in rows, with a legend below them.
 
-    `pictures` maps names to uint8 `[height, width, 3]`. Pictures are in the
-    same rows if their names differ only in a final number.
+    `pictures` maps names to uint8 `[height, width, 3]`. Pictures whose names
+    differ only in a final number share rows.
     """
     placed, kind = [], None
     left, top, below, right = MARGIN, MARGIN, MARGIN, 0

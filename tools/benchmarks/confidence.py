@@ -37,7 +37,7 @@ FOREIGN = (
 
 
 def run(options):
-    """Prints a table, and saves the reliability diagram in the file --plot."""
+    """Prints a table, and saves the reliability diagram as the file --plot."""
     model, curves = zoo.open_model(options.model), {}
     if model.confidence is None:
         raise InputError(

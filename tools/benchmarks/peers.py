@@ -1,7 +1,7 @@
 """Times tbnets and other packages on the same input arrays.
 
-Each row runs in its own process, which reports its peak memory use without
-imports and inputs.
+Each row runs in its own process, which reports its peak memory use,
+excluding imports and inputs.
 """
 
 import datetime

@@ -47,7 +47,7 @@ def _some(arrays, *names):
 
 
 def _learning(loss):
-    """Returns a row for a loss and its gradients with respect to embeddings."""
+    """Returns a function that times a loss and its embedding gradients."""
 
     def row(arrays):
         def total(*inputs):
@@ -104,7 +104,7 @@ def hard_addons(arrays):
 
 
 def semihard_addons(arrays):
-    """Times TripletSemiHardLoss of tensorflow-addons on one view."""
+    """Measures TripletSemiHardLoss of tensorflow-addons on one view."""
     from tensorflow_addons.losses import triplet_semihard_loss as loss
 
     return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)

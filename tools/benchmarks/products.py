@@ -61,7 +61,7 @@ def backward(values, kernels):
 
 
 def similarities(images, texts, *ids):
-    """Returns the inner products of images with texts and texts with texts."""
+    """Returns the image-text and the text-text inner products."""
     return (
         tf.matmul(images, texts, transpose_b=True),
         tf.matmul(texts, texts, transpose_b=True),

@@ -1,9 +1,9 @@
-"""Compares the times of a phrase localization step and its matrix products.
+"""Compares a phrase localization step's time with its matrix products alone.
 
-A batch has 100 phrases and 200 candidate regions per photo. The lower bound
-consists of a forward pass over all regions, and of forward and backward passes
-over the mined regions, the positives and the phrases. A second row computes
-gradients for all regions.
+A batch has 100 phrases and 200 candidate regions per photo. The lower bound of
+the time consists of a forward pass over all regions, and of forward and
+backward passes over the mined regions, the positives and the phrases. For the
+second row, gradients are computed for all regions.
 """
 
 import numpy as np

@@ -16,7 +16,7 @@ QUERIES = ["a dog in the snow"]
 
 
 def run(options):
-    """Prints a table for a new folder and one for an embedded folder.
+    """Prints a table for new photos and one for embedded photos.
 
     Photos are repeated if --images contains too few.
     """

@@ -85,7 +85,7 @@ def decoding(contents):
 
 
 def reader(dataset):
-    """Returns a function that reads the next batches of repeated epochs."""
+    """Returns a function that reads more batches, over repeated epochs."""
     batches = iter(dataset.repeat())
 
     def read():

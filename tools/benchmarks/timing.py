@@ -78,7 +78,7 @@ def with_peak(function):
 
 
 def mebibytes(name, process="self"):
-    """Returns a memory value of a process in MiB, such as `VmRSS` (Linux)."""
+    """Returns a memory value of a process, such as `VmRSS`, in MiB (Linux)."""
     status = pathlib.Path(f"/proc/{process}/status").read_text()
     line = next(row for row in status.splitlines() if row.startswith(name))
     return int(line.split()[1]) / 1024

@@ -1,7 +1,7 @@
 """Compares the times of the tree LSTM, its matrix products and a Keras LSTM.
 
-The lower bound consists of the matrix products of a forward and a backward
-pass, level by level, without gates, gathers or sums over children. The Keras
+The matrix products of a forward and a backward pass, level by level, without
+gates, gathers or sums over children, are a lower bound of the time. The Keras
 LSTM reads the words as sequences.
 """
 

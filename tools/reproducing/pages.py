@@ -109,8 +109,8 @@ def _cells_of(table, row, recorded):
     """Returns the cells of a row, filled from recorded rows.
 
     If the row has a `name`, the recorded row with this name fills all cells.
-    Otherwise, each column `NAME` names the recorded row that fills the columns
-    after it.
+    Otherwise, each cell in a `NAME` column contains the name of the recorded
+    row that fills the columns after it.
     """
     columns, filled = table["columns"], []
     cells = row["cells"] + [""] * (len(columns) - len(row["cells"]))
@@ -134,7 +134,7 @@ def _cells_of(table, row, recorded):
 
 
 def metrics_of(text):
-    """Returns the metrics in an entry of `metrics`, without its prefix."""
+    """Returns the metrics in an entry of `metrics`, omitting its prefix."""
     metrics = []
     for part in text.rpartition(": ")[2].split():
         first, *ranks = part.split(",")

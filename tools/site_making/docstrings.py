@@ -32,7 +32,7 @@ def as_markdown(text):
 
 
 class Docstrings(griffe.Extension):
-    """Extension of griffe that converts each docstring to Markdown."""
+    """A griffe extension that converts each docstring to Markdown."""
 
     def on_object(self, *, obj, **_):
         """Converts a docstring; `Args` of a named tuple become `Attributes`."""

@@ -64,7 +64,7 @@ def _compare(before, after):
 
 
 def difference(first, second, name, inputs):
-    """Returns the largest difference of outputs, or inf if strings differ."""
+    """Returns the largest output difference, or inf if strings differ."""
     expected, outputs = first[name](**inputs), second[name](**inputs)
     worst = 0.0
     for key in expected:

@@ -56,8 +56,9 @@ class ProposalRoles(NamedTuple):
     def with_common_negatives(self, groups):
         """Keeps only the negatives that all phrases of a group have in common.
 
-        The role of other negatives becomes 0. A group, int `[num_phrases]`, is
-        for phrases with equal text, which cannot be distinguished.
+        The role of other negatives becomes 0. `groups`, int `[num_phrases]`,
+        has equal numbers for phrases with equal text, because they cannot be
+        distinguished.
         """
         _, group = np.unique(groups, return_inverse=True)
         counts, is_negative = np.bincount(group), self.roles == NEGATIVE
@@ -93,8 +94,8 @@ def proposal_roles(
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
         best_iou: in [0, 1]; 0 accepts any overlap.
 
-    Source: Wang et al. 2018, Sec. 4.1 and 4.2. Departure: the best proposal
-    replaces the true box, which is the paper's single positive.
+    Source: Wang et al. 2018, Sec. 4.1 and 4.2. Departure: the paper's
+    single positive is the true box; here, it is the best proposal.
     """
     check_choice("positives", positives, POSITIVES)
     if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:

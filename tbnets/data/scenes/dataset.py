@@ -51,7 +51,7 @@ README = pathlib.Path(__file__).with_name("README.txt")
 
 
 def karpathy_entry(described, image_row, first_sentence):
-    """Returns a scene as an entry of `images` in Karpathy's json.
+    """Returns a scene as an `images` entry in Karpathy's JSON format.
 
     `image_row` ("imgid") is the scene's index over all splits, and
     `first_sentence` is the "sentid" of its first caption.
@@ -88,7 +88,7 @@ def _marked(chain, text, scene_id):
 
 
 def annotation_xml(described):
-    """Returns an XML document with the boxes of the mentioned chains."""
+    """Returns an XML document with the boxes of chains in the captions."""
     spoken = {c for x in described.captions for c, _ in x.pieces}
     groups = described.groups.items()
     things = [
@@ -190,8 +190,8 @@ def ensure_scenes(folder, settings, progress=None):
     The folder appears only when it is complete. If several processes write the
     scenes at once, all use the files of the first to finish. Raises
     FileExistsError if the folder has other content. After each new scene,
-    `progress(1)` is called. Returns the manifest and two more keys: "folder"
-    (str) and "reused" (whether the scenes already existed).
+    `progress(1)` is called. Returns the manifest with two additional keys:
+    "folder" (str) and "reused" (whether the scenes already existed).
     """
     folder = pathlib.Path(folder)
     reused = (folder / MANIFEST).exists()

@@ -63,8 +63,8 @@ def describe_scene(scene, boxes, rng):
     with colours. `boxes` is int `[num_objects, 4]`, half-open, in pixels.
 
     Returns:
-        A list of `SceneCaption`s, and a dict that maps the object rows of a
-        plural phrase to its coreference chain.
+        A list of `SceneCaption`s, and a dict that maps the object rows of
+        each plural phrase to the coreference chain of that phrase.
     """
     speaker = Speaker(scene, boxes, rng)
     num_captions = pick_weighted(rng, NUM_CAPTIONS)

@@ -128,7 +128,7 @@ class Speaker:
         self.claims.append(claim)
 
     def pick_objects(self, count):
-        """Returns the rows of `count` random objects, or all rows if fewer."""
+        """Returns the rows of at most `count` random objects."""
         return tuple(self._rng.permutation(len(self.boxes))[:count].tolist())
 
     def pick_related(self, relations=tuple(WORDS["relation"]), near=False):
@@ -164,7 +164,7 @@ class Speaker:
         )
 
     def pick_group_relation(self):
-        """Returns a `Group` whose objects have one relation to another row."""
+        """Returns a `Group` whose objects share a relation to another row."""
         choices = []
         for group in self._find_groups():
             for row in range(len(self.boxes)):

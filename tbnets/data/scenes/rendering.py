@@ -62,8 +62,8 @@ def draw_coverage(item):
     """Draws the shape of one object at its position.
 
     Returns:
-        (left, top, coverage): the corner of a patch in pixels, and the covered
-        fraction of its pixels, float64 `[height, width]`.
+        (left, top, coverage): the top left corner of a patch, in pixels, and
+        the covered fraction of each of its pixels, float64 `[height, width]`.
     """
     reach = 1.12 * item.radius + 1
     left, top = math.floor(item.x - reach), math.floor(item.y - reach)

@@ -118,9 +118,10 @@ class Features:
         raise NotImplementedError
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields all rows in order, as `(slice, array)` of about 16 MiB each.
+        """Yields all rows in order, in `(slice, array)` pairs of about 16 MiB.
 
-        The arrays have the stored dtype, or float32 if they are concatenated.
+        The arrays have the stored dtype, or float32 if these features are
+        concatenated from several sources.
         """
         for rows in slices(len(self), 4 * self.dim):
             yield rows, self._read(np.arange(rows.start, rows.stop))

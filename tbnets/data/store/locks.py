@@ -33,11 +33,10 @@ class FolderInUse(ExistingFileError):
 class FolderLock:
     """An exclusive lock on a folder, held by one process.
 
-    The same process cannot lock the folder twice either; `take` returns its
-    existing lock. The lock is released when the process ends or the last
-    reference to this object is deleted. The file `name` in the folder contains
-    the process ID and is not removed. `argument` is the name of the argument in
-    error messages.
+    If the process already holds the lock, `take` returns the existing lock. The
+    lock is released when the process ends or the last reference to this object
+    is deleted. The file `name` in the folder contains the process ID and is not
+    removed. `argument` is the name of the argument in error messages.
     """
 
     _locks = weakref.WeakValueDictionary()

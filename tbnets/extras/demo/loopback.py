@@ -247,8 +247,8 @@ class Server(ThreadedWSGIServer):
 def server_of(app, host=HOST, port=0, flag="port"):
     """Returns a `Server` for a WSGI application, without starting it.
 
-    Port 0 stands for any free port. Raises ValueError, with the name of the
-    `flag`, if the port cannot be opened.
+    Port 0 stands for any free port. Raises ValueError if the port cannot be
+    opened; the message contains `flag`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -33,7 +33,7 @@ def _from_kaggle(handle, file):
 
 
 def _from_hugging_face(handle, file):
-    """Searches the cache first, because an offline download waits for 24 s."""
+    """Searches the cache first: an offline download takes 24 s to fail."""
     download = import_extra("hub", "huggingface_hub").hf_hub_download
     try:
         return download(handle, file, local_files_only=True)

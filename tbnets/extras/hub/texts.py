@@ -397,7 +397,7 @@ def text_network(backbone, pooling=OWN):
 
 
 class TextSide:
-    """Maps ids of a `HubTokenizer` to vectors of size `dim`.
+    """Maps token ids from a `HubTokenizer` to vectors of size `dim`.
 
     `pooling` is a value in `POOLINGS`. `network` is the backbone's text
     network, a Keras model.

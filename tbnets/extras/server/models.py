@@ -100,7 +100,7 @@ _QUEUES = itertools.count()
 
 
 def batched(function, options):
-    """Returns a function that batches concurrent calls of a signature.
+    """Returns a function that batches concurrent calls to a signature.
 
     `export.is_batchable` must be true for `function`. `options` is a
     `Batching`.

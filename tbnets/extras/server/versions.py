@@ -2,7 +2,7 @@
 
 The old version serves requests while a new version is loaded. A replaced
 version remains in memory until its running requests end. If a version fails to
-load, it is loaded again when its files change.
+load, loading is tried again when its files change.
 """
 
 from typing import NamedTuple

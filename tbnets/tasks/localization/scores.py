@@ -277,7 +277,7 @@ def empty_table(phrases, counts):
 
 
 class RegionScorer:
-    """Scores regions and phrases of splits, with graphs traced only once."""
+    """Scores the regions and phrases of splits; traces each graph once."""
 
     def __init__(self, network):
         self.network = network

@@ -25,7 +25,7 @@ from tbnets.tasks.settings.settings import Settings
 
 
 class LocalizationTask(CaptionedTask):
-    """Finds the regions that phrases name. Its examples are `PhraseExamples`.
+    """Finds the regions that phrases denote. Its examples are `PhraseExamples`.
 
     `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
     `PhraseSampler` of the batches, or None until `batches` is called.

@@ -39,7 +39,7 @@ def first_captions(records):
 
 
 def example_captions(records):
-    """Returns captions of at most `NUM_QUERIES` images to use as queries."""
+    """Returns the query captions, from at most `NUM_QUERIES` images."""
     captions = list(dict.fromkeys(filter(None, first_captions(records))))
     return [captions[row] for row in spread_evenly(len(captions), NUM_QUERIES)]
 

@@ -52,7 +52,7 @@ def work_through(photos, writer, what, work, **options):
 
 
 class OfPhotos(RecipeResult):
-    """A store that a recipe makes for all photos that the captions name."""
+    """A store that a recipe makes for all photos in the captions file."""
 
     def __init__(self, recipe, data):
         super().__init__(recipe, data, data.photos)

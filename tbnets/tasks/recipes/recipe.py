@@ -113,7 +113,7 @@ class RecipeResult:
         return self.size_like(few), seconds[1] + self.count * max(rate, 0)
 
     def files(self):
-        """Returns the files that flags or a preset name, as {name: path}."""
+        """Returns the files named by flags or by a preset, as {name: path}."""
         files = self.recipe.files
         for flag, side in PRESETS.items():
             if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
@@ -229,7 +229,10 @@ def _nearest(path):
 
 
 def _can_be_written(folder):
-    """Returns whether a folder is writable; a read-only folder never is."""
+    """Returns whether a folder is writable.
+
+    Returns False for a read-only folder, even for root.
+    """
     nearest = _nearest(folder)
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)

@@ -180,7 +180,7 @@ class CommandLine:
         self.values |= extra
 
     def take(self, group):
-        """Creates a group of flags from its values, and checks their limits."""
+        """Creates a group of flags from parsed values; checks their limits."""
         names = [flag.name for flag in flags_of(group)]
         values = group(**{name: self.values[name] for name in names})
         check_limits(values)

@@ -233,7 +233,7 @@ def _renamed(text, argument, flag):
 
 
 def _flags_of(argument, received, values):
-    """Returns the flags that set an argument, by name or received value."""
+    """Finds the flags that set an argument, by its name or received value."""
     if argument in values:  # An unrelated function may have this argument.
         return [argument] if f"{argument}=" in received else []
     known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""

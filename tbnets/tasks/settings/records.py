@@ -144,7 +144,7 @@ def check_resumable(record, settings, place):
 
 
 def without_places(settings):
-    """Returns the settings as a dict without paths on this machine."""
+    """Returns the settings as a dict, omitting all paths on this machine."""
     return {
         name: hub.unplaced(value)
         for name, value in settings.values().items()
