@@ -12,7 +12,7 @@ from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
 from tbnets.tasks import texts
-from tbnets.tasks.parts import Builder
+from tbnets.tasks.builders import Builder
 from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import Task

@@ -35,9 +35,9 @@ from tbnets.evaluation.correspondences import (
 )
 from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
+from tbnets.tasks.builders import Builder
 from tbnets.tasks.matching.scores import points_of, shown_captions
 from tbnets.tasks.matching.task import MatchingTask
-from tbnets.tasks.parts import Builder
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import FEW_POINTS, Scores, Together, spread_evenly
 from tbnets.text.packed_trees import TreeRows

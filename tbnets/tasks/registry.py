@@ -5,10 +5,10 @@ To add a task, add its class to `TASKS`. To add a model, add a `Builder` to
 """
 
 from tbnets.errors import InputError, check_choice
+from tbnets.tasks.builders import BUILDERS as BUILDERS
 from tbnets.tasks.hierarchical import HierarchicalTask
 from tbnets.tasks.localization.task import LocalizationTask
 from tbnets.tasks.matching.task import MatchingTask
-from tbnets.tasks.parts import BUILDERS as BUILDERS
 from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MatchingTask, "localization": LocalizationTask}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tbnets.errors import InputError
 from tbnets.files import is_kind, shown
-from tbnets.tasks.parts import Builder
+from tbnets.tasks.builders import Builder
 from tbnets.tasks.settings.settings import Settings
 from tbnets.visualization.plots import joined
 

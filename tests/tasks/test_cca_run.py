@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.tasks import parts, runs
+from tbnets.tasks import builders, runs
 from tbnets.training import summary
 from tests import lifecycle, tiny
 from tests.tiny_runs import trained
@@ -84,4 +84,4 @@ def test_without_candidates_there_is_no_background(tiny_run, tmp_path):
         tmp_path / "run", "localization", "cca", **options
     )
     fitted = {"image_dim": 9, "text_dim": 6, "words": []}
-    assert parts.build_cca(settings, fitted).background == 0
+    assert builders.build_cca(settings, fitted).background == 0

@@ -10,7 +10,7 @@ import pytest
 from tbnets.cli.train import Options, checked_settings
 from tbnets.errors import InputError
 from tbnets.files import fcntl, try_lock
-from tbnets.tasks import parts, registry, runs
+from tbnets.tasks import builders, registry, runs
 from tbnets.tasks.runs import LOCK, check_run_folder
 from tbnets.training import checkpoints, summary
 from tests import tiny
@@ -224,13 +224,13 @@ def test_a_checkpoint_of_other_values_is_named(run_dir, part, name, value):
 def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
     folder, run_dir, monkeypatch
 ):
-    build, read = parts.build_image_encoder, []
+    build, read = builders.build_image_encoder, []
 
     def noted(settings, fitted):
         read.append(settings.features.cnn_weights)
         return build(settings, fitted)
 
-    monkeypatch.setattr(parts, "build_image_encoder", noted)
+    monkeypatch.setattr(builders, "build_image_encoder", noted)
     path = run_dir / "settings.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "cnn_weights": "gone.h5"}))

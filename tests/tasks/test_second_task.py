@@ -17,7 +17,7 @@ from zoo_making.served import served_scores
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
-from tbnets.tasks.parts import Builder
+from tbnets.tasks.builders import Builder
 from tbnets.tasks.task import Scores, Task, Together
 from tests import tiny, verbs
 from tests.refusals import refused

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.sources import Sources
-from tbnets.tasks import parts
+from tbnets.tasks import builders
 from tbnets.text import packed_trees
 from tests import lifecycle, tiny, verbs
 from tests.tiny_runs import TREES, prepared
@@ -54,7 +54,7 @@ def test_flags_make_the_encoder(tiny_run, tmp_path):
     changes = TREES | {"word_dim": 3}
     found = tiny_run.settings(tmp_path, **changes)
     fitted = {"words": ["", "[UNK]", "a"], "image_dim": 8, "text_dim": None}
-    network = parts.build_embedding_network(found, fitted)
+    network = builders.build_embedding_network(found, fitted)
     encoder = network.text_encoder
     assert (encoder.units, encoder.embedding_dim) == (5, 3)
     fields = len(packed_trees.FIELDS)

@@ -6,7 +6,7 @@ import pathlib
 from tbnets.tasks import registry
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-DICTS = {"tbnets/tasks/parts.py", "tbnets/tasks/registry.py"}
+DICTS = {"tbnets/tasks/builders.py", "tbnets/tasks/registry.py"}
 AXES = {"task", "model"}
 NAMES = {*registry.TASKS, *registry.BUILDERS}
 CLASSES = ("tbnets/models/", "tbnets/tasks/", "tbnets/serving/served")

@@ -18,9 +18,9 @@ from tbnets.data.localization.sampler import (
 from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION
 from tbnets.serving.endpoints import region_endpoints
+from tbnets.tasks.builders import Builder, first_hard_epoch
 from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.localization.scores import RegionScorer
-from tbnets.tasks.parts import Builder, first_hard_epoch
 from tbnets.tasks.settings.settings import Settings
 
 

@@ -15,6 +15,7 @@ from tbnets.features import hub
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks.builders import Builder
 from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.matching.own_photos import OwnPhotos, usual_flags
 from tbnets.tasks.matching.scores import (
@@ -22,7 +23,6 @@ from tbnets.tasks.matching.scores import (
     example_captions,
     show_answers,
 )
-from tbnets.tasks.parts import Builder
 from tbnets.tasks.recipes.kinds import recipes
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import check_fitted_kinds

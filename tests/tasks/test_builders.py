@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tbnets.layers.branch import SeededDropout
 from tbnets.losses.presets import TERMS
-from tbnets.tasks import captioned, parts, registry
+from tbnets.tasks import builders, captioned, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
@@ -23,7 +23,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         (tmp_path / "imagenet").mkdir()
     asked = []
     monkeypatch.setattr(
-        parts.image_encoders,
+        builders.image_encoders,
         "ApplicationEncoder",
         lambda name, size, weights, tune: asked.append(weights),
     )
@@ -32,7 +32,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         "--fine_tune",
         f"--cnn_weights={given}",
     )
-    parts.build_image_encoder(found, {})
+    builders.build_image_encoder(found, {})
     named = captioned.weights_of_run(found, found.sources())
     asked.append(named)
     file = pathlib.Path("imagenet")
@@ -56,7 +56,7 @@ def test_loss_follows_its_flags():
         "reduction": "sum",
         "negatives": "top_k",
     }
-    loss = parts.build_loss(tiny.settings("data", "run", **changes))
+    loss = builders.build_loss(tiny.settings("data", "run", **changes))
     assert loss.get_config() == {
         "margin": 0.3,
         "num_negatives": 4,
@@ -67,7 +67,7 @@ def test_loss_follows_its_flags():
         "gradient": "sparse",
     }
     hardest = changes | {"negatives": "hardest"}
-    loss = parts.build_loss(tiny.settings("data", "run", **hardest))
+    loss = builders.build_loss(tiny.settings("data", "run", **hardest))
     assert loss.num_negatives is None
 
 
@@ -75,7 +75,7 @@ def test_a_softmax_loss_follows_its_flags():
     given = {"loss": "infonce", "temperature": 0.05, "text_to_text_weight": 0.2}
     found = tiny.settings("data", "run", **given)
     weights = dict(zip(TERMS, (0.5, 0.5, 0.2, 0.0)))
-    assert parts.build_loss(found).get_config() == {
+    assert builders.build_loss(found).get_config() == {
         "temperature": 0.05,
         "term_weights": weights,
         "similarity_dtype": "float32",
@@ -89,7 +89,7 @@ def test_a_softmax_loss_follows_its_flags():
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
     found = found.replace(from_="a_model")
-    encoder = parts.build_text_encoder(found, {"words": ["", "[UNK]"]})
+    encoder = builders.build_text_encoder(found, {"words": ["", "[UNK]"]})
     assert encoder.word_training == given
     assert "word_vectors_training" not in unused_flags(found)
 
@@ -97,7 +97,7 @@ def test_words_of_a_model_are_trained_as_its_run_says(given):
 def test_same_seed_same_weights_and_another_seed_others():
     def kernel(seed):
         found = tiny.settings("data", "run", seed=seed, text_encoder="features")
-        network = parts.build_embedding_network(
+        network = builders.build_embedding_network(
             found, {"words": [], "image_dim": 8, "text_dim": 7}
         )
         return network.image_branch.weights[0].numpy()
@@ -126,7 +126,7 @@ def stochastic_layers(model):
         "text_dim": 7,
         "region_dim": 5,
     }
-    network = parts.BUILDERS[model].build(found, fitted)
+    network = builders.BUILDERS[model].build(found, fitted)
     layers = network._flatten_layers()
     return [one for one in layers if isinstance(one, SeededDropout)]
 
@@ -137,7 +137,7 @@ NUM_LAYERS = {"embedding": 7, "similarity": 10, "hm_lstm": 10, "cca": 0}
 TEXT_ENCODERS = {"hm_lstm": "h_lstm", "cca": "features"}
 
 
-@pytest.mark.parametrize("model", parts.BUILDERS)
+@pytest.mark.parametrize("model", builders.BUILDERS)
 def test_no_two_layers_of_a_network_drop_the_same_units(model):
     layers = stochastic_layers(model)
     assert model in NUM_LAYERS, "Count its dropout layers in NUM_LAYERS."
@@ -154,8 +154,8 @@ def test_no_two_layers_of_a_network_drop_the_same_units(model):
 RUNS = [
     (task, model)
     for task in registry.TASKS
-    for model in parts.BUILDERS
-    if task in (parts.BUILDERS[model].tasks or registry.TASKS)
+    for model in builders.BUILDERS
+    if task in (builders.BUILDERS[model].tasks or registry.TASKS)
 ]
 VALUES = {
     "bool": [True, False],
@@ -195,7 +195,7 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(
         if model == "hm_lstm":
             fitted["region_dim"] = 5
         keras.backend.clear_session()  # Names of layers begin anew.
-        network = parts.BUILDERS[model].build(found, fitted)
+        network = builders.BUILDERS[model].build(found, fitted)
         return found, network.get_config()
 
     settings, expected = configuration({})
