@@ -99,6 +99,13 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Seeds the weights that a test and its fixtures draw without a seed."""
+    if keras := sys.modules.get("keras"):
+        keras.utils.set_random_seed(0)
+
+
 @pytest.fixture(scope="session")
 def data_root():
     """Returns the folder of the real data, or skips with the reason."""
