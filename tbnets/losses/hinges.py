@@ -7,7 +7,7 @@ rounds, a few per round. All shapes are static, so XLA can compile the loss.
 import tensorflow as tf
 
 from tbnets.losses import distances, miners
-from tbnets.losses.presets import TERMS
+from tbnets.losses.presets import CROSS_TERMS
 
 # Backpropagation from similarities to embeddings.
 #
@@ -74,9 +74,6 @@ def _product(sparse, dense):
     return tf.raw_ops.SparseMatrixMatMul(a=sparse, b=dense)
 
 
-# Terms that share a similarity matrix: one ranks its rows, one its columns.
-_CROSS = TERMS[:2]
-
 # Maximum numbers of an anchor's positives and triplets in one round.
 _ROUND = 5
 _FEW_TRIPLETS = 512
@@ -100,13 +97,16 @@ def sums(views, num_negatives, margin, distance, gradient="dense"):
         of triplets, and the number of triplets with a loss above 0.
     """
     groups = [[term] for term in views]
-    if all(term in views for term in _CROSS):
-        to_text, to_image = (views[term] for term in _CROSS)
+    if all(term in views for term in CROSS_TERMS):
+        to_text, to_image = (views[term] for term in CROSS_TERMS)
         if (
             to_text.anchors is to_image.candidates
             and to_text.candidates is to_image.anchors
         ):
-            groups = [_CROSS, *([t] for t in views if t not in _CROSS)]
+            groups = [
+                CROSS_TERMS,
+                *([t] for t in views if t not in CROSS_TERMS),
+            ]
     sums, options = {}, (num_negatives, margin, distance, gradient == "sparse")
     for terms in groups:
         group = [views[term] for term in terms]

@@ -17,14 +17,14 @@ import tensorflow as tf
 
 from tbnets.checks import checked_number
 from tbnets.errors import check_choice
-from tbnets.losses import presets, softmax_blocks
+from tbnets.losses import softmax_blocks
+from tbnets.losses.presets import CROSS_TERMS, INFONCE
 from tbnets.losses.ranking import RankingLoss
 from tbnets.losses.replicas import num_replicas
+from tbnets.losses.views import View
 
 SMALLEST = 1e-6
 """Minimum temperature; the softmax overflows below it."""
-_DEFAULTS = presets.INFONCE
-_CROSS = presets.TERMS[:2]
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -62,9 +62,9 @@ class InfoNCELoss(RankingLoss):
     Departures: ids define the matches; in CLIP, row i matches column i.
     """
 
-    temperature: float = _DEFAULTS["temperature"]
+    temperature: float = INFONCE["temperature"]
     term_weights: Mapping[str, float] = dataclasses.field(
-        default_factory=_DEFAULTS["term_weights"].copy
+        default_factory=INFONCE["term_weights"].copy
     )
     similarity_dtype: str = "float32"
 
@@ -75,65 +75,47 @@ class InfoNCELoss(RankingLoss):
         check_choice(
             "similarity_dtype", self.similarity_dtype, ("float32", "bfloat16")
         )
-        self._check_terms()
+        super().__post_init__()
 
-    def _sums(self, views):
-        """Returns `[sum of losses, anchors, wrong anchors]` for each term."""
-        logits = {}
-        for term, view in views.items():
-            logits[term] = self._logits(view, views, logits)
-        return {term: _sums(views[term], logits[term]) for term in views}
-
-    def _sums_in_tiles(self, terms, images, texts, matches):
-        cross = [term for term in terms if term in _CROSS]
-        if len(cross) < 2 or num_replicas() > 1:
-            return super()._sums_in_tiles(terms, images, texts, matches)
-        sums = softmax_blocks.sums(
-            *(images, texts, matches),
-            *(self.temperature, self.similarity_dtype),
-        )
-        tail = [term for term in terms if term not in _CROSS]
-        found = super()._sums_in_tiles(tail, images, texts, matches)
-        return dict(zip(_CROSS, tf.unstack(sums))) | found
-
-    def _logits(self, view, views, known):
-        """Returns a view's logits; transposes `known` logits if possible."""
-        for term, logits in known.items():
-            sides = views[term].candidates, views[term].anchors
-            if view.anchors is sides[0] and view.candidates is sides[1]:
-                return tf.transpose(logits)
+    def scores(self, anchors: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+        """Returns the logits, the inner products divided by the temperature."""
         sides = (
             tf.cast(rows, self.similarity_dtype)
-            for rows in (view.anchors, view.candidates)
+            for rows in (anchors, candidates)
         )
         matrix = tf.cast(tf.matmul(*sides, transpose_b=True), tf.float32)
         return matrix / self.temperature
 
-    def _reduce(self, sums):
-        total, count, wrong = tf.unstack(sums, num=3)
-        count = tf.stop_gradient(count)
-        share = tf.stop_gradient(tf.math.divide_no_nan(wrong, count))
-        return tf.math.divide_no_nan(total, count), share
+    def anchor_losses(
+        self, scores: tf.Tensor, view: View
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Computes the losses of the anchors of one term."""
+        positive, not_negative = (
+            tf.convert_to_tensor(m) for m in (view.positive, view.not_negative)
+        )
+        num_positives = tf.reduce_sum(tf.cast(positive, tf.float32), axis=1)
+        counts = (num_positives > 0) & ~tf.reduce_all(not_negative, axis=1)
+        # Rows that do not count keep all candidates, so the softmax is finite.
+        in_sum = positive | ~not_negative | ~counts[:, None]
+        logits = tf.where(in_sum, scores, float("-inf"))
+        log_sums = tf.reduce_logsumexp(logits, axis=1)
+        sums = tf.reduce_sum(tf.where(positive, scores, 0.0), axis=1)
+        losses = log_sums - tf.math.divide_no_nan(sums, num_positives)
+        best, rival = (
+            tf.reduce_max(tf.where(mask, scores, float("-inf")), axis=1)
+            for mask in (positive, ~not_negative)
+        )
+        return tf.where(counts, losses, 0.0), counts, counts & ~(best > rival)
 
-
-def _sums(view, logits):
-    positive, not_negative = (
-        tf.convert_to_tensor(m) for m in (view.positive, view.not_negative)
-    )
-    num_positives = tf.reduce_sum(tf.cast(positive, tf.float32), axis=1)
-    counts = (num_positives > 0) & ~tf.reduce_all(not_negative, axis=1)
-    # Rows that do not count keep all candidates, so their softmax is finite.
-    in_sum = positive | ~not_negative | ~counts[:, None]
-    whole = tf.reduce_logsumexp(tf.where(in_sum, logits, float("-inf")), axis=1)
-    positive_sums = tf.reduce_sum(tf.where(positive, logits, 0.0), axis=1)
-    losses = whole - tf.math.divide_no_nan(positive_sums, num_positives)
-    losses = tf.where(counts, losses, 0.0)
-    if view.weights is not None:
-        losses *= view.weights
-    best, rival = (
-        tf.reduce_max(tf.where(mask, logits, float("-inf")), axis=1)
-        for mask in (positive, ~not_negative)
-    )
-    wrong = counts & ~(best > rival)
-    parts = losses, tf.cast(counts, tf.float32), tf.cast(wrong, tf.float32)
-    return tf.stack([tf.reduce_sum(part) for part in parts])
+    def sums_in_tiles(self, terms, images, texts, matches):
+        """Computes the terms between images and texts together, in blocks."""
+        cross = [term for term in terms if term in CROSS_TERMS]
+        if len(cross) < 2 or num_replicas() > 1:
+            return super().sums_in_tiles(terms, images, texts, matches)
+        sums = softmax_blocks.sums(
+            *(images, texts, matches),
+            *(self.temperature, self.similarity_dtype),
+        )
+        tail = [term for term in terms if term not in CROSS_TERMS]
+        found = super().sums_in_tiles(tail, images, texts, matches)
+        return dict(zip(CROSS_TERMS, tf.unstack(sums))) | found

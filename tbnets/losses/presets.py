@@ -7,7 +7,8 @@ from typing import Any
 
 from tbnets.errors import check_choice
 
-TERMS = ("image_to_text", "text_to_image", "text_to_text", "image_to_image")
+CROSS_TERMS = ("image_to_text", "text_to_image")
+TERMS = (*CROSS_TERMS, "text_to_text", "image_to_image")
 
 
 def _weights(*weights):
@@ -82,5 +83,3 @@ INFONCE: dict[str, Any] = {
     "term_weights": _weights(0.5, 0.5),
 }
 """Arguments of `InfoNCELoss`."""
-LOSSES: dict[str, dict[str, Any]] = _Presets(PRESETS | {"infonce": INFONCE})
-"""Maps the name of every loss to the arguments of its class."""

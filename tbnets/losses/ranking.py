@@ -11,8 +11,9 @@ from typing_extensions import Self
 from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import miners, tiles
+from tbnets.losses.distances import similarities
 from tbnets.losses.positives import Matches, PositiveMasks
-from tbnets.losses.presets import TERMS
+from tbnets.losses.presets import CROSS_TERMS, TERMS
 from tbnets.losses.replicas import gather, summed
 from tbnets.losses.views import View, batch_views, own_anchors
 from tbnets.startup import no_accelerator
@@ -40,28 +41,82 @@ class RankingLoss:
     """A weighted sum of terms, each of which ranks candidates for anchors.
 
     In the four terms, images rank texts, texts rank images, texts rank texts,
-    and images rank images. A subclass is a dataclass with two methods. `_sums`
-    computes sums over the anchors of a term, which are then added over the
-    replicas. `_reduce` computes the loss of the term from these sums.
+    and images rank images. A subclass is a dataclass whose fields are the
+    arguments of the loss, including `term_weights`, and defines
+    `anchor_losses`. A term is the mean loss over the anchors that count, and
+    0 if no anchor counts. The base class gathers embeddings and ids from all
+    replicas, computes scores and masks, and divides large batches into tiles.
 
     Attributes:
-        term_weights: dict from every term in `TERMS` to its weight.
+        term_weights: dict from every term in `TERMS` to its weight. A missing
+            term has weight 0. The default, None, means weight 1 for
+            `image_to_text` and `text_to_image`.
     """
 
-    term_weights: Mapping[str, float]
+    term_weights: Mapping[str, float] | None
+
+    def __post_init__(self):
+        if self.term_weights is None:
+            self.term_weights = dict.fromkeys(CROSS_TERMS, 1.0)
+        self._check_terms()
 
     @property
     def kept_negatives(self) -> int | None:
         """Maximum number of negatives kept per anchor; None if all are kept."""
         return None
 
-    def _sums(self, views):
-        """Returns {term: sums over the anchors, float32 `[3]`}."""
+    def scores(self, anchors: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of all pairs, float32.
+
+        The shape is `[num_anchors, num_candidates]`. Matching pairs should have larger scores. The default is the inner
+        product. `image_to_text` and `text_to_image` share their scores.
+        """
+        return similarities(anchors, candidates)
+
+    def anchor_losses(
+        self, scores: tf.Tensor, view: View
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Computes the losses of the anchors of one term.
+
+        Args:
+            scores: float32 `[num_anchors, num_candidates]`, the result of
+                `scores`.
+            view: masks of the positives and of the negatives.
+
+        Returns:
+            Three arrays `[num_anchors]`: the float32 losses, 0 for anchors
+            that do not count; a bool mask of the anchors that count; and a bool
+            mask of these anchors' errors, reported as `active_fraction`.
+        """
         raise NotImplementedError
 
-    def _reduce(self, sums):
-        """Returns the loss and the active fraction of a term."""
-        raise NotImplementedError
+    def sums(self, views: dict[str, View]) -> dict[str, tf.Tensor]:
+        """Adds up the losses, counts and errors of each term, float32 `[3]`."""
+        scores: dict[str, tf.Tensor] = {}
+        for term, view in views.items():
+            scores[term] = self._shared_scores(view, views, scores)
+        return {
+            term: _sums(view, *self.anchor_losses(scores[term], view))
+            for term, view in views.items()
+        }
+
+    def _shared_scores(self, view, views, known):
+        """Returns a view's scores; transposes `known` scores if possible."""
+        for term, scores in known.items():
+            sides = views[term].candidates, views[term].anchors
+            if view.anchors is sides[0] and view.candidates is sides[1]:
+                return tf.transpose(scores)
+        return self.scores(view.anchors, view.candidates)
+
+    def reduce(self, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the loss and the active fraction of a term from its `sums`.
+
+        `sums` are added over all replicas and tiles before this call.
+        """
+        total, count, errors = tf.unstack(sums, num=3)
+        count = tf.stop_gradient(count)
+        share = tf.stop_gradient(tf.math.divide_no_nan(errors, count))
+        return tf.math.divide_no_nan(total, count), share
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments of the loss."""
@@ -163,22 +218,22 @@ class RankingLoss:
 
         def term_sums(terms):
             if is_large:
-                return self._sums_in_tiles(terms, images, texts, matches)
+                return self.sums_in_tiles(terms, images, texts, matches)
             views = {}
             for term in terms:
                 sides = tiles.sides_of(term, images, texts)
                 view = View(*sides, *matches.masks(term))
                 views[term] = own_anchors(view)
-            return self._sums(views)
+            return self.sums(views)
 
         return self._output(term_sums, TERMS, idle)
 
     def _is_compiled(self):
-        """Returns whether XLA compiles `_sums`: in graphs on accelerators."""
+        """Returns whether XLA compiles `sums`: in graphs on accelerators."""
         return not (tf.executing_eagerly() or no_accelerator())
 
-    def _sums_in_tiles(self, terms, images, texts, matches):
-        """Computes `_sums` without whole similarity matrices."""
+    def sums_in_tiles(self, terms, images, texts, matches):
+        """Computes `sums` without whole similarity matrices."""
         found = {}
         for term in terms:
             # One term after another, so that one tile exists at a time.
@@ -255,7 +310,7 @@ class RankingLoss:
         """
 
         def term_sums(terms):
-            return self._sums({t: own_anchors(views[t]) for t in terms})
+            return self.sums({t: own_anchors(views[t]) for t in terms})
 
         return self._output(term_sums, views, idle)
 
@@ -278,9 +333,16 @@ class RankingLoss:
             rows = tf.function(rows, jit_compile=True, autograph=False)
         total, losses, active = tf.zeros([]), {}, {}
         for term, row in zip(terms, summed(rows())):
-            losses[term], active[term] = self._reduce(row)
+            losses[term], active[term] = self.reduce(row)
             total += self.term_weights[term] * losses[term]
         return LossOutput(total, losses, active)
+
+
+def _sums(view, losses, counts, errors):
+    if view.weights is not None:
+        losses *= view.weights
+    parts = losses, tf.cast(counts, tf.float32), tf.cast(errors, tf.float32)
+    return tf.stack([tf.reduce_sum(part) for part in parts])
 
 
 def _padded(rows, size):

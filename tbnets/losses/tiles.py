@@ -29,7 +29,7 @@ def sides_of(term, images, texts):
 
 
 def sums(loss, term, images, texts, matches):
-    """Computes `loss._sums` of one term, float32 `[3]`.
+    """Computes `loss.sums` of one term, float32 `[3]`.
 
     `matches` is the `positives.Matches` of the batch.
     """
@@ -60,7 +60,7 @@ def _over_tiles(loss, term, anchors, candidates, matches):
             sides = tf.gather(anchors, rows), tf.identity(candidates)
             tape.watch(sides)
             masks = matches.masks(term, rows, is_padding)
-            tile_sums = loss._sums({term: View(*sides, *masks)})[term]
+            tile_sums = loss.sums({term: View(*sides, *masks)})[term]
         slopes = tape.gradient(
             tile_sums, sides, tf.one_hot(0, 3), unconnected_gradients="zero"
         )

@@ -16,6 +16,7 @@ from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, hinges, presets
 from tbnets.losses.ranking import RankingLoss
+from tbnets.losses.views import View
 
 REDUCTIONS = ("mean_active", "mean", "sum")
 NEGATIVES = ("top_k", "hardest", "all")
@@ -89,7 +90,7 @@ class TripletLoss(RankingLoss):
         check_choice("negatives", self.negatives, NEGATIVES)
         check_choice("gradient", self.gradient, GRADIENTS)
         self.num_negatives = self._checked_num_negatives()
-        self._check_terms()
+        super().__post_init__()
 
     def _checked_num_negatives(self):
         number = self.num_negatives
@@ -113,11 +114,13 @@ class TripletLoss(RankingLoss):
     def _is_compiled(self):
         return self.gradient == "dense" and super()._is_compiled()
 
-    def _sums(self, views):
+    def sums(self, views: dict[str, View]) -> dict[str, tf.Tensor]:
+        """Sums the hinges of each term; see `hinges.sums`."""
         options = self.margin, distances.DISTANCES[self.distance]
         return hinges.sums(views, self.kept_negatives, *options, self.gradient)
 
-    def _reduce(self, sums):
+    def reduce(self, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Applies `reduction`; returns the loss and the active fraction."""
         total, num_kept, num_active = tf.unstack(sums, num=3)
         divisors = {"sum": 1.0, "mean": num_kept, "mean_active": num_active}
         divisor = tf.stop_gradient(divisors[self.reduction])

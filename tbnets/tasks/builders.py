@@ -16,7 +16,6 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.tree_lstm import TreeEncoder
-from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -25,7 +24,8 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.startup import allow_tensor_float_32, no_accelerator
-from tbnets.tasks.settings.settings import Settings
+from tbnets.tasks.settings.learning_groups import LOSSES
+from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
@@ -228,32 +228,21 @@ def build_cca(settings: Settings, fitted):
 
 def build_loss(settings: Settings):
     """Returns the loss. Raises ValueError if all its terms have weight 0."""
-    loss = settings.loss
-    weights = {
-        "image_to_text": loss.image_to_text_weight,
-        "text_to_image": loss.text_to_image_weight,
-        "text_to_text": loss.text_to_text_weight,
-        "image_to_image": loss.image_to_image_weight,
-    }
+    weights = settings.loss.term_weights
     if not any(weights.values()):
         raise InputError(
             f"`--{TERMS[0]}_weight` or another weight must be > 0. Received: "
             f"{weights}. Raise a weight."
         )
-    if loss.kind == "infonce":
-        return InfoNCELoss(loss.temperature, weights)
-    is_top_k = loss.negatives == "top_k"
-    # Sparse gradients are faster on CPUs. XLA compiles only dense ones.
-    is_sparse = no_accelerator() and not settings.training.jit_compile
-    return TripletLoss(
-        margin=loss.margin,
-        num_negatives=loss.num_negatives if is_top_k else None,
-        term_weights=weights,
-        distance=loss.distance,
-        reduction=loss.reduction,
-        negatives=loss.negatives,
-        gradient="sparse" if is_sparse else "dense",
-    )
+    kind, arguments = LOSSES[settings.loss.loss]
+    values, unused = settings.values(), unused_flags(settings)
+    names = arguments.keys() & values.keys() - unused.keys()
+    options = {name: values[name] for name in names}
+    if kind is TripletLoss:
+        # Sparse gradients are faster on CPUs. XLA compiles only dense ones.
+        is_sparse = no_accelerator() and not settings.training.jit_compile
+        options["gradient"] = "sparse" if is_sparse else "dense"
+    return kind(term_weights=weights, **options)
 
 
 def first_hard_epoch(settings: Settings):

@@ -136,9 +136,7 @@ def fit(session, train):
 
 
 def _hinges_of(loss):
-    if loss is None or loss.kind != "triplet":
-        return None, None
-    return loss.margin, loss.reduction
+    return (loss.margin, loss.reduction) if loss else (None, None)
 
 
 def _train_epoch(session, train):

@@ -140,10 +140,10 @@ def test_padding_does_not_overflow():
 
 def test_only_large_batches_use_tiles(monkeypatch):
     uses = []
-    of_tiles = ranking.RankingLoss._sums_in_tiles
+    of_tiles = ranking.RankingLoss.sums_in_tiles
     monkeypatch.setattr(
         ranking.RankingLoss,
-        "_sums_in_tiles",
+        "sums_in_tiles",
         lambda *args: uses.append(1) or of_tiles(*args),
     )
     loss, (images, texts, _) = LOSSES["softmax"], batch("ragged")

@@ -86,7 +86,7 @@ class MatchingTask(CaptionedTask):
         split = self.opened.existing_split("train_split")
         count = self.split(split).records.num_images
         loss = self.settings.loss
-        is_triplets = loss is not None and loss.kind == "triplet"
+        is_triplets = loss is not None and loss.margin is not None
         usual = usual_flags(count, self.settings.run.from_, is_triplets)
         return f"{count} photos", usual
 

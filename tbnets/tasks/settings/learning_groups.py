@@ -5,9 +5,10 @@ from typing import Annotated
 
 from tbnets.layers.text_encoders import TRAININGS
 from tbnets.losses.distances import DISTANCES
+from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.presets import LOSSES, PRESETS
-from tbnets.losses.triplet import NEGATIVES, REDUCTIONS
+from tbnets.losses.presets import INFONCE, PRESETS, TERMS
+from tbnets.losses.triplet import NEGATIVES, REDUCTIONS, TripletLoss
 from tbnets.tasks.settings.flag import (
     PRESET,
     Amount,
@@ -118,6 +119,21 @@ class BranchSettings:
     input_dropout: Rate = flag(0.0, "Dropout rate on branch inputs. Papers: 0.")
 
 
+LOSSES: dict[str, tuple[type, dict]] = {
+    **{
+        name: (TripletLoss, PRESETS["wang2018"] | arguments)
+        for name, arguments in PRESETS.items()
+    },
+    "infonce": (InfoNCELoss, INFONCE),
+}
+"""Maps the values of --loss to a class and its arguments.
+
+Each argument is the default of the flag with its name in `LossSettings`, and
+each of the `term_weights` is the default of a flag such as
+`image_to_text_weight`. A run reads only the flags of its loss.
+"""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossSettings:
     """Loss settings."""
@@ -175,9 +191,9 @@ class LossSettings:
     )
 
     @property
-    def kind(self) -> str:
-        """`triplet` for losses from papers. Otherwise, the name of the loss."""
-        return "triplet" if self.loss in PRESETS else self.loss
+    def term_weights(self) -> dict[str, float]:
+        """Maps each term of the loss to its weight."""
+        return {term: vars(self)[f"{term}_weight"] for term in TERMS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import dataclasses
 
 from tbnets.data.sources import Sources, is_recipe
 from tbnets.errors import InputError
-from tbnets.losses.presets import INFONCE, LOSSES, PRESETS
+from tbnets.losses.presets import TERMS
 from tbnets.tasks.settings.data_groups import (
     CaptionSettings,
     CorrespondenceSettings,
@@ -16,6 +16,7 @@ from tbnets.tasks.settings.data_groups import (
 )
 from tbnets.tasks.settings.flag import check_limits, flags_of, written
 from tbnets.tasks.settings.learning_groups import (
+    LOSSES,
     BatchSettings,
     BranchSettings,
     CcaSettings,
@@ -223,16 +224,18 @@ def complete(values) -> dict:
     """Returns `values` with defaults for all flags that are missing.
 
     A flag that is None counts as missing. --loss determines the defaults of
-    loss flags.
+    its own flags. The flags of other losses remain None.
     """
     known = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
     record = {**defaults, "started_in": "", **known}
-    loss = {**INFONCE, **PRESETS["wang2018"], **LOSSES[record["loss"]]}
-    for name in ALL:
-        term = name.removesuffix("_weight")
-        if record[name] is None:
-            record[name] = loss.get(name, loss["term_weights"].get(term, 0.0))
+    _, arguments = LOSSES[record["loss"]]
+    weights = {
+        f"{t}_weight": arguments["term_weights"].get(t, 0.0) for t in TERMS
+    }
+    for name, value in (arguments | weights).items():
+        if name in ALL and record[name] is None:
+            record[name] = value
     return record
 
 
@@ -342,15 +345,22 @@ def _text_conditions(texts, begins_with_model):
 
 
 def _loss_conditions(loss, pairs):
-    is_triplet, text = loss.kind == "triplet", "--loss other than infonce"
-    of_triplets = ("margin", "negatives", "distance", "reduction")
+    conditions = {}
+    for flag in FLAGS["loss"]:
+        users = [name for name in LOSSES if flag.name in LOSSES[name][1]]
+        others = [name for name in LOSSES if name not in users]
+        if users:
+            text = f"={' or '.join(users)}"
+            if len(others) < len(users):
+                text = f" other than {' or '.join(others)}"
+            conditions[flag.name] = loss.loss in users, f"with --loss{text}"
+    is_used, text = conditions["num_negatives"]
+    conditions["num_negatives"] = (
+        is_used and loss.negatives == "top_k",
+        f"{text} and --negatives=top_k",
+    )
     return {
-        **dict.fromkeys(of_triplets, (is_triplet, f"with {text}")),
-        "temperature": (not is_triplet, "with --loss=infonce"),
-        "num_negatives": (
-            is_triplet and loss.negatives == "top_k",
-            f"with --negatives=top_k and {text}",
-        ),
+        **conditions,
         "num_candidates": (
             pairs.pair_loss == "logistic",
             "with --pair_loss=logistic",

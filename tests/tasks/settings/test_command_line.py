@@ -8,10 +8,11 @@ import pytest
 
 from tbnets.cli import run_line
 from tbnets.errors import InputError
-from tbnets.losses.presets import LOSSES, TERMS
+from tbnets.losses.presets import TERMS
 from tbnets.tasks import registry, runs
 from tbnets.tasks.settings import records
-from tbnets.tasks.settings.settings import ALL
+from tbnets.tasks.settings.learning_groups import LOSSES
+from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests.refusals import refused
 from tests.tiny import parse, parsed, typed, unread
 
@@ -249,8 +250,10 @@ def test_the_loss_of_a_paper_and_single_flags_over_it():
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_leaves_no_flag_open(name):
-    assert None not in parse(f"--loss={name}").values().values()
+def test_every_loss_sets_all_flags_that_it_reads(name):
+    settings = parse(f"--loss={name}")
+    unset = {k for k, value in settings.values().items() if value is None}
+    assert unset <= unused_flags(settings).keys()
 
 
 def test_the_command_line_beats_the_environment_and_that_a_flagfile(
@@ -371,7 +374,7 @@ def test_what_is_named_on_resuming_lies_in_the_current_folder(
 
 def test_values_of_a_loss_reach_the_run(monkeypatch):
     assert parse("--loss=infonce").loss.temperature == 0.07
-    monkeypatch.setitem(
-        LOSSES, "infonce", {**LOSSES["infonce"], "temperature": 0.3}
-    )
+    kind, arguments = LOSSES["infonce"]
+    row = kind, arguments | {"temperature": 0.3}
+    monkeypatch.setitem(LOSSES, "infonce", row)
     assert parse("--loss=infonce").loss.temperature == 0.3
