@@ -202,7 +202,7 @@ def _readers(group):
     ]
     models = [
         f"--model={name}"
-        for name, model in registry.BUILDERS.items()
+        for name, model in registry.MODELS.items()
         if group in model.flag_groups
     ]
     return f"with {' or '.join(tasks + models)}"

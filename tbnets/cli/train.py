@@ -109,7 +109,7 @@ def help_sections():
         "File of flags, one per line, or the name of a configuration. Later "
         "flags override it.",
     )
-    axes = {"task": registry.TASKS, "model": registry.BUILDERS}
+    axes = {"task": registry.TASKS, "model": registry.MODELS}
     for name, entries in axes.items():
         known[name] = known[name]._replace(choices=tuple(entries))
     sections = {"Main flags": [known[name] for name in FIRST]}
@@ -153,7 +153,7 @@ def with_usual(line, resolved):
     settings, sources = resolved
     task = registry.open_task(settings)
     title, values = task.usual
-    if usual := dict(task.model.usual):
+    if usual := registry.model_defaults(settings):
         title = " and ".join(
             filter(None, [title, f"--model={settings.run.model}"])
         )

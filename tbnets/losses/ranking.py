@@ -68,8 +68,9 @@ class RankingLoss:
     def scores(self, anchors: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
         """Returns the scores of all pairs, float32.
 
-        The shape is `[num_anchors, num_candidates]`. Matching pairs should have larger scores. The default is the inner
-        product. `image_to_text` and `text_to_image` share their scores.
+        The shape is `[num_anchors, num_candidates]`. Matching pairs should have
+        larger scores. The default is the inner product. `image_to_text` and
+        `text_to_image` share their scores.
         """
         return similarities(anchors, candidates)
 

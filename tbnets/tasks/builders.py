@@ -1,11 +1,13 @@
 """Builds networks, losses and optimizers from settings."""
 
+import dataclasses
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
+import numpy as np
 
 from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice
@@ -24,19 +26,46 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.startup import allow_tensor_float_32, no_accelerator
-from tbnets.tasks.settings.learning_groups import LOSSES
+from tbnets.tasks.settings.learning_groups import LOSSES, TrainingSettings
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
 
 
-def build_image_encoder(settings: Settings, fitted):
+@dataclasses.dataclass(frozen=True)
+class NetworkInputs:
+    """The inputs of a network, as determined by the training data.
+
+    Args:
+        image_dim: number of features of an image; None for pixels.
+        text_dim: number of features of a text; None for words.
+        region_dim: number of features of a region; None without regions.
+        words: the vocabulary; empty for features.
+        word_vectors: initial word vectors, float `[num_words, dim]`, or None.
+        image_preset: config of the Keras Hub preset that encodes pixels.
+    """
+
+    image_dim: int | None = None
+    text_dim: int | None = None
+    region_dim: int | None = None
+    words: Sequence[str] = ()
+    word_vectors: np.ndarray | None = None
+    image_preset: Mapping = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_fitted(cls, fitted):
+        """Selects the inputs among the values that `Task.fit` returned."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: fitted[name] for name in names & fitted.keys()})
+
+
+def build_image_encoder(settings: Settings, inputs: NetworkInputs):
     """Returns the layer that encodes images."""
     if settings.image_encoder == "features":
         return FeatureTransform(settings.features.image_transform)
     if hub.is_hub(settings.image_encoder):
-        return _build_preset_encoder(settings, fitted["image_preset"])
+        return _build_preset_encoder(settings, inputs.image_preset)
     checked_number("image_size", settings.images.image_size, 1, whole=True)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
@@ -60,14 +89,14 @@ def _build_preset_encoder(settings: Settings, config):
     return encoder(preset, size, settings.images.fine_tune)
 
 
-def build_text_encoder(settings: Settings, fitted):
+def build_text_encoder(settings: Settings, inputs: NetworkInputs):
     """Returns the layer that encodes texts, or None for text features."""
     if settings.reads_text_features:
         return None
     if settings.reads_captions_by_preset:
         return hub.package().HubTextEncoder.of(text_preset(settings))
-    options, words = settings.texts, len(fitted["words"])
-    table = fitted.get("word_vectors")
+    options, words = settings.texts, len(inputs.words)
+    table = inputs.word_vectors
     common = {
         "embedding_dim": options.word_dim if table is None else table.shape[1],
         "word_dropout": options.word_dropout,
@@ -83,53 +112,15 @@ def build_text_encoder(settings: Settings, fitted):
     return text_encoders.RecurrentEncoder(words, options.text_encoder, **common)
 
 
-class Builder(NamedTuple):
-    """The functions and flags with which a model is built and compiled.
+def build_branch(settings: Settings, name):
+    """Returns the `Branch` for an argument of a network, such as `text_branch`.
 
-    Args:
-        build: function that takes the settings and the result of `Task.fit`,
-            and returns a built Keras model.
-        compile: function that takes (network, settings, steps_per_epoch,
-            mining), with the task's `mining`.
-        flag_groups: names of the `Settings` groups that the functions read.
-        fixed: (flag, value) pairs that the model fixes, such as one epoch.
-        usual: (flag, value) pairs of the model's defaults, which a run prints.
-        tasks: names of the supported tasks, or () for all tasks.
+    `name` is a key of `seeds.STREAMS`.
     """
-
-    build: Callable
-    compile: Callable
-    flag_groups: tuple
-    fixed: tuple = ()
-    usual: tuple = ()
-    tasks: tuple = ()
-
-
-def _built(network, settings: Settings, fitted):
-    shapes = {"images": (None, fitted["image_dim"])}
-    shapes["captions"] = (None, fitted["text_dim"])
-    if settings.image_encoder != "features":
-        size = getattr(
-            network.image_encoder, "image_size", settings.images.image_size
-        )
-        shapes["images"] = (None, size, size, 3)
-    if settings.texts.text_encoder == "h_lstm":
-        shapes["captions"] = (None, *TreeRows.shape)
-    if "region_dim" in fitted:
-        shapes["regions"] = (None, fitted["region_dim"])
-    network.build(shapes)
-    if fitted.get("word_vectors") is not None:
-        table = network.text_encoder.embedding.embeddings
-        table.assign(fitted["word_vectors"])
-    return network
-
-
-def _build_branch(settings: Settings, name):
     options = settings.branches
     is_text = name == "text_branch"
-    units = options.text_units if is_text else options.image_units
     return Branch(
-        units,
+        options.text_units if is_text else options.image_units,
         options.batch_normalization,
         options.dropout,
         options.input_dropout,
@@ -137,54 +128,47 @@ def _build_branch(settings: Settings, name):
     )
 
 
-def _two_branches(settings: Settings, fitted):
-    """Sets the seed and the precision, and builds branches and encoders."""
-    keras.utils.set_random_seed(settings.run.seed)
-    keras.mixed_precision.set_global_policy(settings.training.precision)
-    allow_tensor_float_32(settings.training.tensor_float_32)
+def two_branches(settings: Settings, inputs: NetworkInputs):
+    """Returns the layers of a `TwoBranchModel`, as a dict of its arguments."""
     return {
-        "image_branch": _build_branch(settings, "image_branch"),
-        "text_branch": _build_branch(settings, "text_branch"),
-        "image_encoder": build_image_encoder(settings, fitted),
-        "text_encoder": build_text_encoder(settings, fitted),
+        "image_branch": build_branch(settings, "image_branch"),
+        "text_branch": build_branch(settings, "text_branch"),
+        "image_encoder": build_image_encoder(settings, inputs),
+        "text_encoder": build_text_encoder(settings, inputs),
     }
 
 
-def build_embedding_network(settings: Settings, fitted):
-    """Returns a built `EmbeddingNetwork`, initialised from the seed.
-
-    `fitted` contains `words`, `image_dim`, `text_dim` and optionally
-    `word_vectors`.
-    """
-    layers = _two_branches(settings, fitted)
-    return _built(EmbeddingNetwork(**layers), settings, fitted)
+def create_embedding_network(settings: Settings, inputs: NetworkInputs):
+    """Returns an `EmbeddingNetwork`."""
+    return EmbeddingNetwork(**two_branches(settings, inputs))
 
 
-def build_similarity_network(settings: Settings, fitted):
-    """Returns a built `SimilarityNetwork`, initialised from the seed."""
-    branches = _two_branches(settings, fitted)
-    units = settings.pairs.head_units
+def create_similarity_network(settings: Settings, inputs: NetworkInputs):
+    """Returns a `SimilarityNetwork`."""
+    layers = two_branches(settings, inputs)
     seed = seed_of(settings.run.seed, "head")
-    head = PairHead(units, settings.pairs.head_dropout, seed=seed)
-    return _built(SimilarityNetwork(**branches, head=head), settings, fitted)
+    head = PairHead(
+        settings.pairs.head_units, settings.pairs.head_dropout, seed=seed
+    )
+    return SimilarityNetwork(**layers, head=head)
 
 
-def build_hm_lstm(settings: Settings, fitted):
-    """Returns a built `HMLSTM`, initialised from the seed."""
-    layers = _two_branches(settings, fitted)
+def create_hm_lstm(settings: Settings, inputs: NetworkInputs):
+    """Returns an `HMLSTM`."""
+    layers = two_branches(settings, inputs)
     if settings.correspondences.region_branch == "own":
-        layers["region_branch"] = _build_branch(settings, "region_branch")
+        layers["region_branch"] = build_branch(settings, "region_branch")
         transform = FeatureTransform(settings.features.image_transform)
         layers["region_encoder"] = transform
-    return _built(HMLSTM(**layers), settings, fitted)
+    return HMLSTM(**layers)
 
 
 BACKGROUND = 0.5
 """Weight of regions without a phrase in CCA, relative to the pairs."""
 
 
-def build_cca(settings: Settings, fitted):
-    """Returns a built `CCA`, whose projections are not computed yet.
+def create_cca(settings: Settings, inputs: NetworkInputs):
+    """Returns a `CCA`, whose projections are not computed yet.
 
     Raises ValueError if word vectors would have to be learned by gradient
     descent.
@@ -203,27 +187,91 @@ def build_cca(settings: Settings, fitted):
             "--text_features=features/tfidf.flags, or --text_encoder=mean, "
             "--word_vectors and --word_vectors_training=frozen.",
         )
-    keras.utils.set_random_seed(settings.run.seed)
-    keras.mixed_precision.set_global_policy("float32")
-    allow_tensor_float_32(False)
     regions, phrases = settings.regions, settings.phrases
     has_candidates = regions and regions.regions and phrases
     has_candidates = has_candidates and phrases.negative_regions == "photo"
     background = BACKGROUND if has_candidates else 0.0
-    encoder = build_text_encoder(settings, fitted)
-    text_dim = encoder.output_dim if encoder else fitted["text_dim"]
-    known = filter(None, (fitted["image_dim"], text_dim))
+    encoder = build_text_encoder(settings, inputs)
+    text_dim = encoder.output_dim if encoder else inputs.text_dim
+    known = filter(None, (inputs.image_dim, text_dim))
     dim = settings.cca.cca_dim or min(256, *known)
-    network = CCA(
+    return CCA(
         image_branch=CanonicalProjection(dim),
         text_branch=CanonicalProjection(dim, background > 0),
-        image_encoder=build_image_encoder(settings, fitted),
+        image_encoder=build_image_encoder(settings, inputs),
         text_encoder=encoder,
         regularization=settings.cca.cca_regularization,
         power=settings.cca.cca_power,
         background=background,
     )
-    return _built(network, settings, fitted)
+
+
+class ModelSpec(NamedTuple):
+    """A value of --model.
+
+    Args:
+        create: function that takes the settings and the `NetworkInputs` and
+            returns a Keras model.
+        flag_groups: names of the `Settings` groups that the model reads.
+        fixed: flags that the user cannot change, and their values.
+        defaults: other defaults of flags, which a run prints.
+    """
+
+    create: Callable
+    flag_groups: tuple
+    fixed: Mapping = {}
+    defaults: Mapping = {}
+
+
+_STEPS = "branches", "training", "optimizer"
+MODELS = {
+    "embedding": ModelSpec(create_embedding_network, (*_STEPS, "loss")),
+    "similarity": ModelSpec(create_similarity_network, (*_STEPS, "pairs")),
+    "hm_lstm": ModelSpec(
+        create_hm_lstm,
+        (*_STEPS, "loss", "regions", "correspondences"),
+        fixed={"task": "matching", "text_encoder": "h_lstm"},
+    ),
+    "cca": ModelSpec(
+        create_cca,
+        ("cca",),
+        fixed={"epochs": 1, "patience": 0},
+        defaults={
+            "text_encoder": "features",
+            "text_features": "features/tfidf.flags",
+        },
+    ),
+}
+"""Maps the values of --model to models."""
+
+
+def build_network(settings: Settings, inputs: NetworkInputs):
+    """Returns the built network of a run, initialised from the seed."""
+    training = settings.training or TrainingSettings()
+    keras.utils.set_random_seed(settings.run.seed)
+    keras.mixed_precision.set_global_policy(training.precision)
+    allow_tensor_float_32(training.tensor_float_32)
+    network = MODELS[settings.run.model].create(settings, inputs)
+    if not network.built:
+        network.build(_input_shapes(network, settings, inputs))
+    if inputs.word_vectors is not None:
+        table = network.text_encoder.embedding.embeddings
+        table.assign(inputs.word_vectors)
+    return network
+
+
+def _input_shapes(network, settings, inputs):
+    shapes = {"images": (None, inputs.image_dim)}
+    shapes["captions"] = (None, inputs.text_dim)
+    if settings.image_encoder != "features":
+        size = settings.images.image_size
+        size = getattr(network.image_encoder, "image_size", size)
+        shapes["images"] = (None, size, size, 3)
+    if settings.texts.text_encoder == "h_lstm":
+        shapes["captions"] = (None, *TreeRows.shape)
+    if inputs.region_dim is not None:
+        shapes["regions"] = (None, inputs.region_dim)
+    return shapes
 
 
 def build_loss(settings: Settings):
@@ -278,68 +326,31 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
     )
 
 
-def compile_embedding_network(
-    network, settings: Settings, steps_per_epoch, mining=None
-):
-    """Compiles an embedding network or `HMLSTM` with its loss and optimizer."""
-    regions, options = settings.correspondences, {}
-    if regions:
+def compile_network(network, settings: Settings, steps_per_epoch, mining=None):
+    """Compiles a network with the values of the groups that its run uses.
+
+    `mining` is described in `EmbeddingNetwork.compile`.
+    """
+    if settings.optimizer is None:
+        network.compile()
+        return
+    options = {
+        "optimizer": _build_optimizer(settings, steps_per_epoch),
+        "gradient_clip_norm": settings.optimizer.clip_norm or None,
+        "mining": mining,
+        "jit_compile": settings.training.jit_compile,
+        "encode_chunk": settings.training.encode_chunk or None,
+    }
+    if settings.loss:
+        last = first_hard_epoch(settings)
+        options["ranking_loss"] = build_loss(settings)
+        structure_steps = settings.loss.structure_epochs * steps_per_epoch
+        options["structure_steps"] = structure_steps
+        options["structure_end"] = last and last * steps_per_epoch
+    if settings.pairs:
+        options["num_candidates"] = settings.pairs.num_candidates
+        options["sampling_seed"] = settings.run.seed
+        options["pair_loss"] = settings.pairs.pair_loss
+    if regions := settings.correspondences:
         options["region_mean_weight"] = regions.region_mean_weight
-    fine_tuned = first_hard_epoch(settings)
-    network.compile(
-        _build_optimizer(settings, steps_per_epoch),
-        build_loss(settings),
-        gradient_clip_norm=settings.optimizer.clip_norm or None,
-        structure_steps=settings.loss.structure_epochs * steps_per_epoch,
-        structure_end=fine_tuned and fine_tuned * steps_per_epoch,
-        mining=mining,
-        jit_compile=settings.training.jit_compile,
-        encode_chunk=settings.training.encode_chunk or None,
-        **options,
-    )
-
-
-def compile_similarity_network(
-    network, settings: Settings, steps_per_epoch, mining
-):
-    """Compiles a `SimilarityNetwork` with its pair loss and optimizer."""
-    network.compile(
-        _build_optimizer(settings, steps_per_epoch),
-        gradient_clip_norm=settings.optimizer.clip_norm or None,
-        num_candidates=settings.pairs.num_candidates,
-        sampling_seed=settings.run.seed,
-        pair_loss=settings.pairs.pair_loss,
-        mining=mining,
-        jit_compile=settings.training.jit_compile,
-        encode_chunk=settings.training.encode_chunk or None,
-    )
-
-
-_BY_STEPS = ("branches", "training", "optimizer")
-BUILDERS = {
-    "embedding": Builder(
-        build_embedding_network, compile_embedding_network, (*_BY_STEPS, "loss")
-    ),
-    "similarity": Builder(
-        build_similarity_network,
-        compile_similarity_network,
-        (*_BY_STEPS, "pairs"),
-    ),
-    "hm_lstm": Builder(
-        build_hm_lstm,
-        compile_embedding_network,
-        (*_BY_STEPS, "loss", "regions", "correspondences"),
-        fixed=(("text_encoder", "h_lstm"),),
-        tasks=("matching",),
-    ),
-    "cca": Builder(
-        build_cca,
-        lambda network, *_: network.compile(),
-        ("cca",),
-        fixed=(("epochs", 1), ("patience", 0)),
-        usual=(
-            ("text_encoder", "features"),
-            ("text_features", "features/tfidf.flags"),
-        ),
-    ),
-}
+    network.compile(**options)

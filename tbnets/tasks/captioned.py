@@ -12,7 +12,6 @@ from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features
 from tbnets.features.regions import open_averaged_features
 from tbnets.tasks import texts
-from tbnets.tasks.builders import Builder
 from tbnets.tasks.recipes import kinds
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import Task
@@ -108,8 +107,8 @@ class CaptionedTask(Task):
     of_phrases = False
     encoders = ""
 
-    def __init__(self, settings: Settings, model: Builder, photos=None):
-        super().__init__(settings, model)
+    def __init__(self, settings: Settings, photos=None):
+        super().__init__(settings)
         plan = functools.partial(kinds.plan, unused=unused_flags(settings))
         self.opened = Data(settings.sources(), photos, self.of_phrases, plan)
         self.texts = texts.Texts(settings, self.opened)

@@ -35,7 +35,6 @@ from tbnets.evaluation.correspondences import (
 )
 from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
-from tbnets.tasks.builders import Builder
 from tbnets.tasks.matching.scores import points_of, shown_captions
 from tbnets.tasks.matching.task import MatchingTask
 from tbnets.tasks.settings.settings import Settings
@@ -380,8 +379,8 @@ class HierarchicalTask(MatchingTask):
     learning" takes one epoch. The paper gives no length.
     """
 
-    def __init__(self, settings: Settings, model: Builder):
-        super().__init__(settings, model)
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
         self._links = {}
         self.matcher = functools.lru_cache(maxsize=1)(
             lambda network: Matcher(network, self.image_size)

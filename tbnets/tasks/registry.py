@@ -1,11 +1,12 @@
 """Maps the names of tasks and models to their definitions.
 
-To add a task, add its class to `TASKS`. To add a model, add a `Builder` to
-`BUILDERS`.
+To add a task, add its class to `TASKS`. To add a model, add a row to `MODELS`.
 """
 
+from collections.abc import Mapping
+
 from tbnets.errors import InputError, check_choice
-from tbnets.tasks.builders import BUILDERS as BUILDERS
+from tbnets.tasks.builders import MODELS as MODELS
 from tbnets.tasks.hierarchical import HierarchicalTask
 from tbnets.tasks.localization.task import LocalizationTask
 from tbnets.tasks.matching.task import MatchingTask
@@ -22,29 +23,34 @@ def settings_of(record) -> Settings:
     Raises ValueError if --task or --model is unknown, or if the model does not
     support the task.
     """
-    for name, known in (("task", TASKS), ("model", BUILDERS)):
+    for name, known in (("task", TASKS), ("model", MODELS)):
         check_choice(f"--{name}", record[name], known)
-    tasks = BUILDERS[record["model"]].tasks or TASKS
-    if record["task"] not in tasks:
+    task, model = TASKS[record["task"]], MODELS[record["model"]]
+    fixed = fixed_flags(record)
+    if fixed.get("task", record["task"]) != record["task"]:
         raise InputError(
             "--task",
-            f"be {' or '.join(tasks)} with --model={record['model']}",
+            f"be {fixed['task']} with --model={record['model']}",
             f"--task={record['task']}",
             "Change --task or --model.",
         )
-    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
     groups = {*BASE, *task.flag_groups, *model.flag_groups}
-    return make_settings({**record, **fixed_flags(record)}, groups)
+    return make_settings({**record, **fixed}, groups)
 
 
 def fixed_flags(record) -> dict:
     """Returns the flag values that the task and model of a record fix."""
-    task, model = TASKS[record["task"]], BUILDERS[record["model"]]
-    return dict((*task.fixed, *model.fixed))
+    task, model = TASKS[record["task"]], MODELS[record["model"]]
+    return {**task.fixed, **model.fixed}
+
+
+def model_defaults(settings: Settings) -> Mapping:
+    """Returns the defaults of flags that the model of a run changes."""
+    return MODELS[settings.run.model].defaults
 
 
 def open_task(settings: Settings):
     """Returns the `Task` that the settings describe."""
     task, model = settings.run.task, settings.run.model
     kind = VARIANTS.get((task, model), TASKS[task])
-    return kind(settings, BUILDERS[model])
+    return kind(settings)

@@ -29,6 +29,7 @@ from tbnets.features.photo_features import RANDOM
 from tbnets.files import is_partial, write_atomically, write_json, write_text
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks import registry
+from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.records import SETTINGS_FILE
 from tbnets.tasks.settings.settings import ALL, Settings
@@ -225,7 +226,7 @@ def _build(task, fitted, checkpoint):
     settings = task.settings
     if checkpoint:
         settings = settings.replace(cnn_weights=RANDOM)
-    return task.model.build(settings, fitted)
+    return build_network(settings, NetworkInputs.from_fitted(fitted))
 
 
 def _adapt(network, train):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tbnets.errors import InputError
 from tbnets.files import is_kind, shown
-from tbnets.tasks.builders import Builder
+from tbnets.tasks.builders import compile_network
 from tbnets.tasks.settings.settings import Settings
 from tbnets.visualization.plots import joined
 
@@ -220,7 +220,7 @@ class Task:
         task.make()                          # results of recipes
         task.check(queries)                  # raises errors early
         fitted  = task.fit()                 # words, sizes, ...
-        network = task.model.build(task.settings, fitted)
+        network = builders.build_network(task.settings, ...)
         train   = task.load("train", fitted)
         batches = task.batches(train)
         task.compile(network, batches.num_batches)
@@ -237,7 +237,7 @@ class Task:
 
     Attributes:
         flag_groups: names of the `Settings` groups that the task reads.
-        fixed: (flag, value) pairs that the task fixes.
+        fixed: flags that the task fixes, and their values.
         best_metric: dev metric that selects the best epoch. Larger is better.
         answers_queries: whether the exported model answers example queries.
         example_queries: default queries, used if the user sets none.
@@ -251,7 +251,7 @@ class Task:
     """
 
     flag_groups = ()
-    fixed = ()
+    fixed = {}
     best_metric = ""
     answers_queries = False
     example_queries = ()
@@ -260,9 +260,8 @@ class Task:
     usual = "", {}
     mining = None
 
-    def __init__(self, settings: Settings, model: Builder):
+    def __init__(self, settings: Settings):
         self.settings = settings
-        self.model = model
         self.held = {}
 
     def resume(self, state, splits, where):
@@ -335,7 +334,7 @@ class Task:
 
     def compile(self, network, steps_per_epoch):
         """Compiles a network with the settings and `mining`."""
-        self.model.compile(network, self.settings, steps_per_epoch, self.mining)
+        compile_network(network, self.settings, steps_per_epoch, self.mining)
 
     def describe(self, network):
         """Returns a short description of the trained network."""

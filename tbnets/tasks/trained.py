@@ -18,6 +18,7 @@ from tbnets.features.photo_features import RANDOM
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import check_files
 from tbnets.tasks import registry
+from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.tasks.captioned import start_at_photo
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
@@ -187,7 +188,7 @@ def rebuild(name, cnn_weights=""):
     if trained.path.is_dir():
         fitted = sizes_of(saved_files.read_metadata(trained.path)) | fitted
     task = registry.open_task(settings)
-    network = task.model.build(settings, fitted)
+    network = build_network(settings, NetworkInputs.from_fitted(fitted))
     trained.put_into(network)
     return network, task.endpoints(network, fitted)
 

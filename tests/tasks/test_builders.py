@@ -13,6 +13,8 @@ from tbnets.tasks import builders, captioned, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
+INPUTS = builders.NetworkInputs(8, 7, 5, words=["", "[UNK]", "dog"])
+
 
 @pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
 def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
@@ -32,7 +34,7 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         "--fine_tune",
         f"--cnn_weights={given}",
     )
-    builders.build_image_encoder(found, {})
+    builders.build_image_encoder(found, builders.NetworkInputs())
     named = captioned.weights_of_run(found, found.sources())
     asked.append(named)
     file = pathlib.Path("imagenet")
@@ -89,7 +91,8 @@ def test_a_softmax_loss_follows_its_flags():
 def test_words_of_a_model_are_trained_as_its_run_says(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
     found = found.replace(from_="a_model")
-    encoder = builders.build_text_encoder(found, {"words": ["", "[UNK]"]})
+    inputs = builders.NetworkInputs(words=["", "[UNK]"])
+    encoder = builders.build_text_encoder(found, inputs)
     assert encoder.word_training == given
     assert "word_vectors_training" not in unused_flags(found)
 
@@ -97,9 +100,7 @@ def test_words_of_a_model_are_trained_as_its_run_says(given):
 def test_same_seed_same_weights_and_another_seed_others():
     def kernel(seed):
         found = tiny.settings("data", "run", seed=seed, text_encoder="features")
-        network = builders.build_embedding_network(
-            found, {"words": [], "image_dim": 8, "text_dim": 7}
-        )
+        network = builders.build_network(found, INPUTS)
         return network.image_branch.weights[0].numpy()
 
     np.testing.assert_array_equal(kernel(3), kernel(3))
@@ -120,14 +121,7 @@ def stochastic_layers(model):
         cca_dim=2,
         **dict.fromkeys(DROPOUTS, 0.5),
     )
-    fitted = {
-        "words": ["", "[UNK]", "dog"],
-        "image_dim": 8,
-        "text_dim": 7,
-        "region_dim": 5,
-    }
-    network = builders.BUILDERS[model].build(found, fitted)
-    layers = network._flatten_layers()
+    layers = builders.build_network(found, INPUTS)._flatten_layers()
     return [one for one in layers if isinstance(one, SeededDropout)]
 
 
@@ -137,7 +131,7 @@ NUM_LAYERS = {"embedding": 7, "similarity": 10, "hm_lstm": 10, "cca": 0}
 TEXT_ENCODERS = {"hm_lstm": "h_lstm", "cca": "features"}
 
 
-@pytest.mark.parametrize("model", builders.BUILDERS)
+@pytest.mark.parametrize("model", builders.MODELS)
 def test_no_two_layers_of_a_network_drop_the_same_units(model):
     layers = stochastic_layers(model)
     assert model in NUM_LAYERS, "Count its dropout layers in NUM_LAYERS."
@@ -154,8 +148,8 @@ def test_no_two_layers_of_a_network_drop_the_same_units(model):
 RUNS = [
     (task, model)
     for task in registry.TASKS
-    for model in builders.BUILDERS
-    if task in (builders.BUILDERS[model].tasks or registry.TASKS)
+    for model in builders.MODELS
+    if builders.MODELS[model].fixed.get("task", task) == task
 ]
 VALUES = {
     "bool": [True, False],
@@ -191,11 +185,8 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(
 
     def configuration(more):
         found = tiny.parsed(line | more)
-        fitted = {"words": ["", "dog"], "image_dim": 8, "text_dim": 7}
-        if model == "hm_lstm":
-            fitted["region_dim"] = 5
         keras.backend.clear_session()  # Names of layers begin anew.
-        network = builders.BUILDERS[model].build(found, fitted)
+        network = builders.build_network(found, INPUTS)
         return found, network.get_config()
 
     settings, expected = configuration({})

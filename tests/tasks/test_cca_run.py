@@ -83,5 +83,5 @@ def test_without_candidates_there_is_no_background(tiny_run, tmp_path):
     settings = tiny_run.settings(
         tmp_path / "run", "localization", "cca", **options
     )
-    fitted = {"image_dim": 9, "text_dim": 6, "words": []}
-    assert builders.build_cca(settings, fitted).background == 0
+    inputs = builders.NetworkInputs(9, text_dim=6)
+    assert builders.create_cca(settings, inputs).background == 0

@@ -17,7 +17,7 @@ from zoo_making.served import served_scores
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
-from tbnets.tasks.builders import Builder
+from tbnets.tasks.builders import ModelSpec
 from tbnets.tasks.task import Scores, Task, Together
 from tests import tiny, verbs
 from tests.refusals import refused
@@ -78,6 +78,10 @@ class FactorTask(Task):
             dataset=dataset, epoch=0, num_batches=2, largest=None
         )
 
+    def compile(self, network, steps_per_epoch):
+        rate = self.settings.optimizer.learning_rate
+        network.compile(keras.optimizers.Adam(rate), "mse")
+
     def scores(self, network, examples):
         found = network.predict(examples.inputs, verbose=0)
         return Errors(found - examples.outputs)
@@ -107,15 +111,8 @@ class FactorTask(Task):
         )
 
 
-def build(settings, fitted):
-    keras.utils.set_random_seed(settings.run.seed)
+def create(settings, inputs):
     return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-
-
-def compile_with(network, settings, steps, mining):
-    network.compile(
-        keras.optimizers.Adam(settings.optimizer.learning_rate), "mse"
-    )
 
 
 # What follows is the test: above is the whole task.
@@ -126,8 +123,7 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 def entries(monkeypatch):
     monkeypatch.setitem(registry.TASKS, "factor", FactorTask)
     groups = ("training", "optimizer")
-    builder = Builder(build, compile_with, groups)
-    monkeypatch.setitem(registry.BUILDERS, "dense", builder)
+    monkeypatch.setitem(registry.MODELS, "dense", ModelSpec(create, groups))
 
 
 def settings(run_dir, *line):

@@ -8,6 +8,7 @@ import pytest
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import saved_files, zoo
 from tbnets.tasks import registry, runs, trained
+from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints
 from tests import tiny
@@ -188,9 +189,9 @@ def test_models_of_the_zoo_name_their_optimizer(name):
 def test_weights_of_the_zoo_find_their_branches():
     """HM-LSTM has three: its names count them as they were made."""
     model = trained.open_trained("scenes_hm_lstm")
-    dims = {"image_dim": 152, "region_dim": 157, "text_dim": None}
-    fitted = {**dims, "words": [*model.fitted["words"], "zebra"]}
-    network = registry.BUILDERS["hm_lstm"].build(model.settings, fitted)
+    words = [*model.fitted["words"], "zebra"]
+    inputs = NetworkInputs(152, region_dim=157, words=words)
+    network = build_network(model.settings, inputs)
     model.put_into(network)
     told = {name.partition("/")[2]: array for name, array in model.weights}
     for name, branch in (

@@ -53,8 +53,8 @@ def test_trees_that_a_recipe_names_are_made_as_by_the_tool(tiny_run, tmp_path):
 def test_flags_make_the_encoder(tiny_run, tmp_path):
     changes = TREES | {"word_dim": 3}
     found = tiny_run.settings(tmp_path, **changes)
-    fitted = {"words": ["", "[UNK]", "a"], "image_dim": 8, "text_dim": None}
-    network = builders.build_embedding_network(found, fitted)
+    inputs = builders.NetworkInputs(8, words=["", "[UNK]", "a"])
+    network = builders.build_network(found, inputs)
     encoder = network.text_encoder
     assert (encoder.units, encoder.embedding_dim) == (5, 3)
     fields = len(packed_trees.FIELDS)

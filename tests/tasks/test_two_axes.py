@@ -8,7 +8,7 @@ from tbnets.tasks import registry
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DICTS = {"tbnets/tasks/builders.py", "tbnets/tasks/registry.py"}
 AXES = {"task", "model"}
-NAMES = {*registry.TASKS, *registry.BUILDERS}
+NAMES = {*registry.TASKS, *registry.MODELS}
 CLASSES = ("tbnets/models/", "tbnets/tasks/", "tbnets/serving/served")
 """Files whose classes stand for a model or a task."""
 
@@ -30,7 +30,7 @@ def asks(node, classes):
         pairs = [pair for pair in zip(node.keys, node.values) if pair[0]]
         return any(words(k) & AXES and words(v) & NAMES for k, v in pairs)
     is_item = isinstance(node, ast.Subscript)
-    return is_item and bool(words(node.value) & {"TASKS", "BUILDERS"})
+    return is_item and bool(words(node.value) & {"TASKS", "MODELS"})
 
 
 def test_only_two_dicts_depend_on_the_task_or_the_model():

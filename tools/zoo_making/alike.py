@@ -9,6 +9,7 @@ from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry
+from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.tasks.captioned import start_at_photo
 from tbnets.tasks.trained import open_trained, sizes_of
 from tbnets.text.trees import read_tree
@@ -32,7 +33,7 @@ def export_again(source, path):
         settings = start_at_photo(settings, "imagenet")
     fitted = sizes_of(before.metadata) | trained.fitted
     task = registry.open_task(settings)
-    network = task.model.build(settings, fitted)
+    network = build_network(settings, NetworkInputs.from_fitted(fitted))
     trained.put_into(network)
     path = write_saved_model(
         task.endpoints(network, fitted),

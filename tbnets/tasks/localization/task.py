@@ -18,7 +18,7 @@ from tbnets.data.localization.sampler import (
 from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION
 from tbnets.serving.endpoints import region_endpoints
-from tbnets.tasks.builders import Builder, first_hard_epoch
+from tbnets.tasks.builders import first_hard_epoch
 from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.localization.scores import RegionScorer
 from tbnets.tasks.settings.settings import Settings
@@ -33,7 +33,7 @@ class LocalizationTask(CaptionedTask):
 
     flag_groups = ("regions", "phrases")
     # Batches differ in size, and XLA would compile every size.
-    fixed = (("jit_compile", False),)
+    fixed = {"jit_compile": False}
     best_metric = f"{DIRECTION}/recall_at_1"
     made_by = {
         "regions": "image_features_made_by",
@@ -42,8 +42,8 @@ class LocalizationTask(CaptionedTask):
     of_phrases = True
     mining = CandidateMining()
 
-    def __init__(self, settings: Settings, model: Builder):
-        super().__init__(settings, model)
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
         self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
         self.sampler: PhraseSampler | None = None
 

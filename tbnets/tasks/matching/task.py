@@ -15,7 +15,6 @@ from tbnets.features import hub
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.builders import Builder
 from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.matching.own_photos import OwnPhotos, usual_flags
 from tbnets.tasks.matching.scores import (
@@ -38,13 +37,13 @@ class MatchingTask(CaptionedTask):
 
     flag_groups = ("images", "batches")
     # Hard negatives are regions, which this task does not have.
-    fixed = (("hard_negative_epochs", 0),)
+    fixed = {"hard_negative_epochs": 0}
     best_metric = "recall_sum"
     answers_queries = True
 
-    def __init__(self, settings: Settings, model: Builder):
+    def __init__(self, settings: Settings):
         photos = OwnPhotos(settings) if settings.reads_photo_folder else None
-        super().__init__(settings, model, photos)
+        super().__init__(settings, photos)
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
         self.own_photos = photos
         self._is_extracted, self._preset = False, {}
