@@ -364,11 +364,9 @@ def run_scores(options, run_dir):
         options.checkpoint,
         data_root=options.data_root,
         more_splits=splits,
-        adjust=lambda settings: settings.replace(
-            evaluate_memory=options.memory_limit_mb
-        ),
     )
     task, fitted = session.task, session.state.fitted
+    task.memory_limit_mb = options.memory_limit_mb
     scores = [
         task.scores(session.network, task.load(split, fitted))
         for split in splits

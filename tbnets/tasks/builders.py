@@ -321,7 +321,6 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
     return build_optimizer(
         options.optimizer,
         rate,
-        momentum=options.momentum,
         weight_decay=options.weight_decay,
     )
 

@@ -248,6 +248,7 @@ class Task:
         held: dict of JSON values or arrays, kept between epochs and saved in
             checkpoints.
         usual: title, and a dict of default values for unset flags.
+        memory_limit_mb: memory for `scores`, in MiB.
     """
 
     flag_groups = ()
@@ -259,6 +260,7 @@ class Task:
     extracts = ""
     usual = "", {}
     mining = None
+    memory_limit_mb = 512
 
     def __init__(self, settings: Settings):
         self.settings = settings

@@ -181,6 +181,8 @@ class FusedSGD(_Fused, keras.optimizers.SGD):
         )
 
 
+MOMENTUM = 0.9
+"""Momentum of sgd (Wang 2016)."""
 OPTIMIZERS = {"sgd": FusedSGD, "adam": FusedAdam, "adamw": FusedAdam}
 NOT_DECAYED = ["bias", "gamma", "beta"]
 
@@ -229,16 +231,16 @@ def _addons_optimizer(name, rate, weight_decay):
     return known[name](**arguments)
 
 
-def build_optimizer(name, rate, *, momentum=0.0, weight_decay=0.0):
+def build_optimizer(name, rate, *, weight_decay=0.0):
     """Returns the optimizer `name`, from `OPTIMIZERS` or tensorflow-addons.
 
-    `rate` is a number or a Keras schedule. Weight decay is decoupled from the
-    gradient, as in AdamW, and is not applied to biases and batch
-    normalisation. adam ignores `weight_decay`.
+    `rate` is a number or a Keras schedule. sgd has momentum 0.9. Weight decay
+    is decoupled from the gradient, as in AdamW, and is not applied to biases
+    and batch normalisation. adam ignores `weight_decay`.
     """
     if name not in OPTIMIZERS:
         return _addons_optimizer(name, rate, weight_decay)
-    options = {"momentum": momentum} if name == "sgd" else {}
+    options = {"momentum": MOMENTUM} if name == "sgd" else {}
     if name != "adam" and weight_decay:
         options["weight_decay"] = weight_decay
     optimizer = OPTIMIZERS[name](rate, **options)

@@ -12,7 +12,6 @@ from tests.tiny_runs import TREES, prepared
 @pytest.mark.parametrize(
     "line",
     [
-        "--momentum=0.5",
         "--rnn_units=5 --text_encoder=mean",
         "--image_size=96",
         "--nofine_tune --image_features=x.npy",

@@ -144,7 +144,7 @@ class PhraseSampler:
                 "overlap the boxes of phrases enough to be positives",
                 f"no positives for {phrases.num_phrases} phrases of "
                 f"{phrases.images.path}",
-                "Propose more regions, or lower --positive_iou.",
+                "Propose more regions.",
             )
 
     def epoch(self, epoch):

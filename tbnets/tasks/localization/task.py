@@ -90,11 +90,7 @@ class LocalizationTask(CaptionedTask):
         same = (
             phrases.phrase_to_text if settings.texts.equal_texts_match else None
         )
-        roles = {
-            "positives": settings.phrases.positives,
-            "positive_iou": settings.phrases.positive_iou,
-            "negative_iou": settings.phrases.negative_iou,
-        }
+        roles = {"positives": settings.phrases.positives}
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
     def notes(self, fitted):

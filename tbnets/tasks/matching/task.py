@@ -243,7 +243,7 @@ class MatchingTask(CaptionedTask):
 
     def _trace(self, network):
         learned = network.learned_similarity
-        memory = self.settings.run.evaluate_memory
+        memory = self.memory_limit_mb
         judge = PairScorer(network, memory) if learned else None
         return Embedder(network, self.image_size), judge
 
@@ -256,7 +256,7 @@ class MatchingTask(CaptionedTask):
             pairs = judge.scores(images, texts)
             learned = {"compare": judge.scores, "in_distances": False}
         photos = self.split(records.split).photo_folder
-        memory = self.settings.run.evaluate_memory
+        memory = self.memory_limit_mb
         fields = images, texts, records, pairs, memory, photos
         return RetrievalScores(*fields, **learned)
 

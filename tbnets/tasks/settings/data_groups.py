@@ -4,11 +4,7 @@ import dataclasses
 from typing import Annotated
 
 from tbnets.data.captions import FORMAT_NAMES
-from tbnets.data.localization.examples import (
-    NEGATIVE_IOU,
-    POSITIVE_IOU,
-    POSITIVES,
-)
+from tbnets.data.localization.examples import POSITIVES
 from tbnets.data.localization.sampler import NEGATIVE_REGIONS
 from tbnets.data.phrase_pairs import CONTRASTS
 from tbnets.tasks.settings.flag import (
@@ -47,17 +43,9 @@ class PhraseSettings:
 
     positives: str = flag(
         "augmented",
-        "Positive regions of a phrase. augmented: all regions that overlap "
-        "its box enough; single: only the best one.",
+        "Positive regions of a phrase. augmented: all regions whose overlap "
+        "(IoU) with its box is above 0.7; single: only the best one.",
         choices=POSITIVES,
-    )
-    positive_iou: Share = flag(
-        POSITIVE_IOU,
-        "Overlap (IoU) above which a region is a positive. Wang 2018: 0.7.",
-    )
-    negative_iou: Share = flag(
-        NEGATIVE_IOU,
-        "Overlap (IoU) below which a region is a negative. Wang 2018: 0.3.",
     )
     pairs_per_batch: Count = flag(100, "Phrases per batch. Wang 2018: 100.")
     phrases_per_image: Count = flag(
@@ -165,9 +153,6 @@ class RunSettings:
     test_split: str = flag("test", "Split evaluated once, at the end.")
     export: bool = flag(
         True, "Write a SavedModel of the best epoch.", free=True
-    )
-    evaluate_memory: Count = flag(
-        512, "Memory for evaluation, in MiB.", free=True
     )
 
 

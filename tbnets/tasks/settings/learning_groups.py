@@ -291,15 +291,15 @@ class OptimizerSettings:
 
     optimizer: str = flag(
         "adam",
-        "Optimizer: sgd (Wang 2016), adam (2018), adamw, or, with the addons "
-        "extra, an optimizer of tensorflow-addons, such as LAMB.",
+        "Optimizer: sgd with momentum 0.9 (Wang 2016), adam (2018), adamw, "
+        "or, with the addons extra, an optimizer of tensorflow-addons, such "
+        "as LAMB.",
     )
     learning_rate: _Positive = flag(
         2e-4,
         "Learning rate. Wang 2016: 0.1 (sgd); 2018: 1e-4 on features, "
         "2e-4 with LSTM.",
     )
-    momentum: Rate = flag(0.9, "Momentum of sgd. Wang 2016: 0.9.")
     weight_decay: Amount = flag(
         0.0, "Weight decay, decoupled from the gradient. Wang 2016: 5e-4."
     )

@@ -371,7 +371,6 @@ def _loss_conditions(loss, pairs):
 def _optimizer_conditions(options):
     name = options.optimizer
     return {
-        "momentum": (name == "sgd", "with --optimizer=sgd"),
         "weight_decay": (name != "adam", "with --optimizer other than adam"),
         "decay_epochs": (
             options.schedule in ("step", "exponential"),

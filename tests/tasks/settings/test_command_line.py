@@ -103,12 +103,12 @@ def test_flagfile_of_a_run_gives_its_settings(tmp_path, changes):
             "--seed=4 --image_units=8,4 --epochs=9",
             ["--image_units", "--seed"],
         ),
-        # Nothing reads the momentum of Adam.
-        ("--momentum=0.5", "--momentum=0.6", []),
+        # A constant learning rate does not decay.
+        ("--decay_epochs=5", "--decay_epochs=6", []),
         (
-            "--optimizer=sgd --momentum=0.5",
-            "--optimizer=sgd --momentum=0.6",
-            ["--momentum"],
+            "--schedule=step --decay_epochs=5",
+            "--schedule=step --decay_epochs=6",
+            ["--decay_epochs"],
         ),
         # The schedule decays until the last epoch, and is named too.
         (
@@ -203,9 +203,9 @@ def test_every_flag_of_a_model_of_the_zoo_is_read(path):
 
 def test_a_flagfile_may_hold_flags_that_nothing_reads(tmp_path):
     path = tmp_path / "shared.flags"
-    path.write_text("--momentum=0.5\n--rnn_units=7\n--margin=0.3\n")
+    path.write_text("--decay_epochs=5\n--rnn_units=7\n--margin=0.3\n")
     unread_flags = unread(f"--flagfile={path}")
-    assert "--momentum" in unread_flags and "--margin" not in unread_flags
+    assert "--decay_epochs" in unread_flags and "--margin" not in unread_flags
 
 
 @pytest.mark.parametrize(
@@ -311,11 +311,11 @@ OUT_OF_RANGE = {
     ),
     "0": (
         *("images_per_batch", "captions_per_image", "rnn_units", "word_dim"),
-        *("min_count", "evaluate_memory", "epochs"),
+        *("min_count", "epochs"),
         *("decay_epochs", "num_negatives"),
     ),
     "1": ("images_per_batch", "input_dropout"),
-    "5": ("momentum", "dropout"),
+    "5": ("dropout",),
     "3000000": ("seed",),
     "nan": ("learning_rate",),
     "inf": ("learning_rate",),
