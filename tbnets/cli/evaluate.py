@@ -373,7 +373,7 @@ def run_scores(options, run_dir):
     ]
     if options.phrases:
         from tbnets.tasks.matching.phrase_regions import phrase_region_scores
-        from tbnets.tasks.task import Together
+        from tbnets.tasks.scores import Together
 
         named = options.phrases, options.regions
         phrase_scores = phrase_region_scores(session, options.split, *named)

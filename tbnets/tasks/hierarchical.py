@@ -37,8 +37,8 @@ from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
 from tbnets.tasks.matching.scores import points_of, shown_captions
 from tbnets.tasks.matching.task import MatchingTask
+from tbnets.tasks.scores import FEW_POINTS, Scores, Together, spread_evenly
 from tbnets.tasks.settings.settings import Settings
-from tbnets.tasks.task import FEW_POINTS, Scores, Together, spread_evenly
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.vocabulary import split_words
 from tbnets.training.retrieval_metrics import Embedder

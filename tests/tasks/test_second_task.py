@@ -18,7 +18,8 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
 from tbnets.tasks.builders import ModelSpec
-from tbnets.tasks.task import Scores, Task, Together
+from tbnets.tasks.scores import Scores, Together
+from tbnets.tasks.task import Task
 from tests import tiny, verbs
 from tests.refusals import refused
 from tests.tiny_runs import assert_same_weights

@@ -19,7 +19,7 @@ from tbnets.evaluation.correspondences import CHOOSING, checked_choice
 from tbnets.evaluation.localization import localize, summarize
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
-from tbnets.tasks.task import Scores, check_same_examples, spread_evenly
+from tbnets.tasks.scores import Scores, check_same_examples, spread_evenly
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
 from tbnets.visualization import boxes as box_pictures
 from tbnets.visualization import montage

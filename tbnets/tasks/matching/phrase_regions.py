@@ -21,7 +21,7 @@ from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.regions import GEOMETRY_DIM
 from tbnets.progress import progress_bar
 from tbnets.tasks.recipes import kinds
-from tbnets.tasks.task import Scores
+from tbnets.tasks.scores import Scores
 
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024

@@ -10,7 +10,7 @@ from tbnets.data.captions import CaptionedImages
 from tbnets.evaluation import ranking, retrieval, score_tiles
 from tbnets.evaluation.ranks import group_pairs
 from tbnets.serving import search
-from tbnets.tasks.task import (
+from tbnets.tasks.scores import (
     FEW_POINTS,
     Scores,
     check_same_examples,

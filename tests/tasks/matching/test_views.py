@@ -8,7 +8,7 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.task import spread_evenly
+from tbnets.tasks.scores import spread_evenly
 from tbnets.visualization import montage
 
 NUM_IMAGES = 8
