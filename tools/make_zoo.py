@@ -55,9 +55,9 @@ from tbnets.serving.export import add_confidence
 from tbnets.serving.litert_files import FOLDER, KINDS
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.tasks.captioned import start_at_photo
 from tbnets.tasks.localization.task import endpoints_of_phrases
 from tbnets.tasks.matching.phrase_regions import with_regions
+from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.flag import (
     Amount,

@@ -67,9 +67,9 @@ from tbnets.serving.export import next_version, reexport
 from tbnets.serving.litert_files import KINDS
 from tbnets.serving.search_index import open_index
 from tbnets.tasks import runs
-from tbnets.tasks.captioned import start_at_photo
 from tbnets.tasks.localization.task import endpoints_of_phrases
 from tbnets.tasks.matching.phrase_regions import with_regions
+from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.settings.flag import (
     Count,
     changed,

@@ -19,7 +19,7 @@ from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import check_files
 from tbnets.tasks import registry
 from tbnets.tasks.builders import NetworkInputs, build_network
-from tbnets.tasks.captioned import start_at_photo
+from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
 from tbnets.tasks.task import check_fitted_kinds

@@ -17,7 +17,7 @@ from tbnets.serving.endpoints import region_endpoints
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.captioned import photo_reader
+from tbnets.tasks.photo_readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tbnets.layers.branch import SeededDropout
 from tbnets.losses.presets import TERMS
-from tbnets.tasks import builders, captioned, registry
+from tbnets.tasks import builders, photo_readers, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
@@ -35,14 +35,14 @@ def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
         f"--cnn_weights={given}",
     )
     builders.build_image_encoder(found, builders.NetworkInputs())
-    named = captioned.weights_of_run(found, found.sources())
+    named = photo_readers.weights_of_run(found, found.sources())
     asked.append(named)
     file = pathlib.Path("imagenet")
     assert asked[0] == (file if "/" in given else "imagenet")
     assert asked[1] == {"imagenet": "imagenet", "": None}.get(given, file)
     # A network that starts at the photo takes them from the current folder.
     found = found.replace(fine_tune=False)
-    found = captioned.start_at_photo(found, given)
+    found = photo_readers.start_at_photo(found, given)
     place = str(tmp_path / "imagenet") if "/" in given else given
     assert found.features.cnn_weights == place
 

@@ -16,12 +16,12 @@ from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.captioned import CaptionedTask
-from tbnets.tasks.matching.own_photos import OwnPhotos, usual_flags
 from tbnets.tasks.matching.scores import (
     RetrievalScores,
     example_captions,
     show_answers,
 )
+from tbnets.tasks.own_photos import OwnPhotos, usual_flags
 from tbnets.tasks.recipes.kinds import recipes
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import check_fitted_kinds

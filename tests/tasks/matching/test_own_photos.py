@@ -14,8 +14,7 @@ from tbnets.data.store.shards import open_store
 from tbnets.errors import MissingFileError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import registry, runs
-from tbnets.tasks.matching import own_photos
+from tbnets.tasks import own_photos, registry, runs
 from tests import photo_files, tiny, verbs
 from tests.archives import write_shards
 from tests.features import tiny_cnn

@@ -13,7 +13,7 @@ from tbnets.errors import UserError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks import captioned, registry, runs
+from tbnets.tasks import photo_readers, registry, runs
 from tbnets.training import loop
 from tests import tiny, verbs
 from tests.features.test_photo_features import photo
@@ -154,12 +154,12 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     save(session, "last")
     opened = runs.open_run("run", "last")
     check_served(folder, opened, text_reader(opened))
-    settings = captioned.start_at_photo(session.settings, "imagenet")
-    weights = captioned.weights_of_run(
+    settings = photo_readers.start_at_photo(session.settings, "imagenet")
+    weights = photo_readers.weights_of_run(
         settings, session.task.opened.original_sources
     )
     with refused("weights"):
-        captioned.photo_reader(
+        photo_readers.photo_reader(
             session.state.fitted["image_features_made_by"], weights
         )
 

@@ -17,7 +17,7 @@ from tbnets.features import hub, photo_features
 from tbnets.features.photo_cache import PhotoCache
 from tbnets.files import folder_beside, shown
 from tbnets.progress import say
-from tbnets.tasks.captioned import weights_of_run
+from tbnets.tasks.photo_readers import weights_of_run
 from tbnets.tasks.settings.settings import Settings
 
 ABSENT = "does not exist"
