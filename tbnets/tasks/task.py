@@ -1,15 +1,24 @@
-"""Defines the interface of a task, `Task`.
+"""Defines the base class of tasks, `Task`.
 
 To add a task, write a subclass of `Task` and a subclass of `Scores`, and add
 the task to `registry.TASKS`.
 """
 
+import functools
+
 import numpy as np
 
+from tbnets.data.open import Data
+from tbnets.data.photos import MATCHED
+from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
 from tbnets.files import is_kind, shown
+from tbnets.tasks import texts
 from tbnets.tasks.builders import compile_network
-from tbnets.tasks.settings.settings import Settings
+from tbnets.tasks.own_photos import OwnPhotos
+from tbnets.tasks.photo_readers import photo_reader, weights_of_run
+from tbnets.tasks.recipes import kinds
+from tbnets.tasks.settings.settings import Settings, unused_flags
 
 _TYPES = {
     "words": list[str],
@@ -53,12 +62,12 @@ def check_fitted_kinds(fitted, path, required):
 
 
 class Task:
-    """Base class of tasks, which load data, compute scores and make endpoints.
+    """Base class of tasks on images with captions.
 
-    ::
+    A task loads data, computes scores and makes endpoints::
 
         task.resume(state, splits, where)    # a resumed run
-        task.make()                          # results of recipes
+        task.make()                          # own photos' features, recipes
         task.check(queries)                  # raises errors early
         fitted  = task.fit()                 # words, sizes, ...
         network = builders.build_network(task.settings, ...)
@@ -82,13 +91,19 @@ class Task:
         best_metric: dev metric that selects the best epoch. Larger is better.
         answers_queries: whether the exported model answers example queries.
         example_queries: default queries, used if the user sets none.
-        fits: names of the values that `fit` always returns.
+        of_phrases: whether the texts are phrases instead of sentences.
+        made_by: dict from each feature flag to the key in `fitted` that holds
+            the description of those features.
+        mining: miner with which the network is compiled, or None.
+        usual: title, and a dict of default values for unset flags.
         extracts: description of the features that the run extracts without a
             recipe, or "".
-        mining: miner with which `compile` is called, or None.
+        own_photos: the run's `OwnPhotos`, or None if the run extracts no
+            features.
+        opened: the run's `data.open.Data`.
+        texts: the run's `Texts`.
         held: dict of JSON values or arrays, kept between epochs and saved in
             checkpoints.
-        usual: title, and a dict of default values for unset flags.
         memory_limit_mb: memory for `scores`, in MiB.
     """
 
@@ -97,15 +112,41 @@ class Task:
     best_metric = ""
     answers_queries = False
     example_queries = ()
-    fits = ()
-    extracts = ""
-    usual = "", {}
+    of_phrases = False
+    made_by = {}
     mining = None
+    usual = "", {}
+    extracts = ""
     memory_limit_mb = 512
 
     def __init__(self, settings: Settings):
         self.settings = settings
         self.held = {}
+        photos = OwnPhotos(settings) if settings.reads_photo_folder else None
+        plan = functools.partial(kinds.plan, unused=unused_flags(settings))
+        self.own_photos = photos
+        self.opened = Data(settings.sources(), photos, self.of_phrases, plan)
+        self.texts = texts.Texts(settings, self.opened)
+
+    def split(self, name):
+        """Returns the `SplitData` of a split."""
+        return self.opened.split(name)
+
+    @property
+    def train(self):
+        """The `SplitData` of the training split."""
+        return self.split(self.settings.run.train_split)
+
+    @property
+    def test_split(self):
+        """The name of the test split, or "" if the data have no such split."""
+        name = self.settings.run.test_split
+        return name if self.opened.has(name) else ""
+
+    @property
+    def last(self):
+        """The `SplitData` of the test split or, if there is none, of dev."""
+        return self.split(self.test_split or self.settings.run.dev_split)
 
     def resume(self, state, splits, where):
         """Restores the state of a resumed run, before any data are read.
@@ -114,28 +155,61 @@ class Task:
         `where`. Raises ValueError if a fitted value is invalid, or if existing
         data of `splits` have changed.
         """
-        check_fitted_kinds(state.fitted, where, self.fits)
+        fitted = state.fitted
+        check_fitted_kinds(fitted, where, ("words", "image_dim", "text_dim"))
         self.held = state.held
+        if self.own_photos:
+            self.own_photos.remember(fitted)
+        self.opened.cuts = fitted.get("split_cuts")
+        self._check_made_by(fitted, splits, where)
+        self._check_recipes(fitted.get("recipes", {}), where)
+        if begun := fitted.get("begun_with"):
+            self.texts.begin_with(fitted["words"], begun)
 
     def begin_with(self, trained, splits):
-        """Uses a trained model's words and feature descriptions.
+        """Uses a trained model's words and the extraction of its features.
 
-        Raises ValueError if the features of `splits` differ from the model's.
+        Raises ValueError if the features of `splits` were extracted
+        differently, apart from the boxes and the dtype.
         """
+        fitted, but = trained.fitted, ("proposals", "store")
+        self._check_made_by(fitted, splits, trained.path, but)
+        words = fitted["words"]
+        begun = {"sha256": trained.sha256, "words": len(words)}
+        self.texts.begin_with(words, begun)
+        if self.own_photos:
+            made_by = fitted.get("image_features_made_by", {})
+            self.own_photos.make_as(made_by)
+
+    def _check_made_by(self, fitted, splits, where, but=()):
+        for flag, name in self.made_by.items():
+            if made_by := fitted.get(name):
+                self.opened.check_made_by(flag, splits, made_by, where, but)
+
+    def _check_recipes(self, before, where):
+        now = kinds.recipe_values(self.opened) if before else {}
+        for flag in before.keys() & now.keys():
+            for item in before[flag].keys() & now[flag].keys():
+                old, new = before[flag][item], now[flag][item]
+                new = {key: new.get(key, old[key]) for key in old}
+                if lines := extraction_differences(old, new, where, item):
+                    raise InputError(
+                        f"--{flag}",
+                        "name a recipe that has not changed since the run was "
+                        "started",
+                        f"--{flag}={item}, which differs: {'; '.join(lines)}",
+                        "Restore the recipe, or start a new --run_dir.",
+                    )
 
     def missing(self):
         """Returns the missing recipe results, in the order to compute them."""
-        return []
+        self.texts.check_preset()
+        return kinds.missing(self.opened)
 
     def make(self):
         """Computes the missing results of recipes."""
         for result in self.missing():
             result.make_if_missing()
-
-    @property
-    def test_split(self):
-        """The name of the test split, or "" if the data have none."""
-        return self.settings.run.test_split
 
     def check(self, queries=()):
         """Raises an error if inputs are missing or flags contradict each other.
@@ -156,9 +230,16 @@ class Task:
         """Returns a dict of values computed from the training split.
 
         The network, `load` and the endpoints need these JSON values and NumPy
-        arrays, which are saved in checkpoints.
+        arrays, which are saved in checkpoints. They are the values fitted on
+        texts, `split_cuts` if splits are drawn at random, and `recipes`, the
+        flags of the recipes, if there are any.
         """
-        raise NotImplementedError
+        opened = self.opened
+        extra = {
+            "split_cuts": opened.cuts,
+            "recipes": kinds.recipe_values(opened),
+        }
+        return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
     def load(self, split, fitted):
         """Returns the examples of a split."""
@@ -166,7 +247,17 @@ class Task:
 
     def notes(self, fitted):
         """Returns facts about the data to print, as {title: text}."""
-        return {}
+        splits, facts = self.opened.check_splits(), {}
+        if overlap := self.opened.overlaps(splits):
+            facts["overlap"] = overlap
+        if self.opened.cuts:
+            parts = self.opened.parts("records", splits).items()
+            sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
+            text = f"drawn by image, as the captions have none: {sizes}"
+            facts["splits"] = text
+        if self.opened.matches:
+            facts["names"] = MATCHED
+        return facts | texts.notes(fitted)
 
     def start_epoch(self, network, train, epoch):
         """Prepares the 0-based `epoch`. May change `held`."""
@@ -186,6 +277,14 @@ class Task:
     def scores(self, network, examples):
         """Returns the `Scores` of a network on the examples of a split."""
         raise NotImplementedError
+
+    def photo_reader(self, made_by):
+        """Returns the network that computes features of photos, or None.
+
+        `made_by` describes the features. Returns None without --cnn_weights.
+        """
+        weights = weights_of_run(self.settings, self.opened.original_sources)
+        return photo_reader(made_by, weights)
 
     def endpoints(self, network, fitted):
         """Returns the `serving.endpoints.Endpoints` of the SavedModel."""

@@ -52,9 +52,14 @@ class FactorTask(Task):
     """Numbers are its images; a sentence says a product that is looked for."""
 
     best_metric = "score"
+    test_split = "test"
+
+    def notes(self, fitted):
+        return {}
 
     def fit(self):
-        return {"factor": 3.0, "offsets": np.arange(2.0)}
+        sizes = {"words": [], "image_dim": 1, "text_dim": None}
+        return {**sizes, "factor": 3.0, "offsets": np.arange(2.0)}
 
     def load(self, split, fitted):
         inputs = np.arange(1.0, 5.0)[:, None] + (split == "dev")

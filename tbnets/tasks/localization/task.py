@@ -19,12 +19,12 @@ from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION
 from tbnets.serving.endpoints import region_endpoints
 from tbnets.tasks.builders import first_hard_epoch
-from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.localization.scores import RegionScorer
 from tbnets.tasks.settings.settings import Settings
+from tbnets.tasks.task import Task
 
 
-class LocalizationTask(CaptionedTask):
+class LocalizationTask(Task):
     """Finds the regions that phrases denote. Its examples are `PhraseExamples`.
 
     `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
@@ -47,11 +47,10 @@ class LocalizationTask(CaptionedTask):
         self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
         self.sampler: PhraseSampler | None = None
 
-    @property
-    def encoders(self):
-        """A short description of the encoders of regions and phrases."""
-        dim = self.train.regions[0].dim
-        return f"regions of {dim} + {self.settings.texts.text_encoder}"
+    def describe(self, network):
+        """Returns a text with the encoders and the embedding size."""
+        dim, texts = self.train.regions[0].dim, self.settings.texts.text_encoder
+        return f"regions of {dim} + {texts} -> {network.embedding_dim}"
 
     def check(self, queries=()):
         """Raises an error if splits, phrases or regions are missing."""
@@ -143,8 +142,7 @@ class LocalizationTask(CaptionedTask):
 def endpoints_of_phrases(task, network, fitted):
     """Returns the endpoints for phrases, regions and their scores.
 
-    `task` is a `CaptionedTask`, which may match whole photos instead of
-    regions.
+    `task` is a `Task`, which may match whole photos instead of regions.
     """
     reader = task.texts.reader(fitted)
     return region_endpoints(

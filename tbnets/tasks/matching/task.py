@@ -15,24 +15,22 @@ from tbnets.features import hub
 from tbnets.serving import photo_index, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
-from tbnets.tasks.captioned import CaptionedTask
 from tbnets.tasks.matching.scores import (
     RetrievalScores,
     example_captions,
     show_answers,
 )
-from tbnets.tasks.own_photos import OwnPhotos, usual_flags
+from tbnets.tasks.own_photos import usual_flags
 from tbnets.tasks.recipes.kinds import recipes
 from tbnets.tasks.settings.settings import Settings, unused_flags
-from tbnets.tasks.task import check_fitted_kinds
+from tbnets.tasks.task import Task
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
 
 
-class MatchingTask(CaptionedTask):
+class MatchingTask(Task):
     """Matches photos and sentences. Its examples are `batches.Examples`.
 
-    `own_photos` is the run's `OwnPhotos`, or None if the run extracts no
-    features. `images` names the `SplitData` attribute with the images.
+    `images` names the `SplitData` attribute with the images.
     """
 
     flag_groups = ("images", "batches")
@@ -42,27 +40,14 @@ class MatchingTask(CaptionedTask):
     answers_queries = True
 
     def __init__(self, settings: Settings):
-        photos = OwnPhotos(settings) if settings.reads_photo_folder else None
-        super().__init__(settings, photos)
+        super().__init__(settings)
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
-        self.own_photos = photos
         self._is_extracted, self._preset = False, {}
         # The cache of own photos has a store for each description of features.
-        names = [*["image_features"] * (not photos), "text_features"]
+        names = [*["image_features"] * (not self.own_photos), "text_features"]
         self.made_by = {name: f"{name}_made_by" for name in names}
         self._of_features = settings.image_encoder == "features"
         self.images = "images" if self._of_features else "photos"
-
-    @property
-    def encoders(self):
-        """A short description of the encoders of images and texts."""
-        settings = self.settings
-        images = (
-            settings.images.image_encoder
-            if self.own_photos
-            else settings.image_encoder
-        )
-        return f"{images} + {settings.texts.text_encoder}"
 
     @property
     def extracts(self):
@@ -127,7 +112,7 @@ class MatchingTask(CaptionedTask):
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
-        """Returns the values of `CaptionedTask.fit` and facts about the images.
+        """Returns the values of `Task.fit` and facts about the images.
 
         The facts are `image_dim` (None for pixels), `image_features_made_by`
         ({} if unknown), `left_out` for own photos, and `image_preset` if a
@@ -158,19 +143,9 @@ class MatchingTask(CaptionedTask):
         self.opened.check_splits()
 
     def resume(self, state, splits, where):
-        """Restores the state of a run, including the list of skipped photos."""
-        if self.own_photos:
-            check_fitted_kinds(state.fitted, where, self.fits)
-            self.own_photos.remember(state.fitted)
+        """Restores the state of a run, including the preset of the images."""
         super().resume(state, splits, where)
         self._preset = state.fitted.get("image_preset", {})
-
-    def begin_with(self, trained, splits):
-        """Uses a model's vocabulary and, for `OwnPhotos`, its extraction."""
-        super().begin_with(trained, splits)
-        if self.own_photos:
-            made_by = trained.fitted.get("image_features_made_by", {})
-            self.own_photos.make_as(made_by)
 
     def notes(self, fitted):
         """Returns notes about splits, words and the folder of features."""
@@ -189,6 +164,15 @@ class MatchingTask(CaptionedTask):
                 "no negatives. Add images"
             )
         return notes
+
+    def describe(self, network):
+        """Returns a text with the encoders and the embedding size."""
+        settings = self.settings
+        images = settings.image_encoder
+        if self.own_photos:
+            images = settings.images.image_encoder
+        texts = settings.texts.text_encoder
+        return f"{images} + {texts} -> {network.embedding_dim}"
 
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
