@@ -169,7 +169,7 @@ class Data:
         own: extractor for a user's folder of photos, or None.
         of_phrases: whether the texts are phrases instead of captions.
         plan: function that is called as `plan(flag, data)` and returns a dict
-            from each recipe in the flag to its `RecipeResult`; None if the
+            from each recipe in the flag to its `Recipe`; None if the
             flags name no recipes.
         photos_of: splits whose photos the recipes use; () for all.
 
@@ -254,7 +254,7 @@ class Data:
         return split
 
     def recipe_results(self, flag):
-        """Returns a dict from each recipe in a flag to its `RecipeResult`."""
+        """Returns a dict from each recipe in a flag to its `Recipe`."""
         if flag not in self._recipe_results:
             self._recipe_results[flag] = self._plan(flag, self)
         return self._recipe_results[flag]

@@ -17,7 +17,7 @@ from tbnets.features.extraction import extract_regions
 from tbnets.features.regions import KINDS, make_region_extractor
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
-from tbnets.tasks.recipes.recipe import RecipeResult, read_recipe
+from tbnets.tasks.recipes.recipe import Recipe
 from tbnets.tasks.settings.flag import (
     PRESET,
     Count,
@@ -51,11 +51,11 @@ def work_through(photos, writer, what, work, **options):
     )
 
 
-class OfPhotos(RecipeResult):
-    """A store that a recipe makes for all photos in the captions file."""
+class OfPhotos(Recipe):
+    """A recipe for a store of all photos in the captions file."""
 
-    def __init__(self, recipe, data):
-        super().__init__(recipe, data, data.photos)
+    def __init__(self, flagfile, values, data):
+        super().__init__(flagfile, values, data, data.photos)
 
     def inputs(self):
         """Returns the id, name and size of every photo."""
@@ -128,18 +128,18 @@ def proposer_of_flags(values):
 
 
 class Boxes(OfPhotos):
-    """Boxes in photos, made by a recipe for `propose_regions`."""
+    """A recipe for boxes in photos, with flags of `propose_regions`."""
 
     verb, group = "propose_regions", Proposals
 
     def check(self):
         """Raises an error if a number is invalid or a package is missing."""
-        proposer_of_flags(self.recipe.values)
+        proposer_of_flags(self.values)
         proposals.import_opencv()
 
     def make(self, folder):
         """Makes or completes the store."""
-        make_proposals(self.photos, self.recipe.values, folder)
+        make_proposals(self.photos, self.values, folder)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -284,13 +284,13 @@ def _made_boxes(boxes, share):
 
 
 class FeaturesOfPhotos(OfPhotos):
-    """Features of photos, made by a recipe for `extract_image_features`."""
+    """A recipe for photo features, with flags of `extract_image_features`."""
 
     verb, group, preset = "extract_image_features", ImageFeatures, "cnn"
 
-    def __init__(self, recipe, data):
-        super().__init__(recipe, data)
-        if boxes := recipe.values.regions:
+    def __init__(self, flagfile, values, data):
+        super().__init__(flagfile, values, data)
+        if boxes := values.regions:
             raise InputError(
                 "--regions",
                 "not be in a recipe for features of whole photos",
@@ -299,14 +299,14 @@ class FeaturesOfPhotos(OfPhotos):
             )
 
     @property
-    def values(self):
-        """The recipe's `ImageFeatures`; `regions` is the folder of boxes."""
+    def values_with_boxes(self):
+        """The flags, of which `regions` is the folder of boxes."""
         boxes = "".join(str(part.folder) for part in self.parts)
-        return dataclasses.replace(self.recipe.values, regions=boxes)
+        return dataclasses.replace(self.values, regions=boxes)
 
     @functools.cached_property
     def _features(self):
-        return build_features(self.values)
+        return build_features(self.values_with_boxes)
 
     def check(self):
         """Builds the network, which checks its layers and weights."""
@@ -314,12 +314,13 @@ class FeaturesOfPhotos(OfPhotos):
 
     def make(self, folder):
         """Makes or completes the store."""
-        make_image_features(self.photos, self.values, folder, self._features)
+        values = self.values_with_boxes
+        make_image_features(self.photos, values, folder, self._features)
         del self._features
 
     def files(self):
         """Returns the files named by flags, and the installed weights files."""
-        values, files = self.recipe.values, super().files()
+        values, files = self.values, super().files()
         find = getattr(NETWORKS.get(values.cnn), "find_imagenet", None)
         if values.cnn_weights == "imagenet" and find:
             files["cnn_weights"] = find()
@@ -327,16 +328,13 @@ class FeaturesOfPhotos(OfPhotos):
 
 
 class FeaturesOfBoxes(FeaturesOfPhotos):
-    """Features of boxes in photos. A second recipe makes the boxes."""
+    """A recipe for features of boxes, which a second recipe makes."""
 
     preset = ""
 
-    def __init__(self, recipe, data):
-        values, sources = recipe.values, data.original_sources
-        inner = read_recipe("regions", values.regions, Boxes, sources)
+    def __init__(self, flagfile, values, data):
         check_image_features(values)
-        with inner.named():
-            self.parts = (Boxes(inner, data),)
+        self.parts = (Boxes.read("regions", values.regions, data),)
         # The digest of `Boxes` identifies the boxes, so drop their recipe.
         values = dataclasses.replace(values, regions="")
-        super().__init__(dataclasses.replace(recipe, values=values), data)
+        super().__init__(flagfile, values, data)

@@ -13,7 +13,7 @@ from tbnets.tasks.recipes.image_features import (
     FeaturesOfBoxes,
     FeaturesOfPhotos,
 )
-from tbnets.tasks.recipes.recipe import free_bytes, read_recipe
+from tbnets.tasks.recipes.recipe import free_bytes
 from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
@@ -36,7 +36,7 @@ def describe_plan(results):
         name, count = result.folder.name, f"{result.count} {result.unit}s"
         cells = name, count, megabytes(size), duration(seconds)
         rows.append(_COLUMNS.format(*cells))
-        rows.append(f"  by {result.recipe}, in {result.folder.parent}")
+        rows.append(f"  by {result.flagfile}, in {result.folder.parent}")
     free = free_bytes(results[0].folder)
     rows.append(
         f"in total {megabytes(total[0])} and about {duration(total[1])}; "
@@ -64,7 +64,7 @@ KINDS = {
     "text_features": FeaturesOfTexts,
     "trees": TreesOfTexts,
 }
-"""Maps a flag to the `RecipeResult` that its recipes make."""
+"""Maps a flag to the class of its recipes."""
 
 
 def recipes(flag, sources, unused=()):
@@ -75,13 +75,9 @@ def recipes(flag, sources, unused=()):
 
 
 def plan(flag, data, unused=()):
-    """Returns a dict from each recipe in a flag to its `RecipeResult`."""
-    results = {}
-    for item in recipes(flag, data.original_sources, unused):
-        recipe = read_recipe(flag, item, KINDS[flag], data.original_sources)
-        with recipe.named():
-            results[item] = KINDS[flag](recipe, data)
-    return results
+    """Returns a dict from each recipe in a flag to its `Recipe`."""
+    items = recipes(flag, data.original_sources, unused)
+    return {item: KINDS[flag].read(flag, item, data) for item in items}
 
 
 def missing(data):
@@ -96,7 +92,7 @@ def missing(data):
         for part in result.missing()
     }
     for part in results.values():
-        with part.recipe.named():
+        with part.named():
             part.check()
     return list(results.values())
 

@@ -1,4 +1,4 @@
-"""Reads recipes: flag files that describe how to make features or trees.
+"""Defines recipes: flag files that describe how to make features or trees.
 
 A recipe sets the flags of the command that makes the result. The run supplies
 the photos, captions and folders.
@@ -6,7 +6,6 @@ the photos, captions and folders.
 
 import contextlib
 import copy
-import dataclasses
 import functools
 import hashlib
 import json
@@ -38,8 +37,8 @@ PRESETS = {"cnn": "image", "features": "text"}
 """Maps a flag that may name a Keras Hub preset to the kind of its input."""
 
 
-class RecipeResult:
-    """The features, boxes or trees that a `Recipe` makes for a run.
+class Recipe:
+    """A flag file, and the features, boxes or trees that it makes for a run.
 
     Subclasses also define `check()`, which raises an error if the result cannot
     be made.
@@ -48,21 +47,39 @@ class RecipeResult:
         verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
+        flagfile: path of the flag file.
+        values: the flags, an instance of `group`.
         roots: folders for results. A new result is written to the first
             writable folder.
         items: list of the photos or texts.
         unit: "photo" or "text".
-        parts: the `RecipeResult`s that are inputs of this result.
+        parts: the `Recipe`s whose results are inputs of this result.
         sample: the number of items in the smallest sample of `estimate`.
     """
 
     verb, group, preset = "", None, ""
     unit, parts, sample = "photo", (), 4
 
-    def __init__(self, recipe, data, items):
-        self.recipe = recipe
+    def __init__(self, flagfile, values, data, items):
+        self.flagfile = flagfile
+        self.values = values
         self.roots = data.original_sources.made_roots
         self.items = items
+
+    @classmethod
+    def read(cls, flag, item, data):
+        """Reads `item`, a flag file or preset that is named by `flag`.
+
+        The sources of the run's `data` resolve relative paths.
+        """
+        sources = data.original_sources
+        if cls.preset and hub.is_hub(item):
+            name = re.sub(r"\W+", "_", hub.unplaced(item))
+            path, values = pathlib.Path(name), cls.group(**{cls.preset: item})
+        else:
+            path, values = _read_flags(flag, item, cls, sources)
+        with named(path, values):
+            return cls(path, _located(values, sources), data)
 
     @property
     def count(self):
@@ -114,9 +131,9 @@ class RecipeResult:
 
     def files(self):
         """Returns the files named by flags or by a preset, as {name: path}."""
-        files = self.recipe.files
+        files = _files(self.values)
         for flag, side in PRESETS.items():
-            if hub.is_hub(name := getattr(self.recipe.values, flag, "")):
+            if hub.is_hub(name := getattr(self.values, flag, "")):
                 paths = hub.package().files(name, side)
                 files |= {f"{flag}/{k}": paths[k] for k in paths}
                 files[flag] = paths["config.json"]
@@ -136,16 +153,16 @@ class RecipeResult:
     def recorded(self):
         """The flags of the recipe and its `parts`, without files, to record."""
         parts = [part.recorded for part in self.parts]
-        return {**self.recipe.words, "parts": parts}
+        return {**_flags(self.values, False), "parts": parts}
 
     @functools.cached_property
     def digest(self):
         """The first digits of a SHA-256 digest of the recipe and inputs."""
-        recipe = self.recipe
+        flags = _flags(self.values, False) | _flags(self.values, True)
         decides = {
             "form": FORM,
             "verb": self.verb,
-            "flags": {**recipe.words, **recipe.places, **self._sums()},
+            "flags": {**flags, **self._sums()},
             "of": self.inputs(),
             "parts": [part.digest for part in self.parts],
         }
@@ -162,10 +179,10 @@ class RecipeResult:
     @functools.cached_property
     def folder(self):
         """The result's folder `ROOT/NAME-DIGEST`, which need not exist."""
-        name = f"{self.recipe.path.stem}-{self.digest}"
+        name = f"{self.flagfile.stem}-{self.digest}"
         places = [root / name for root in self.roots]
         for place in places:
-            with self._explained(place):
+            with self.named(place):
                 if self.is_made(place):
                     return place
         can = [place for place in places if _can_be_written(place)]
@@ -196,11 +213,11 @@ class RecipeResult:
         def wait(who):
             say(f"waiting   for process {who}, which makes {place}")
 
-        with self._explained(place):
+        with self.named(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             lock = FolderLock.wait(place.parent, f".{place.name}.lock", wait)
             if not self.is_made(place):
-                say(f"making    {place}, by {self.recipe}")
+                say(f"making    {place}, by {self.flagfile}")
                 try:
                     self.make(place)
                 except KeyboardInterrupt:
@@ -208,11 +225,15 @@ class RecipeResult:
                     raise
             del lock
 
-    @contextlib.contextmanager
-    def _explained(self, place):
-        advice = f" Or remove {place} to compute it again."
-        with self.recipe.named(advice if place.exists() else ""):
-            yield
+    def named(self, place=None):
+        """Adds the flag file and advice to errors in the block, see `named`.
+
+        The advice is to remove `place`, the folder of the result, if it exists.
+        """
+        advice = ""
+        if place and place.exists():
+            advice = f" Or remove {place} to compute it again."
+        return named(self.flagfile, self.values, advice)
 
 
 def free_bytes(folder):
@@ -238,74 +259,8 @@ def _can_be_written(folder):
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
 
 
-WORDS = ("", "imagenet", "random")
-"""Values of a file flag that do not name files."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """A recipe: the path of its flag file, and a flag group with its values."""
-
-    path: pathlib.Path
-    values: object
-
-    @property
-    def places(self):
-        """The flags that may name files on this machine, as {name: value}."""
-        return self._flag_values(True)
-
-    @property
-    def files(self):
-        """The flags of `places` that name files, as {name: path}."""
-        return {k: v for k, v in self.places.items() if v not in WORDS}
-
-    @property
-    def words(self):
-        """The flags that affect the result and are not in `places`, by name."""
-        return self._flag_values(False)
-
-    def _flag_values(self, is_place):
-        return {
-            each.name: hub.unplaced(getattr(self.values, each.name))
-            for each in flags_of(type(self.values))
-            if each.is_place == is_place and not each.free
-        }
-
-    def located(self, sources):
-        """Returns the recipe with its files and presets resolved."""
-        starts, flags = sources.starts, vars(self.values)
-        values = {name: hub.placed(flags[name], *starts) for name in flags}
-        with self.named():
-            for name, value in self.files.items():
-                values[name] = os.fspath(_file(name, value, sources))
-        return dataclasses.replace(self, values=type(self.values)(**values))
-
-    @contextlib.contextmanager
-    def named(self, advice=""):
-        """Adds the recipe's path and flag names to errors in the block."""
-        try:
-            yield
-        except UserError as error:
-            name_flags(error, vars(self.values))
-            if len(error.args) == 1:  # Not an error of the system.
-                text = str(error).removeprefix(f"{self}: ")
-                error.args = (f"{self}: {text}{advice}",)
-            raise
-
-    def __str__(self):
-        return os.fspath(self.path)
-
-
-def read_recipe(flag, item, kind, sources):
-    """Reads `item`, a recipe or preset that is named by `flag`.
-
-    `kind` is the subclass of `RecipeResult` that the recipe makes. The run's
-    `sources` resolve relative paths in the recipe.
-    """
-    if kind.preset and hub.is_hub(item):
-        name = re.sub(r"\W+", "_", hub.unplaced(item))
-        recipe = Recipe(pathlib.Path(name), kind.group(**{kind.preset: item}))
-        return recipe.located(sources)
+def _read_flags(flag, item, kind, sources):
+    """Returns the path of a flag file and its values for `kind.group`."""
     if not item.endswith(".flags"):
         raise InputError(
             f"--{flag}",
@@ -318,22 +273,61 @@ def read_recipe(flag, item, kind, sources):
         flag, item, kind.verb, sources.resolve(item)
     )
     words = command_line.expand([f"--flagfile={path}"])
-    flags = flags_of(kind.group)
     try:
-        values = CommandLine(words, flags).take(kind.group)
+        return path, CommandLine(words, flags_of(kind.group)).take(kind.group)
     except InputError as error:
         text = str(error)
         place = "" if text.startswith(f"{path}:") else f"{path}: "
         raise InputError(f"{place}{text}") from error
-    return Recipe(path, values).located(sources)
 
 
-def _file(flag, value, sources):
-    path = sources.resolve(value)
-    if not path.is_file():
-        raise MissingFileError(
-            f"`--{flag}` must be an existing file. Received: --{flag}={value}, "
-            f"looked for at {path}. Set --data_root to its folder, or write "
-            "its full path."
-        )
-    return path
+def _flags(values, is_place):
+    """Returns the flags that affect a result, as {name: value}.
+
+    If `is_place` is true, they are the flags that may name files on this
+    machine, otherwise all others.
+    """
+    return {
+        each.name: hub.unplaced(getattr(values, each.name))
+        for each in flags_of(type(values))
+        if each.is_place == is_place and not each.free
+    }
+
+
+WORDS = ("", "imagenet", "random")
+"""Values of a file flag that do not name files."""
+
+
+def _files(values):
+    """Returns the flags that name files, as {name: path}."""
+    places = _flags(values, True)
+    return {name: places[name] for name in places if places[name] not in WORDS}
+
+
+def _located(values, sources):
+    """Returns a flag group with its files and presets resolved."""
+    flags = vars(values)
+    located = {k: hub.placed(flags[k], *sources.starts) for k in flags}
+    for name, value in _files(values).items():
+        path = sources.resolve(value)
+        if not path.is_file():
+            raise MissingFileError(
+                f"`--{name}` must be an existing file. Received: "
+                f"--{name}={value}, looked for at {path}. Set --data_root to "
+                "its folder, or write its full path."
+            )
+        located[name] = os.fspath(path)
+    return type(values)(**located)
+
+
+@contextlib.contextmanager
+def named(flagfile, values, advice=""):
+    """Adds a flag file and the names of its flags to errors in the block."""
+    try:
+        yield
+    except UserError as error:
+        name_flags(error, vars(values))
+        if len(error.args) == 1:  # Not an error of the system.
+            text = str(error).removeprefix(f"{flagfile}: ")
+            error.args = (f"{flagfile}: {text}{advice}",)
+        raise

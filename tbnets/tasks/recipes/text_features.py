@@ -18,7 +18,7 @@ from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
-from tbnets.tasks.recipes.recipe import RecipeResult
+from tbnets.tasks.recipes.recipe import Recipe
 from tbnets.tasks.settings.flag import (
     PRESET,
     REQUIRED,
@@ -126,14 +126,14 @@ def make_trees(values, texts, path, cache):
         tqdm.tqdm.write(f"          {count} x {reason}")
 
 
-class TreesOfTexts(RecipeResult):
-    """Parse trees of a run's texts, made by running `parse_captions`."""
+class TreesOfTexts(Recipe):
+    """A recipe for trees of a run's texts, with flags of `parse_captions`."""
 
     verb, group = "parse_captions", Trees
     unit, sample = "text", 20
 
-    def __init__(self, recipe, data):
-        super().__init__(recipe, data, texts_by_id(data))
+    def __init__(self, flagfile, values, data):
+        super().__init__(flagfile, values, data, texts_by_id(data))
 
     @property
     def path(self):
@@ -146,13 +146,13 @@ class TreesOfTexts(RecipeResult):
 
     def check(self):
         """Raises an error if the parser is missing or does not respond."""
-        open_parser(self.recipe.values.parser, self.recipe.values.corenlp_url)
+        open_parser(self.values.parser, self.values.corenlp_url)
 
     def make(self, folder):
         """Parses the texts that are not in the cache."""
         folder.mkdir(parents=True, exist_ok=True)
         cache = folder / f"{FILE}.cache"
-        make_trees(self.recipe.values, self.items, folder / FILE, cache)
+        make_trees(self.values, self.items, folder / FILE, cache)
         cache.unlink()
 
 
@@ -288,15 +288,16 @@ def _fit(values, encoder, texts):
         return encoder.fit(training, vectors, show)
 
 
-class FeaturesOfTexts(RecipeResult):
-    """Features of texts, made by a recipe for `extract_text_features`."""
+class FeaturesOfTexts(Recipe):
+    """A recipe for text features, with flags of `extract_text_features`."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"
     unit, sample = "text", 300
 
-    def __init__(self, recipe, data):
-        super().__init__(recipe, data, list(texts_by_split(data).items()))
-        check_text_features(recipe.values)
+    def __init__(self, flagfile, values, data):
+        items = list(texts_by_split(data).items())
+        super().__init__(flagfile, values, data, items)
+        check_text_features(values)
 
     @property
     def count(self):
@@ -305,16 +306,16 @@ class FeaturesOfTexts(RecipeResult):
 
     def check(self):
         """Raises an error if a package is missing."""
-        if hub.is_hub(self.recipe.values.features):
+        if hub.is_hub(self.values.features):
             hub.package().keras_hub()
             return
         import_extra("text", "sklearn.decomposition")
-        if self.recipe.values.features == "tfidf":
+        if self.values.features == "tfidf":
             find_lemmatizer()
 
     def make(self, folder):
         """Makes or completes the store."""
-        make_text_features(self.recipe.values, dict(self.items), folder)
+        make_text_features(self.values, dict(self.items), folder)
 
     def few(self, count, folder):
         """Returns a result for only the first texts of the training split."""
@@ -324,7 +325,7 @@ class FeaturesOfTexts(RecipeResult):
 
     def size_like(self, few):
         """Computes the size in bytes. `few` may have fewer dimensions."""
-        values = self.recipe.values
+        values = self.values
         encoder: Any = caption_features.load_encoder(few.folder)
         dim = encoder.dim
         if values.features == "tfidf":

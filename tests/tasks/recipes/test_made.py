@@ -91,7 +91,7 @@ def opened(**sources):
 
 
 def planned(flag="image_features", **sources):
-    """Returns the `RecipeResult` that a recipe would make."""
+    """Returns the `Recipe` that a flag names."""
     data = opened(**sources)
     [one] = data.recipe_results(flag).values()
     return one
@@ -137,7 +137,7 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
     pytest.importorskip("cv2")
     data = opened(regions="tiny_regions.flags")
     boxes, features = [
-        one for one in missing(data) if one.recipe.path.stem != "tiny"
+        one for one in missing(data) if one.flagfile.stem != "tiny"
     ]
     store, rows = data.split("dev").regions
     assert store.ids[rows[0]] == "b.png" and store.dim == 6

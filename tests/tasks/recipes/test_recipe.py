@@ -86,7 +86,7 @@ def test_values_of_flags_count_however_they_are_set(folder):
     def words(line):
         (folder / "boxes.flags").write_text(f"--limit=3\n{line}\n")
         one = planned("regions", regions="tiny_regions.flags")
-        return one.parts[0].recipe.words
+        return one.parts[0].recorded
 
     assert words("--nowhole_photo") == words("")
     assert words("--whole_photo") == {**words(""), "whole_photo": True}
