@@ -95,7 +95,7 @@ def scores(options, name):
         photos = task.own_photos
         texts = _texts(options, photos, split.records)
         photos.extract([split.records])
-        task.opened.forget_splits()  # Broken photos are left out.
+        task.data.forget_splits()  # Broken photos are left out.
         split = _split(name, task)
         keys = list(map(caption_key, _prompted(options, split.records)))
         rows = FeatureRows(*load_features([texts], keys))

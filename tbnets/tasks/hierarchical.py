@@ -399,15 +399,15 @@ class HierarchicalTask(MatchingTask):
                 "--region_mean_weight=0",
                 "Raise the weight.",
             )
-        splits = self.opened.check_splits()
-        self.opened.parts("regions", splits)
+        splits = self.data.check_splits()
+        self.data.parts("regions", splits)
         if self.knows_links:  # Only evaluated splits need links.
-            self.opened.parts("phrases", splits[1:])
+            self.data.parts("phrases", splits[1:])
 
     @property
     def knows_links(self):
         """Whether the true boxes of phrases are known."""
-        return bool(self.opened.sources.phrases)
+        return bool(self.data.sources.phrases)
 
     def fit(self):
         """Returns the fitted values for photos, texts and regions."""

@@ -100,7 +100,7 @@ class Task:
             recipe, or "".
         own_photos: the run's `OwnPhotos`, or None if the run extracts no
             features.
-        opened: the run's `data.open.Data`.
+        data: the run's `data.open.Data`.
         texts: the run's `Texts`.
         held: dict of JSON values or arrays, kept between epochs and saved in
             checkpoints.
@@ -125,12 +125,12 @@ class Task:
         photos = OwnPhotos(settings) if settings.reads_photo_folder else None
         plan = functools.partial(kinds.plan, unused=unused_flags(settings))
         self.own_photos = photos
-        self.opened = Data(settings.sources(), photos, self.of_phrases, plan)
-        self.texts = texts.Texts(settings, self.opened)
+        self.data = Data(settings.sources(), photos, self.of_phrases, plan)
+        self.texts = texts.Texts(settings, self.data)
 
     def split(self, name):
         """Returns the `SplitData` of a split."""
-        return self.opened.split(name)
+        return self.data.split(name)
 
     @property
     def train(self):
@@ -141,7 +141,7 @@ class Task:
     def test_split(self):
         """The name of the test split, or "" if the data have no such split."""
         name = self.settings.run.test_split
-        return name if self.opened.has(name) else ""
+        return name if self.data.has(name) else ""
 
     @property
     def last(self):
@@ -160,7 +160,7 @@ class Task:
         self.held = state.held
         if self.own_photos:
             self.own_photos.remember(fitted)
-        self.opened.cuts = fitted.get("split_cuts")
+        self.data.cuts = fitted.get("split_cuts")
         self._check_made_by(fitted, splits, where)
         self._check_recipes(fitted.get("recipes", {}), where)
         if begun := fitted.get("begun_with"):
@@ -184,10 +184,10 @@ class Task:
     def _check_made_by(self, fitted, splits, where, but=()):
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
-                self.opened.check_made_by(flag, splits, made_by, where, but)
+                self.data.check_made_by(flag, splits, made_by, where, but)
 
     def _check_recipes(self, before, where):
-        now = kinds.recipe_values(self.opened) if before else {}
+        now = kinds.recipe_values(self.data) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
                 old, new = before[flag][item], now[flag][item]
@@ -204,7 +204,7 @@ class Task:
     def missing(self):
         """Returns the missing recipe results, in the order to compute them."""
         self.texts.check_preset()
-        return kinds.missing(self.opened)
+        return kinds.missing(self.data)
 
     def make(self):
         """Computes the missing results of recipes."""
@@ -234,10 +234,10 @@ class Task:
         texts, `split_cuts` if splits are drawn at random, and `recipes`, the
         flags of the recipes, if there are any.
         """
-        opened = self.opened
+        data = self.data
         extra = {
-            "split_cuts": opened.cuts,
-            "recipes": kinds.recipe_values(opened),
+            "split_cuts": data.cuts,
+            "recipes": kinds.recipe_values(data),
         }
         return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
@@ -247,15 +247,15 @@ class Task:
 
     def notes(self, fitted):
         """Returns facts about the data to print, as {title: text}."""
-        splits, facts = self.opened.check_splits(), {}
-        if overlap := self.opened.overlaps(splits):
+        splits, facts = self.data.check_splits(), {}
+        if overlap := self.data.overlaps(splits):
             facts["overlap"] = overlap
-        if self.opened.cuts:
-            parts = self.opened.parts("records", splits).items()
+        if self.data.cuts:
+            parts = self.data.parts("records", splits).items()
             sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
             text = f"drawn by image, as the captions have none: {sizes}"
             facts["splits"] = text
-        if self.opened.matches:
+        if self.data.matches:
             facts["names"] = MATCHED
         return facts | texts.notes(fitted)
 
@@ -283,7 +283,7 @@ class Task:
 
         `made_by` describes the features. Returns None without --cnn_weights.
         """
-        weights = weights_of_run(self.settings, self.opened.original_sources)
+        weights = weights_of_run(self.settings, self.data.original_sources)
         return photo_reader(made_by, weights)
 
     def endpoints(self, network, fitted):

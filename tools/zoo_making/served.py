@@ -15,8 +15,8 @@ from tbnets.evaluation.score_tiles import PairScores
 from tbnets.serving import search
 from tbnets.tasks.localization.scores import LocalizationScores, empty_table
 from tbnets.tasks.matching.phrase_regions import (
-    opened_split,
     phrase_region_scores,
+    split_with,
 )
 from tbnets.tasks.matching.scores import RetrievalScores
 
@@ -55,8 +55,8 @@ def phrase_scores(session, model, split, phrases, regions):
             f"--regions={regions}",
             "Name a recipe of boxes with --whole_photo.",
         )
-    data = opened_split(
-        session.task.opened, split, phrases=phrases, regions=regions
+    data = split_with(
+        session.task.data, split, phrases=phrases, regions=regions
     )
     of_model = _localization(data, model)
     table = np.zeros_like(of_model.similarities)

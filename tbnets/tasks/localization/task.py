@@ -57,8 +57,8 @@ class LocalizationTask(Task):
         super().check(queries)
         settings = self.settings
         first_hard_epoch(settings)
-        splits = self.opened.check_splits()
-        for name, phrases in self.opened.parts("phrases", splits).items():
+        splits = self.data.check_splits()
+        for name, phrases in self.data.parts("phrases", splits).items():
             if not phrases.num_phrases:
                 raise InputError(
                     "--phrases",
@@ -67,12 +67,12 @@ class LocalizationTask(Task):
                     f"{name} has no phrase with a box",
                     "Use other phrases, or other splits.",
                 )
-        self.opened.parts("regions", splits)
+        self.data.parts("regions", splits)
         self.texts.check(splits)
         if settings.run.export:
             self.photo_reader(self.train.regions[0].made_by)
-        if self.opened.sources.images:
-            self.opened.parts("photos", splits)
+        if self.data.sources.images:
+            self.data.parts("photos", splits)
 
     def fit(self):
         """Returns the fitted values for texts and regions."""

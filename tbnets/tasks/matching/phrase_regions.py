@@ -88,7 +88,7 @@ def phrase_region_scores(session, split, phrases, regions):
     """
     task, network = session.task, session.network
     reader = _check_run(session, regions)
-    part = opened_split(task.opened, split, phrases=phrases, regions=regions)
+    part = split_with(task.data, split, phrases=phrases, regions=regions)
     (store, rows), known = part.regions, part.phrases
     _check_same_network(session.state.fitted, store)
     photos = rows_of(known.images.image_ids, part.records.image_ids)
@@ -119,7 +119,7 @@ def with_regions(session, regions):
     """
     _check_run(session, regions)
     task, fitted = session.task, session.state.fitted
-    split = opened_split(task.opened, task.test_split, regions=regions)
+    split = split_with(task.data, task.test_split, regions=regions)
     store, _ = split.regions
     _check_same_network(fitted, store)
     made_by = {**store.made_by, "geometry": False}
@@ -152,19 +152,19 @@ def _check_run(session, regions):
     return reader
 
 
-def opened_split(opened, split, **named):
+def split_with(data, split, **files):
     """Returns a `SplitData` with other phrases or regions.
 
-    `named` contains values of the flags `regions` and `phrases`. Missing
+    `files` contains values of the flags `regions` and `phrases`. Missing
     results of recipes are computed.
     """
-    for name, path in named.items():
+    for name, path in files.items():
         if os.path.exists(path):
-            named[name] = os.path.abspath(path)
-    sources = dataclasses.replace(opened.original_sources, **named)
-    data = Data(sources, opened.own, plan=kinds.plan, photos_of=(split,))
-    data.cuts = opened.cuts
-    return data.split(split)
+            files[name] = os.path.abspath(path)
+    sources = dataclasses.replace(data.original_sources, **files)
+    other = Data(sources, data.own, plan=kinds.plan, photos_of=(split,))
+    other.cuts = data.cuts
+    return other.split(split)
 
 
 def _check_same_network(fitted, store):

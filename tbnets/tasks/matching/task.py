@@ -52,10 +52,10 @@ class MatchingTask(Task):
     @property
     def extracts(self):
         """A description of the features that the run extracts, or ""."""
-        photos, opened = self.own_photos, self.opened
+        photos, data = self.own_photos, self.data
         if not photos:
             return ""
-        parts = opened.parts("records", opened.check_splits()).values()
+        parts = data.parts("records", data.check_splits()).values()
         keys = {key for records in parts for key in records.image_ids}
         return (
             f"missing features of {len(keys)} photos would be extracted by "
@@ -67,7 +67,7 @@ class MatchingTask(Task):
         """The title and default flags of a run on a folder of photos."""
         if not self.own_photos:
             return "", {}
-        split = self.opened.existing_split("train_split")
+        split = self.data.existing_split("train_split")
         count = self.split(split).records.num_images
         loss = self.settings.loss
         is_triplets = loss is not None and loss.margin is not None
@@ -81,7 +81,7 @@ class MatchingTask(Task):
         `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
-        sources = self.opened.original_sources
+        sources = self.data.original_sources
         unused = unused_flags(self.settings)
         flags = "text_features", "trees"
         named = (recipes(flag, sources, unused) for flag in flags)
@@ -93,7 +93,7 @@ class MatchingTask(Task):
     def check(self, queries=()):
         """Raises an error if splits, photos or features are missing."""
         super().check(queries)
-        splits = self.opened.check_splits()
+        splits = self.data.check_splits()
         if not self.own_photos:
             self._check_images(splits, queries)
         elif not self._is_extracted:
@@ -102,13 +102,13 @@ class MatchingTask(Task):
 
     def _check_images(self, splits, queries):
         settings = self.settings
-        self.opened.parts(self.images, splits)
+        self.data.parts(self.images, splits)
         if not self._of_features:
             self._open_preset()
             return
         if settings.features.cnn_weights and settings.run.export:
             if queries:  # The results are drawn.
-                self.opened.parts("photos", splits[-1:])
+                self.data.parts("photos", splits[-1:])
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
@@ -134,13 +134,13 @@ class MatchingTask(Task):
         if self._is_extracted:
             return
         self._is_extracted = True
-        splits = self.opened.check_splits()
+        splits = self.data.check_splits()
         begun = self.own_photos.has_begun
         self.own_photos.extract([self.split(name).records for name in splits])
-        self.opened.forget_splits()
+        self.data.forget_splits()
         if not begun:  # Draw the splits again, from the remaining photos.
-            self.opened.cuts = None
-        self.opened.check_splits()
+            self.data.cuts = None
+        self.data.check_splits()
 
     def resume(self, state, splits, where):
         """Restores the state of a run, including the preset of the images."""
@@ -152,8 +152,8 @@ class MatchingTask(Task):
         notes = super().notes(fitted)
         sources = self.settings.sources()
         if not sources.scenes:
-            splits = self.opened.check_splits()
-            records = self.opened.parts("records", splits).values()
+            splits = self.data.check_splits()
+            records = self.data.parts("records", splits).values()
             form = f"read as {summary(records)}"
             notes["captions"] = f"{sources.captions}, {form}"
         if self.own_photos:
@@ -200,7 +200,7 @@ class MatchingTask(Task):
     def _open_preset(self):
         name = self.settings.image_encoder
         if hub.is_hub(name) and not self._preset:
-            name = hub.placed(name, *self.opened.original_sources.starts)
+            name = hub.placed(name, *self.data.original_sources.starts)
             size = self.settings.images.image_size or None
             cnn = hub.package().build_hub_cnn(
                 name, random=True, image_size=size
@@ -272,7 +272,7 @@ class MatchingTask(Task):
         records = split.records
         rows, photos = range(records.num_images), None
         if model.takes_photos:
-            photos = self.opened.sources.photo_folder
+            photos = self.data.sources.photo_folder
             paths = {row: photos / records.file_name(row) for row in rows}
             rows, embeddings = photo_index.embed_photos(model, photos, paths)
         else:

@@ -156,7 +156,7 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
     check_served(folder, opened, text_reader(opened))
     settings = photo_readers.start_at_photo(session.settings, "imagenet")
     weights = photo_readers.weights_of_run(
-        settings, session.task.opened.original_sources
+        settings, session.task.data.original_sources
     )
     with refused("weights"):
         photo_readers.photo_reader(
