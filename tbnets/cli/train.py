@@ -30,7 +30,7 @@ from tbnets.cli import local_workers, run_line
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
 from tbnets.tasks import registry, runs
-from tbnets.tasks.recipes import kinds
+from tbnets.tasks.recipes import plan
 from tbnets.tasks.settings.flag import (
     Flag,
     Limits,
@@ -170,7 +170,7 @@ def told_before(task):
     results = task.missing()
     if not results:
         task.check()
-    parts = kinds.describe_plan(results), task.extracts
+    parts = plan.describe(results), task.extracts
     return "\n".join(filter(None, parts))
 
 

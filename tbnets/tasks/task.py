@@ -17,7 +17,7 @@ from tbnets.tasks import texts
 from tbnets.tasks.builders import compile_network
 from tbnets.tasks.own_photos import OwnPhotos
 from tbnets.tasks.photo_readers import photo_reader, weights_of_run
-from tbnets.tasks.recipes import kinds
+from tbnets.tasks.recipes import plan
 from tbnets.tasks.settings.settings import Settings, unused_flags
 
 _TYPES = {
@@ -123,9 +123,10 @@ class Task:
         self.settings = settings
         self.held = {}
         photos = OwnPhotos(settings) if settings.reads_photo_folder else None
-        plan = functools.partial(kinds.plan, unused=unused_flags(settings))
+        unused = unused_flags(settings)
+        recipes = functools.partial(plan.read_recipes, unused=unused)
         self.own_photos = photos
-        self.data = Data(settings.sources(), photos, self.of_phrases, plan)
+        self.data = Data(settings.sources(), photos, self.of_phrases, recipes)
         self.texts = texts.Texts(settings, self.data)
 
     def split(self, name):
@@ -187,7 +188,7 @@ class Task:
                 self.data.check_made_by(flag, splits, made_by, where, but)
 
     def _check_recipes(self, before, where):
-        now = kinds.recipe_values(self.data) if before else {}
+        now = plan.recorded_flags(self.data) if before else {}
         for flag in before.keys() & now.keys():
             for item in before[flag].keys() & now[flag].keys():
                 old, new = before[flag][item], now[flag][item]
@@ -204,7 +205,7 @@ class Task:
     def missing(self):
         """Returns the missing recipe results, in the order to compute them."""
         self.texts.check_preset()
-        return kinds.missing(self.data)
+        return plan.missing(self.data)
 
     def make(self):
         """Computes the missing results of recipes."""
@@ -237,7 +238,7 @@ class Task:
         data = self.data
         extra = {
             "split_cuts": data.cuts,
-            "recipes": kinds.recipe_values(data),
+            "recipes": plan.recorded_flags(data),
         }
         return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 

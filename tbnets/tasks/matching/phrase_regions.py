@@ -20,7 +20,7 @@ from tbnets.evaluation import correspondences
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.regions import GEOMETRY_DIM
 from tbnets.progress import progress_bar
-from tbnets.tasks.recipes import kinds
+from tbnets.tasks.recipes.plan import read_recipes
 from tbnets.tasks.scores import Scores
 
 PHOTOS_AT_ONCE = 32
@@ -162,7 +162,7 @@ def split_with(data, split, **files):
         if os.path.exists(path):
             files[name] = os.path.abspath(path)
     sources = dataclasses.replace(data.original_sources, **files)
-    other = Data(sources, data.own, plan=kinds.plan, photos_of=(split,))
+    other = Data(sources, data.own, plan=read_recipes, photos_of=(split,))
     other.cuts = data.cuts
     return other.split(split)
 

@@ -21,7 +21,7 @@ from tbnets.tasks.matching.scores import (
     show_answers,
 )
 from tbnets.tasks.own_photos import usual_flags
-from tbnets.tasks.recipes.kinds import recipes
+from tbnets.tasks.recipes.plan import recipe_names
 from tbnets.tasks.settings.settings import Settings, unused_flags
 from tbnets.tasks.task import Task
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
@@ -84,7 +84,7 @@ class MatchingTask(Task):
         sources = self.data.original_sources
         unused = unused_flags(self.settings)
         flags = "text_features", "trees"
-        named = (recipes(flag, sources, unused) for flag in flags)
+        named = (recipe_names(flag, sources, unused) for flag in flags)
         if self.own_photos and any(named):
             self.own_photos.check()
             self._extract()

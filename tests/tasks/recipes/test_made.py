@@ -16,8 +16,8 @@ from tbnets.data.store.shards import open_store
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.files import try_lock
-from tbnets.tasks.recipes import kinds, recipe
-from tbnets.tasks.recipes.kinds import missing, plan
+from tbnets.tasks.recipes import plan, recipe
+from tbnets.tasks.recipes.plan import missing, read_recipes
 from tests import verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
@@ -86,7 +86,7 @@ def opened(**sources):
         **sources,
     }
     unused = {"regions", "text_features", "trees"} - given.keys()
-    planned = functools.partial(plan, unused=unused)
+    planned = functools.partial(read_recipes, unused=unused)
     return Data(Sources(**given), plan=planned)
 
 
@@ -272,7 +272,7 @@ def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
     (folder / "trees.flags").write_text("--parser=right_branching\n")
     (folder / "words.flags").write_text("--features=tfidf\n")
     data = opened(trees="trees.flags", text_features="words.flags")
-    text = kinds.describe_plan(missing(data))
+    text = plan.describe(missing(data))
     assert planned().folder.name in text and "3 photos" in text
     assert text.count("3 texts") == 2
     assert not (folder / "data").exists()

@@ -3,7 +3,7 @@
 import pytest
 
 from tbnets.data.open import Data
-from tbnets.tasks.recipes.kinds import missing, plan
+from tbnets.tasks.recipes.plan import missing, read_recipes
 from tbnets.tasks.settings.settings import unused_flags
 from tests import tiny
 from tests.refusals import refused
@@ -108,11 +108,13 @@ def test_photos_of_other_splits_may_be_absent(folder):
 
 
 def test_things_may_be_made_of_the_photos_of_one_split(folder):
-    data = Data(opened().original_sources, plan=plan, photos_of=("dev",))
+    data = Data(
+        opened().original_sources, plan=read_recipes, photos_of=("dev",)
+    )
     [one] = data.recipe_results("image_features").values()
     assert [key for key, _ in one.photos] == ["b.png"]
     assert one.count == 1 and one.digest != planned().digest
-    assert plan("phrases", data) == {}
+    assert read_recipes("phrases", data) == {}
 
 
 def test_images_are_read_where_a_recipe_needs_them():

@@ -1,4 +1,4 @@
-"""Finds the recipes of a run, and describes their missing results."""
+"""Reads the recipes of a run, and describes their missing results."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 _COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
-def describe_plan(results):
+def describe(results):
     """Returns a table with the estimated sizes and times of missing results."""
     if not results:
         return "all files in the flags exist"
@@ -58,7 +58,7 @@ def duration(seconds):
     return f"{seconds / 60:.0f} min"
 
 
-KINDS = {
+RECIPES = {
     "image_features": FeaturesOfPhotos,
     "regions": FeaturesOfBoxes,
     "text_features": FeaturesOfTexts,
@@ -67,17 +67,17 @@ KINDS = {
 """Maps a flag to the class of its recipes."""
 
 
-def recipes(flag, sources, unused=()):
+def recipe_names(flag, sources, unused=()):
     """Returns the recipes listed in a run's flag, or () for unused flags."""
     if flag in unused and not sources.text_features.startswith("hub:"):
         return ()
     return list(filter(is_recipe, sources.items(flag)))
 
 
-def plan(flag, data, unused=()):
-    """Returns a dict from each recipe in a flag to its `Recipe`."""
-    items = recipes(flag, data.original_sources, unused)
-    return {item: KINDS[flag].read(flag, item, data) for item in items}
+def read_recipes(flag, data, unused=()):
+    """Returns a dict from each recipe listed in a flag to its `Recipe`."""
+    items = recipe_names(flag, data.original_sources, unused)
+    return {item: RECIPES[flag].read(flag, item, data) for item in items}
 
 
 def missing(data):
@@ -87,7 +87,7 @@ def missing(data):
     """
     results = {
         part.folder: part
-        for flag in KINDS
+        for flag in RECIPES
         for result in data.recipe_results(flag).values()
         for part in result.missing()
     }
@@ -97,13 +97,13 @@ def missing(data):
     return list(results.values())
 
 
-def recipe_values(data):
+def recorded_flags(data):
     """Returns the flags of recipes, {flag: {recipe: {recipe's flag: value}}}.
 
     Skips flags whose photos, captions or files are missing.
     """
     values = {}
-    for flag in KINDS:
+    for flag in RECIPES:
         with contextlib.suppress(MissingFileError):
             results = data.recipe_results(flag).items()
             values[flag] = {item: result.recorded for item, result in results}
