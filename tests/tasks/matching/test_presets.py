@@ -29,21 +29,21 @@ from tests.tiny_runs import prepared, save
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, hub_presets):
-    """Photos, captions and two presets."""
+    """Photos, captions and the presets `vit`, `resnet` and `clip`."""
     root = tmp_path_factory.mktemp("presets")
     (root / "photos").mkdir()
     for seed, name in enumerate(NAMES):
         (root / "photos" / name).write_bytes(photo(seed))
     write_captions(root / "own.csv", NAMES)
-    for name, kind in (("clip",) * 2, ("resnet",) * 2, ("words", "clip")):
-        shutil.copytree(hub_presets[kind], root / name)
+    for kind in ("vit", "resnet", "clip"):
+        shutil.copytree(hub_presets[kind], root / kind)
     return root
 
 
 @pytest.fixture(scope="module")
-def clip(hub_presets):
-    """Returns the `Cnn` of the CLIP: read it only."""
-    return build_named_cnn(f"hub:{hub_presets['clip']}", None)
+def vit(hub_presets):
+    """Returns the `Cnn` of the ViT: read it only."""
+    return build_named_cnn(f"hub:{hub_presets['vit']}", None)
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def begun(*more, resume=False):
 
 
 FINE = (
-    *("--image_encoder=hub:clip", "--fine_tune", "--image_features="),
-    *("--text_encoder=hub:words", "--fine_tune_text", "--images_per_batch=8"),
+    *("--image_encoder=hub:vit", "--fine_tune", "--image_features="),
+    *("--text_encoder=hub:clip", "--fine_tune_text", "--images_per_batch=8"),
 )
 TEXTS = ["A red dog, 20!", "", "✓", "the ball"]
 
@@ -87,13 +87,13 @@ def embedded(session, reader):
     return session.network.embed_text(reader(tf.constant(TEXTS))).numpy()
 
 
-def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, clip):
+def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, vit):
     session, train = begun(*FINE)
     reader = text_reader(session)
     before = embedded(session, reader)
     with tiny.copied_after(1, "run", "again"):
         loop.fit(session, train)
-    shutil.rmtree("clip")  # Of images nothing is read again.
+    shutil.rmtree("vit")  # Of images nothing is read again.
     again, train = begun(*FINE, "--run_dir=again", resume=True)
     assert again.state.epoch == 1
     loop.fit(again, train)
@@ -102,20 +102,21 @@ def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, clip):
     tuned = again.network.image_encoder.network
     moved = [
         np.abs(a - b).max()
-        for a, b in zip(tuned.get_weights(), clip.network.get_weights())
+        for a, b in zip(tuned.get_weights(), vit.network.get_weights())
     ]
     assert 0 < max(moved) < 0.1
     assert again.network.text_encoder is not None
     opened = runs.open_run("again", "last")
     assert abs(embedded(opened, text_reader(opened)) - before).max() > 0
     told = check_served(folder, opened, text_reader(opened))
-    assert told["metadata"]["settings"]["image_encoder"] == "hub:clip"
+    assert told["image_encoder"] == "hub:vit"
+    assert told["text_encoder"] == "hub:clip"
 
 
 def check_served(folder, session, text_reader):
     """Exports a run, and compares the SavedModel with the run's network.
 
-    Returns the metadata of the SavedModel, without the folders of presets.
+    Returns the settings in the metadata of the SavedModel.
     """
     path = runs.export(session)
     model, told = load_saved_model(path), read_metadata(path)
@@ -128,32 +129,32 @@ def check_served(folder, session, text_reader):
     np.testing.assert_allclose(found, expected, atol=1e-5)
     expected = embedded(session, text_reader)
     np.testing.assert_allclose(model.embed_text(TEXTS), expected, atol=1e-5)
-    assert told["metadata"]["settings"]["text_encoder"] == "hub:words"
     assert told["vocabulary_size"] is None
-    assert str(folder) not in str(told)
-    return told
+    assert str(folder) not in str(told)  # Nor the folders of presets.
+    return told["metadata"]["settings"]
 
 
-def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
-    (folder / "clip.flags").write_text("--cnn=hub:clip\n")
+def test_frozen_presets_are_served_as_their_features_are_made(folder, vit):
+    (folder / "vit.flags").write_text("--cnn=hub:vit\n")
     session, train = begun(
-        *("--image_features=clip.flags", "--cnn_weights=hub:clip"),
-        *("--text_encoder=hub:words", "--data_root=."),
+        *("--image_features=vit.flags", "--cnn_weights=hub:vit"),
+        *("--text_encoder=hub:clip", "--data_root=."),
     )
     rows = train.images.batch(range(len(train.records.image_ids)))
     contents = [
         (folder / "photos" / name).read_bytes()
         for name in train.records.image_ids
     ]
-    alone = settings_for("--image_features=hub:clip", "--data_root=.")
+    alone = settings_for("--image_features=hub:vit", "--data_root=.")
     [same] = registry.open_task(alone).missing()
-    assert (folder / "made" / f"clip-{same.digest}").is_dir()
-    features = PhotoFeatures(clip)
+    assert (folder / "made" / f"vit-{same.digest}").is_dir()
+    features = PhotoFeatures(vit)
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)
     assert session.network.text_encoder is None
     save(session, "last")
     opened = runs.open_run("run", "last")
-    check_served(folder, opened, text_reader(opened))
+    told = check_served(folder, opened, text_reader(opened))
+    assert told["text_encoder"] == "hub:clip"
     settings = photo_readers.start_at_photo(session.settings, "imagenet")
     weights = photo_readers.weights_of_run(
         settings, session.task.data.original_sources
@@ -165,20 +166,20 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, clip):
 
 
 def test_own_photos_are_read_by_a_preset(folder):
-    own = ("--image_encoder=hub:clip", "--cnn_weights=imagenet")
+    own = ("--image_encoder=hub:vit", "--cnn_weights=imagenet")
     session, _ = begun(*own)
     made_by = session.state.fitted["image_features_made_by"]
-    assert made_by["cnn"] == "hub:CLIPBackbone"
+    assert made_by["cnn"] == "hub:ViTBackbone"
     assert str(folder) not in json.dumps(made_by)
     (folder / "moved").mkdir()
-    (folder / "clip").rename("moved/clip")
+    (folder / "vit").rename("moved/vit")
     again = settings_for(
-        "--image_encoder=hub:moved/clip", "--cnn_weights=imagenet"
+        "--image_encoder=hub:moved/vit", "--cnn_weights=imagenet"
     )
     assert runs.start(again, True)
     session = prepared(again, True)[0]
     reader = session.task.photo_reader(made_by)
-    assert reader.dim == session.state.fitted["image_dim"] == 6
+    assert reader.dim == session.state.fitted["image_dim"] == 16
 
 
 def test_the_tool_extracts_by_a_preset(folder):
