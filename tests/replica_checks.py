@@ -16,8 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tbnets.data.batches import Share, distributed
 from tbnets.data.localization.mining import CandidateMining
-from tbnets.data.splits import Share, distributed
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.heads import (
     CanonicalProjection,

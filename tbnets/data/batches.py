@@ -9,7 +9,7 @@ resumed.
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +26,6 @@ from tbnets.checks import (
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.images import decode_images, faults, read_files
 from tbnets.data.pictures import KINDS
-from tbnets.data.splits import WHOLE, Share
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import listed
 from tbnets.seeds import generator_of
@@ -236,6 +235,58 @@ def sample_epoch(records, images_per_batch, captions_per_image, seed, epoch):
     drawn = [permuted(rows_of[image])[:most] for image in order]
     for start, stop in batch_bounds(len(order), images_per_batch):
         yield order[start:stop], np.concatenate(drawn[start:stop])
+
+
+# Each array of a batch is divided evenly among the replicas, in their order.
+# Every worker draws the rows of all batches, which is cheap, but reads only the
+# rows of its replicas.
+
+
+class Share(NamedTuple):
+    """The rows of a batch for replica number `place` (>= 0) of `count`."""
+
+    place: int = 0
+    count: int = 1
+
+    def of(self, num_rows):
+        """Returns the slice of `num_rows` rows that belongs to this share."""
+        bounds = (self.place + i for i in range(2))
+        return slice(*(bound * num_rows // self.count for bound in bounds))
+
+    def read(self, source, rows):
+        """Reads this share of the given rows with `source.batch`.
+
+        If the source has `lengths`, the rows are padded to the longest row of
+        the whole batch.
+        """
+        if hasattr(source, "lengths"):
+            return source.batch(rows)[self.of(len(rows))]
+        return source.batch(rows[self.of(len(rows))])
+
+
+WHOLE = Share()
+
+
+def distributed(strategy, batches):
+    """Distributes the batches of an epoch among the replicas of a strategy.
+
+    Raises ValueError if a batch has fewer photos than there are replicas.
+    """
+    count = strategy.num_replicas_in_sync
+    if batches.smallest is not None and batches.smallest < count:
+        raise InputError(
+            "Batches must have at least one photo for each replica. "
+            f"Received: a batch of {batches.smallest} for {count} replicas. "
+            "Choose another `images_per_batch`, or fewer replicas."
+        )
+
+    def worker_dataset(context):
+        per_worker = count // context.num_input_pipelines
+        first = context.input_pipeline_id * per_worker
+        places = range(first, first + per_worker)
+        return batches.dataset_of([Share(place, count) for place in places])
+
+    return strategy.distribute_datasets_from_function(worker_dataset)
 
 
 class Batches:

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import SAME_THING, numbered
-from tbnets.data.batches import EpochBatches, Examples, sampled
-from tbnets.data.splits import WHOLE
+from tbnets.data.batches import WHOLE, EpochBatches, Examples, sampled
 from tbnets.evaluation import boxes
 from tbnets.seeds import generator_of
 from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import check_finite, checked_array
-from tbnets.data.batches import EpochBatches, Examples
-from tbnets.data.splits import distributed
+from tbnets.data.batches import EpochBatches, Examples, distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder

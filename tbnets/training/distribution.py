@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.data.splits import distributed
+from tbnets.data.batches import distributed
 from tbnets.errors import InputError, UnreachableError, check_choice
 
 KINDS = "none", "mirrored", "multi_worker"

@@ -8,9 +8,14 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.data import batches
-from tbnets.data.batches import ArrayRows, EpochBatches, Examples
+from tbnets.data.batches import (
+    ArrayRows,
+    EpochBatches,
+    Examples,
+    Share,
+    distributed,
+)
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.splits import Share, distributed
 from tests import refusals, tiny
 from tests.data.test_phrase_pairs import HELD
 from tests.data.test_phrase_pairs import batches as pair_batches
