@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.data.images import decode_photo
-from tbnets.data.photo_kinds import read_upright_sides
+from tbnets.data.images import decode_photo, read_upright_sides
 from tbnets.errors import InputError, check_choice
 from tbnets.evaluation.boxes import check_boxes
 from tbnets.features.cnn import (

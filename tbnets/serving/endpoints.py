@@ -6,7 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tbnets.data.photo_kinds import require
+from tbnets.data.images import require
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances

@@ -15,9 +15,9 @@ from tbnets.checks import (
     checked_number,
     refuse_single,
 )
-from tbnets.data import photo_kinds, pictures
+from tbnets.data import images, pictures
 from tbnets.data.batches import untuned
-from tbnets.data.photo_kinds import require
+from tbnets.data.images import require
 from tbnets.data.pictures import read_content
 from tbnets.errors import InputError, check_kind
 from tbnets.layers.chunks import inner_layers
@@ -114,7 +114,7 @@ class PhotoReader:
         self.read = read
 
     def _decode(self, image_bytes):
-        content, _ = photo_kinds.small_enough(image_bytes, self.max_pixels)
+        content, _ = images.small_enough(image_bytes, self.max_pixels)
         if hasattr(self.read, "decode"):
             return self.read.decode(content)
         return self.read([content])[0]
@@ -161,7 +161,7 @@ def status_of(image_bytes, decoded, max_pixels):
     """
 
     def is_small(content):
-        sides = photo_kinds.read_sides(content, 2**62)
+        sides = images.read_sides(content, 2**62)
         return tf.reduce_prod(tf.cast(sides, tf.float64)) <= max_pixels
 
     def reasons():
@@ -171,7 +171,7 @@ def status_of(image_bytes, decoded, max_pixels):
             f"has more than {max_pixels} pixels",
             "does not decode",
         )
-        is_known = photo_kinds.is_known(image_bytes)
+        is_known = images.is_known(image_bytes)
         status = tf.where(is_known, status, "is of another kind")
         is_empty = tf.equal(tf.strings.length(image_bytes), 0)
         return tf.where(is_empty, "is empty", status)

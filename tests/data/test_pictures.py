@@ -1,13 +1,250 @@
-"""Photos that Pillow decodes are those that a graph decodes."""
+"""Tests of the formats of photos, of Pillow's decoding and of orientation."""
+
+import io
+import sys
 
 import numpy as np
 import PIL.Image
+import PIL.ImageOps
 import pytest
+import tensorflow as tf
 
-from tbnets.data import pictures
-from tbnets.data.images import decode_images
+from tbnets.data import images, pictures
+from tbnets.data.images import (
+    BrokenImageError,
+    decode_images,
+    fault_of,
+    read_content,
+    read_photo,
+    read_photo_sizes,
+)
 from tbnets.data.pictures import read_square
+from tests import refusals
 from tests.photo_files import file_of
+
+PIXELS = (np.arange(12 * 20 * 3) * 37 % 256).astype(np.uint8).reshape(12, 20, 3)
+PICTURE = PIL.Image.fromarray(PIXELS)
+GREY = PIXELS[..., 0]
+
+
+NOTES = PIL.Image.Exif()
+NOTES[0x0112] = 6  # To be turned by a quarter to the right.
+
+
+def encoded(format, mode="RGB", **options):
+    return file_of(PICTURE.convert(mode), format, **options)
+
+
+def test_a_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
+    blank = PIL.Image.new("RGB", (320, 320))
+    content = bytearray(file_of(blank, "WEBP"))
+    assert fault_of(bytes(content)) is None
+    content[26:30] = (8000).to_bytes(2, "little") * 2  # Its width and height.
+    monkeypatch.setattr(PIL.ImageOps, "exif_transpose", None)  # Would decode.
+    assert "WebP" in fault_of(bytes(content))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "I", "L"])
+def test_a_picture_without_pixels_is_told_so(mode):
+    for size in ((0, 0), (0, 5)):
+        with pytest.raises(BrokenImageError, match=r"has 0 x \d pixels\."):
+            read_content(PIL.Image.new(mode, size))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encoded("BMP"),
+        encoded("TIFF"),
+        encoded("TIFF", compression="tiff_lzw"),
+        encoded("TIFF", "RGBA"),
+        encoded("TIFF", "CMYK"),
+        encoded("WEBP", lossless=True),
+        encoded("WEBP", "RGBA", lossless=True, exact=True),
+    ],
+    ids="bmp tiff lzw tiff_alpha tiff_cmyk webp webp_alpha".split(),
+)
+def test_the_pixels_are_those_of_the_file(content):
+    np.testing.assert_array_equal(read_photo(content), PIXELS)
+    assert read_photo_sizes([content]).tolist() == [[20, 12]]
+
+
+@pytest.mark.parametrize("format", ["WEBP", "TIFF"])
+def test_a_photo_is_turned_upright(format):
+    stored = PIL.Image.fromarray(np.rot90(PIXELS))
+    options = {"lossless": True} if format == "WEBP" else {}
+    content = file_of(stored, format, exif=NOTES.tobytes(), **options)
+    np.testing.assert_array_equal(read_photo(content), PIXELS)
+    assert read_photo_sizes([content]).tolist() == [[20, 12]]
+
+
+def test_a_gif_is_its_first_picture():
+    first, second = (
+        PIL.Image.fromarray(np.full((4, 6, 3), colour, np.uint8))
+        for colour in ([200, 10, 0], [0, 0, 0])
+    )
+    file = file_of(first, "GIF", save_all=True, append_images=[second])
+    assert np.unique(read_photo(file).reshape(-1, 3), axis=0).tolist() == [
+        [200, 10, 0]
+    ]
+
+
+def test_of_16_bits_the_upper_8_are_kept():
+    deep = PIL.Image.fromarray(GREY.astype(np.uint16) * 256 + 99)
+    by_tiff = read_photo(file_of(deep, "TIFF"))
+    np.testing.assert_array_equal(by_tiff, np.stack([GREY] * 3, axis=2))
+    by_png = read_photo(file_of(deep, "PNG"))
+    np.testing.assert_array_equal(by_tiff, by_png)
+
+
+@pytest.mark.parametrize("scale", [1, 256])
+def test_whole_numbers_are_read_by_the_largest(scale):
+    picture = PIL.Image.fromarray(GREY.astype(np.int32) * scale)
+    assert picture.mode == "I"
+    np.testing.assert_array_equal(read_photo(picture)[..., 0], GREY)
+
+
+@pytest.mark.parametrize("mode", ["P", "L", "LA", "RGBA", "1"])
+def test_a_picture_is_what_its_png_is(mode):
+    picture = PICTURE.convert(mode)
+    if mode == "P":
+        picture.info["transparency"] = bytes(range(256))
+    expected = read_photo(file_of(picture, "PNG"))
+    np.testing.assert_array_equal(read_photo(picture), expected)
+    assert mode != "P" or picture.info  # It is left as it is.
+
+
+def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
+    PICTURE.save(tmp_path / "a.bmp")
+    lying = PIL.Image.fromarray(np.rot90(PIXELS))
+    lying.getexif()[0x0112] = 6
+    sorts = [
+        *(tmp_path / "a.bmp", encoded("BMP"), PICTURE, PIXELS),
+        *(lying, np.dstack([PIXELS, GREY])),
+    ]
+    found = decode_images(sorts, 12).numpy()
+    np.testing.assert_array_equal(
+        found, decode_images([encoded("PNG")] * 6, 12)
+    )
+    found = decode_images([GREY, GREY[..., None]], 12).numpy()
+    grey = file_of(PIL.Image.fromarray(GREY), "PNG")
+    np.testing.assert_array_equal(found, decode_images([grey] * 2, 12))
+    # As arrays, and as tensors.
+    wanted = decode_images([encoded("PNG")] * 2, 12)
+    contents = np.array([encoded("PNG")] * 2, object)
+    paths = np.array([str(tmp_path / "a.bmp")] * 2)
+    for some in (np.stack([PIXELS] * 2), paths, contents):
+        np.testing.assert_array_equal(decode_images(some, 12), wanted)
+    np.testing.assert_array_equal(read_photo(tf.constant(PIXELS)), PIXELS)
+    for one in (PIXELS, GREY, PICTURE, "a.bmp"):
+        with refusals.refused("image_bytes"):
+            decode_images(one, 12)
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.float32(PIXELS),
+        PIXELS[0, 0],
+        PIXELS[:0],
+        PIXELS[..., :2],
+        PIXELS[None],
+    ],
+    ids="float row none two stack".split(),
+)
+def test_arrays_that_are_no_photo_are_refused(pixels):
+    with refusals.refused("photo"):
+        read_content(pixels)
+
+
+def test_jpeg_and_png_files_pass_untouched():
+    for format in ("JPEG", "PNG"):
+        content = encoded(format)
+        assert read_content(content) is content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encoded("BMP")[:300],
+        encoded("TIFF")[:300],
+        encoded("GIF", "P")[:20],
+        encoded("WEBP")[:60],
+        b"BM, a text",
+        # Of an unknown range.
+        file_of(PIL.Image.fromarray(np.float32(GREY)), "TIFF"),
+    ],
+    ids="bmp tiff gif webp text float".split(),
+)
+def test_what_is_damaged_is_told(content):
+    assert fault_of(content)
+    with pytest.raises(BrokenImageError):
+        read_photo(content)
+
+
+def test_what_needs_another_package_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    told = fault_of(b"\0\0\0\x18ftypheic" + bytes(40))
+    assert "pip install pillow-heif" in told
+    assert "HEIF" not in fault_of(b"\0\0\0\x18ftypisom" + bytes(40))
+
+
+def test_a_photo_too_large_is_refused_before_it_is_decoded(monkeypatch):
+    bomb = bytearray(encoded("BMP"))
+    for side in (30_000, 9_000):
+        bomb[18:26] = np.array([side, side], "<i4").tobytes()
+        assert "more than 80000000" in fault_of(bytes(bomb))
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 12 * 20 - 1)
+    for picture in (PICTURE, PIXELS):
+        with pytest.raises(BrokenImageError, match="20 x 12 pixels"):
+            read_content(picture)
+
+
+LYING = (np.arange(16 * 24 * 3) * 37 % 256).reshape(16, 24, 3)
+
+
+def with_orientation(orientation, order="little", first=b"", format="JPEG"):
+    picture = PIL.Image.fromarray(LYING.astype(np.uint8))
+    notes = PIL.Image.Exif()
+    notes.endian = "<" if order == "little" else ">"
+    notes[0x010F] = "a maker of cameras"
+    if orientation is not None:
+        notes[0x0112] = orientation
+    content = file_of(picture, format, exif=notes.tobytes(), quality=95)
+    return content[:2] + first + content[2:]
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("value", range(1, 9))
+def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
+    comment = b"\xff\xfe\x00\x09nothing" * (value % 2)
+    content = with_orientation(value, order, comment)
+    with PIL.Image.open(io.BytesIO(content)) as picture:
+        expected = np.asarray(PIL.ImageOps.exif_transpose(picture))
+    assert int(images.orientation(content)) == value
+    pixels = tf.io.decode_jpeg(content, dct_method="INTEGER_ACCURATE")
+    turned = images.upright(pixels, images.orientation(content))
+    np.testing.assert_array_equal(turned, expected)
+    assert read_photo_sizes([content]).tolist() == [[*expected.shape[1::-1]]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *map(with_orientation, (None, 0, 9, 1000)),
+        with_orientation(6, format="PNG"),
+        b"",
+        b"\xff\xd8",
+        b"Exif\0\0",
+        b"\xff\xd8\xff\xe1\0\x08Exif\0\0",
+        b"\xff\xd8\xff\xe1\0\x08Exif\0\0II*\0\xff\xff\xff\xff",
+        b"\xff\xd8\xff\xe1\0\x08Exif\0\0MM\0*\0\0\0\x08\xff\xff",
+        b"\xff\xd8\xff\xe2\0\x08Exif\0\0II*\0\x08\0\0\0",
+    ],
+)
+def test_orientation_of_nonsense_is_upright(content):
+    assert int(images.orientation(content)) == 1
+
 
 SIDE = 24
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tbnets.data.photo_kinds import require
+from tbnets.data.images import require
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 
