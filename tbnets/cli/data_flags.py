@@ -5,9 +5,9 @@ import os
 from typing import Annotated
 
 from tbnets import startup
+from tbnets.data.archives import has_archives
 from tbnets.data.captions import FORMAT_NAMES, list_splits
 from tbnets.data.open import Data
-from tbnets.data.photo_archives import has_archives
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD

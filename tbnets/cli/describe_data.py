@@ -36,6 +36,7 @@ import numpy as np
 from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
+from tbnets.data.archives import has_archives, photo_root
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.findings import (
     Photo,
@@ -43,7 +44,6 @@ from tbnets.data.findings import (
     look_at_all,
     photo_findings,
 )
-from tbnets.data.photo_archives import has_archives, photo_root
 from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS

@@ -46,8 +46,8 @@ from tbnets.cli.asking import (
     write_answers_json,
 )
 from tbnets.cli.data_flags import Choosing, check_choosing, chosen
+from tbnets.data.archives import PHOTO_SUFFIXES
 from tbnets.data.images import read_photo
-from tbnets.data.photo_archives import PHOTO_SUFFIXES
 from tbnets.data.pictures import BrokenImageError, read_content
 from tbnets.errors import InputError
 from tbnets.serving import search

@@ -11,10 +11,10 @@ import os
 import re
 
 from tbnets.checks import first_twice
-from tbnets.data import archive_captions, caption_json, caption_tables
+from tbnets.data import caption_archives, caption_json, caption_tables
 from tbnets.data import splits as split_names
+from tbnets.data.archives import list_archives
 from tbnets.data.caption_files import CaptionFile, ImageRecord, OtherFormat
-from tbnets.data.photo_archives import list_archives
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.arrays import first_equal_rows, open_array
 from tbnets.errors import InputError
@@ -180,8 +180,8 @@ READERS = {
     "mapping": functools.partial(
         caption_json.read_json, caption_json.of_mapping
     ),
-    "webdataset": archive_captions.read_shards,
-    "parquet": archive_captions.read_parquet,
+    "webdataset": caption_archives.read_shards,
+    "parquet": caption_archives.read_parquet,
     "table": caption_tables.read_table,
 }
 """Maps each format to its reader. The first that accepts a file is used."""

@@ -29,9 +29,9 @@ from tbnets.checks import (
     spelling,
 )
 from tbnets.data import splits as split_names
+from tbnets.data.archives import list_archives, stamp
 from tbnets.data.caption_files import CaptionFile, Columns
 from tbnets.data.caption_formats import AUTO, READERS, read_file
-from tbnets.data.photo_archives import list_archives, stamp
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import ProblemError
 

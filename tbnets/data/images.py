@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import Array, Photo, checked_number, refuse_single
-from tbnets.data import photo_archives, pictures
+from tbnets.data import archives, pictures
 from tbnets.data.pictures import (
     ROOM,
     SCALES,
@@ -274,8 +274,8 @@ def read_file(path):
     for photos in archives.
     """
     content = tf.cond(
-        tf.strings.regex_full_match(path, photo_archives.INSIDE),
-        lambda: _in_python(photo_archives.read_bytes, path),
+        tf.strings.regex_full_match(path, archives.INSIDE),
+        lambda: _in_python(archives.read_bytes, path),
         lambda: tf.io.read_file(path),
     )
     return _decodable(content)
@@ -289,10 +289,8 @@ def read_files(paths):
     """
     # Calling Python for each photo would take a fifth of the decoding time.
     contents = tf.cond(
-        tf.reduce_any(
-            tf.strings.regex_full_match(paths, photo_archives.INSIDE)
-        ),
-        lambda: _in_python(np.vectorize(photo_archives.read_bytes, "O"), paths),
+        tf.reduce_any(tf.strings.regex_full_match(paths, archives.INSIDE)),
+        lambda: _in_python(np.vectorize(archives.read_bytes, "O"), paths),
         lambda: tf.map_fn(tf.io.read_file, paths),
     )
     return tf.cond(

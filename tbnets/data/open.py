@@ -11,9 +11,9 @@ import functools
 import os
 
 from tbnets.data import splits as split_names
+from tbnets.data.archives import is_file, is_folder, stamp
 from tbnets.data.batches import FeatureRows, FileNames
 from tbnets.data.captions import caption_key, common_images, read_captions
-from tbnets.data.photo_archives import is_file, is_folder, stamp
 from tbnets.data.photos import (
     find_photo,
     find_photos,

@@ -8,9 +8,9 @@ import unicodedata
 
 import numpy as np
 
-from tbnets.data import photo_archives
+from tbnets.data import archives
+from tbnets.data.archives import PHOTO_SUFFIXES, is_photo_name
 from tbnets.data.captions import list_splits, read_captions
-from tbnets.data.photo_archives import PHOTO_SUFFIXES, is_photo_name
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import BESIDE_SUFFIX, CheckedFile, listed, readable
@@ -110,7 +110,7 @@ def find_photos(folder, captions=None, splits=None):
     """
     if not captions:
         return _all_photos(folder)
-    folder = photo_archives.photo_root(folder)
+    folder = archives.photo_root(folder)
     matches = match_names(folder, captions)
     photos = {}
     for split in splits or list_splits(**captions):
@@ -121,15 +121,15 @@ def find_photos(folder, captions=None, splits=None):
 
 
 def _all_photos(folder):
-    archives, folder = folder, photo_archives.photo_root(folder)
+    root = archives.photo_root(folder)
     try:
-        return [(name, folder / name) for name in sort_files(folder)[0]]
+        return [(name, root / name) for name in sort_files(root)[0]]
     except MissingFileError:
-        inside = [*photo_archives.photos_inside(archives)]
+        inside = [*archives.photos_inside(folder)]
         if not inside:
             raise
     is_unique = len(dict(inside)) == len(inside)
-    return [(x if is_unique else path, folder / path) for x, path in inside]
+    return [(x if is_unique else path, root / path) for x, path in inside]
 
 
 MATCHED = "Images are matched by name without folder and extension."
@@ -143,16 +143,16 @@ def match_names(folder, captions):
     contains only names that a single photo fits, and no photo twice. `captions`
     is a dict of the arguments of `list_splits`.
     """
-    folder, names = photo_archives.photo_root(folder), {}
+    folder, names = archives.photo_root(folder), {}
     for split in list_splits(**captions):
         records = read_captions(**captions, split=split, problems=[])
         names |= dict.fromkeys(records.names)
-    missing = [x for x in names if not photo_archives.is_file(folder / x)]
-    if not missing or not photo_archives.is_folder(folder):
+    missing = [x for x in names if not archives.is_file(folder / x)]
+    if not missing or not archives.is_folder(folder):
         return {}
     photos = [name for name, _ in _walk(folder) if is_photo_name(name)]
     if not photos:  # Archives beside photos may hold anything.
-        photos = [path for _, path in photo_archives.photos_inside(folder)]
+        photos = [path for _, path in archives.photos_inside(folder)]
     by_stem = {}
     for name in photos:
         if name not in names:
@@ -188,7 +188,7 @@ def find_photo(folder, image_id):
     root = pathlib.Path(os.path.abspath(folder))
     for suffix in ("", *PHOTO_SUFFIXES):
         path = pathlib.Path(os.path.abspath(root / f"{image_id}{suffix}"))
-        if path.is_relative_to(root) and photo_archives.is_file(path):
+        if path.is_relative_to(root) and archives.is_file(path):
             return path
     return None
 

@@ -15,7 +15,7 @@ import PIL.Image
 import PIL.ImageOps
 
 from tbnets.checks import short_text
-from tbnets.data import photo_archives
+from tbnets.data import archives
 from tbnets.errors import InputError, check_kind
 
 MAX_PIXELS = 80_000_000
@@ -74,11 +74,11 @@ def _content(photo):
     advice = "Pass a path, the bytes of a file, a picture or its pixels."
     check_kind("photo", photo, (str, os.PathLike), advice)
     try:
-        if not photo_archives.is_file(photo):
+        if not archives.is_file(photo):
             there = os.path.exists(photo)
             reason = "is not a file" if there else "does not exist"
             raise BrokenImageError(photo, reason)
-        return photo_archives.read_bytes(photo)
+        return archives.read_bytes(photo)
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
         raise BrokenImageError(photo, reason) from error

@@ -6,7 +6,7 @@ import os
 import pathlib
 
 from tbnets.data import splits
-from tbnets.data.photo_archives import has_archives, photo_root
+from tbnets.data.archives import has_archives, photo_root
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path

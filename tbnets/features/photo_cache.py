@@ -18,7 +18,7 @@ import pathlib
 import re
 import time
 
-from tbnets.data import photo_archives
+from tbnets.data import archives
 from tbnets.data.images import faults
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.opening import load_features
@@ -47,13 +47,13 @@ def photo_sums(folder, names, index):
         """Returns [size, time, sha256], or the reason for a failure."""
         path = folder / name
         try:
-            if not photo_archives.is_file(path):
+            if not archives.is_file(path):
                 return "is not a file" if path.exists() else "does not exist"
-            stamp = [*photo_archives.stamp(path)]
+            stamp = [*archives.stamp(path)]
             cached_entry = cached.get(name)
             if cached_entry and cached_entry[:2] == stamp:
                 return cached_entry
-            content = photo_archives.read_bytes(path)
+            content = archives.read_bytes(path)
             return [*stamp, hashlib.sha256(content).hexdigest()]
         except OSError as error:
             return f"cannot be read: {error.strerror}"

@@ -7,9 +7,9 @@ captions. Its checkpoints list these photos.
 import copy
 import functools
 
+from tbnets.data.archives import is_file, is_folder
 from tbnets.data.batches import FeatureRows
 from tbnets.data.open import NoPhotos
-from tbnets.data.photo_archives import is_file, is_folder
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError, MissingFileError

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from tbnets.data import images, parquet_files, photo_archives
+from tbnets.data import archives, images
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
@@ -62,7 +62,7 @@ def test_photos_and_captions_in_a_file(tmp_path, column):
     assert captions_of(found) == dict(zip(NAMES, expected))
     assert found.read_as == f"parquet (columns image, {column})"
     for row in (4, 0, 3, 1, 2, 0):
-        assert photo_archives.read_bytes(path / found.names[row]) == PHOTOS[row]
+        assert archives.read_bytes(path / found.names[row]) == PHOTOS[row]
         assert images.read_file(str(path / NAMES[row])).numpy() == PHOTOS[row]
     assert images.fault_of(path / "5.jpg") == "does not exist"
 
@@ -105,7 +105,7 @@ def test_rows_with_one_name_are_one_image_if_their_photos_are_equal(tmp_path):
     path = write(tmp_path / "b.parquet", image=image, caption=texts)
     found = read(path)
     assert found.image_ids == ("b-0", "b-1", "b-2")
-    assert photo_archives.read_bytes(path / found.names[1]) == PHOTOS[1]
+    assert archives.read_bytes(path / found.names[1]) == PHOTOS[1]
 
 
 def test_splits(tmp_path):
@@ -187,7 +187,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         def write(self, content):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(parquet_files, "_temporary_file", lambda _: Full())
+    monkeypatch.setattr(archives, "_temporary_file", lambda _: Full())
     path = tmp_path / "data.parquet"
     write(path, image=photos_of(), caption=CAPTIONS["caption"])
     with pytest.raises(InputError, match="TMPDIR"):
@@ -196,9 +196,9 @@ def test_a_full_disk(tmp_path, monkeypatch):
 
 def test_each_process_has_its_own_copies(tmp_path, monkeypatch):
     path = write(tmp_path / "p.parquet", image=photos_of(), caption=NAMES)
-    assert photo_archives.read_bytes(path / "0.jpg") == PHOTOS[0]
-    before = parquet_files._temporary_file(parquet_files.os.getpid())
-    monkeypatch.setattr(parquet_files.os, "getpid", lambda: -1)
+    assert archives.read_bytes(path / "0.jpg") == PHOTOS[0]
+    before = archives._temporary_file(archives.os.getpid())
+    monkeypatch.setattr(archives.os, "getpid", lambda: -1)
     before.truncate(0)  # As another process may do.
     for name, content in zip(NAMES, PHOTOS):
-        assert photo_archives.read_bytes(path / name) == content
+        assert archives.read_bytes(path / name) == content

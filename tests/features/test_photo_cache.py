@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data import photo_archives
+from tbnets.data import archives
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.features import photo_cache
@@ -154,7 +154,7 @@ def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
     assert [reason for _, reason in first] == [None] * 3
     read = []
     monkeypatch.setattr(
-        photo_archives, "read_bytes", lambda path: read.append(path) or b"new"
+        archives, "read_bytes", lambda path: read.append(path) or b"new"
     )
     assert photo_cache.photo_sums(folder, NAMES, index) == first
     assert read == []

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from tbnets.data import photo_archives
+from tbnets.data import archives
 from tbnets.data.captions import list_splits, read_captions
 from tests.archives import write_tar
 from tests.fuzz.reader import Reader, both_ways
@@ -24,7 +24,7 @@ def _read(path):
     found = both_ways(
         lambda problems: read_captions("auto", path, "all", problems)
     )
-    return found, [photo_archives.read_bytes(path / x) for x in found.names]
+    return found, [archives.read_bytes(path / x) for x in found.names]
 
 
 def _reader(name, write):

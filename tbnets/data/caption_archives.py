@@ -10,7 +10,7 @@ import os
 import posixpath
 import re
 
-from tbnets.data import photo_archives
+from tbnets.data import archives
 from tbnets.data.caption_files import (
     COLUMNS,
     SAMPLE_ROWS,
@@ -59,14 +59,14 @@ def read_shards(file):
     """
     if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
         raise OtherFormat("it is compressed; decompress it first")
-    archives = _list(file.path, ".tar")
-    file.used = f"{len(archives)} shards"
+    shards = _list(file.path, ".tar")
+    file.used = f"{len(shards)} shards"
     records, counts = {}, collections.Counter()
-    classes = _read_classes(photo_archives.photo_root(file.path))
-    for name, path, split in archives:
+    classes = _read_classes(archives.photo_root(file.path))
+    for name, path, split in shards:
         shard = CheckedFile(path, file.problems)
         for key, files in _samples(shard).items():
-            photos = [*filter(photo_archives.is_photo_name, files)]
+            photos = [*filter(archives.is_photo_name, files)]
             texts = sorted(filter(_rank, files), key=_rank)
             if len(photos) > 1 or not records.keys().isdisjoint(photos):
                 expected = f"one photo with the key {key!r} in all shards"
@@ -88,7 +88,7 @@ def read_shards(file):
 def _opened(file):
     """Opens an archive; returns None after reporting that it is damaged."""
     try:
-        return photo_archives.open_archive(file.path)
+        return archives.open_archive(file.path)
     except ProblemError as error:
         return file.report(error.problem.message)
 
@@ -110,7 +110,7 @@ def _rank(name):
 
 
 def _captions(shard, name, classes):
-    content = photo_archives.read_bytes(f"{shard.path}/{name}")
+    content = archives.read_bytes(f"{shard.path}/{name}")
     is_json = name.lower().endswith("json")
     try:
         text = content.decode("utf-8-sig").strip()
@@ -164,7 +164,7 @@ def _read_classes(root):
 
 def _list(path, suffix):
     """Returns a list of (relative path, path, split), one for each archive."""
-    root, names = photo_archives.list_archives(path, (suffix,))
+    root, names = archives.list_archives(path, (suffix,))
     if not names:
         raise OtherFormat(f"it is neither a {suffix} file nor a folder of them")
     paths = [os.path.join(root, name) if name else root for name in names]

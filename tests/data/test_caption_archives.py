@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tbnets.data import photo_archives
+from tbnets.data import archives
 from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos
@@ -196,7 +196,7 @@ def test_photos_of_other_captions_are_found_in_the_shards(tmp_path):
     assert data.sources.photo_folder == tmp_path / "shards"
     for split in ("train", "dev", "test"):
         part = data.split(split)
-        assert all(map(photo_archives.is_file, part.photos.paths))
+        assert all(map(archives.is_file, part.photos.paths))
         assert all(name.endswith(".jpg") for name in part.records.names)
 
 
@@ -205,7 +205,7 @@ def test_all_photos_of_shards(tmp_path):
     write_shards(tmp_path, "{}.tar", samples, 2)
     photos = find_photos(tmp_path)
     assert [key for key, _ in photos] == ["0.jpg", "1.jpg", "2.jpg"]
-    assert all(photo_archives.is_file(path) for _, path in photos)
+    assert all(archives.is_file(path) for _, path in photos)
     assert find_photos(tmp_path / "{0..1}.tar") == photos
     assert find_photos(tmp_path / "1.tar") == photos[2:]
     write_tar(tmp_path / "0.tar", {"2.jpg": PHOTO})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data import images, photo_archives
+from tbnets.data import archives, images
 from tbnets.errors import InputError
 from tests.archives import write_tar
 from tests.photo_files import encode
@@ -30,15 +30,15 @@ def shard(tmp_path):
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
 def test_photos_in_an_archive_are_read_as_files_are(tmp_path, format):
     shard = write_tar(tmp_path / "shard.tar", CONTENTS, format=format)
-    assert [*photo_archives.open_archive(shard).places] == [
+    assert [*archives.open_archive(shard).places] == [
         *("dog.jpg", "dog.txt", "more/cat.png", LONG)
     ]
     for name in PHOTOS:
         path = shard / name
         content = CONTENTS.get(name, CONTENTS["./more//cat.png"])
-        assert photo_archives.is_file(path) and not path.is_file()
-        assert photo_archives.read_bytes(path) == content
-        assert photo_archives.stamp(path) == photo_archives.stamp(shard)
+        assert archives.is_file(path) and not path.is_file()
+        assert archives.read_bytes(path) == content
+        assert archives.stamp(path) == archives.stamp(shard)
         expected = images.read_photo(content)
         np.testing.assert_array_equal(images.read_photo(path), expected)
 
@@ -47,24 +47,24 @@ def test_a_folder_may_be_called_as_an_archive_is(tmp_path):
     path = tmp_path / "x.tar" / "dog.jpg"
     path.parent.mkdir()
     path.write_bytes(encode())
-    assert photo_archives.is_file(path)
-    assert photo_archives.read_bytes(path) == encode()
+    assert archives.is_file(path)
+    assert archives.read_bytes(path) == encode()
     assert images.read_file(str(path)).numpy() == encode()
 
 
 def test_a_photo_that_an_archive_lacks(shard):
     for name in ("nowhere.jpg", "dog", "../shard.tar", "more"):
-        assert not photo_archives.is_file(shard / name)
+        assert not archives.is_file(shard / name)
         with pytest.raises(OSError):
-            photo_archives.read_bytes(shard / name)
+            archives.read_bytes(shard / name)
         assert images.fault_of(shard / name) == "does not exist"
 
 
 def test_an_archive_that_changed_is_read_again(shard):
-    assert photo_archives.is_file(shard / "dog.jpg")
+    assert archives.is_file(shard / "dog.jpg")
     write_tar(shard, {"another.jpg": b""})
-    assert not photo_archives.is_file(shard / "dog.jpg")
-    assert photo_archives.is_file(shard / "another.jpg")
+    assert not archives.is_file(shard / "dog.jpg")
+    assert archives.is_file(shard / "another.jpg")
 
 
 def test_descriptions_that_would_take_memory(tmp_path):
@@ -74,7 +74,7 @@ def test_descriptions_that_would_take_memory(tmp_path):
         member.pax_headers = {"comment": "x" * 100_000}
         archive.addfile(member)
     with pytest.raises(InputError, match="shard.tar: byte 0: expected"):
-        photo_archives.open_archive(path)
+        archives.open_archive(path)
 
 
 def test_archives_are_listed_once(tmp_path, shard):
@@ -82,7 +82,7 @@ def test_archives_are_listed_once(tmp_path, shard):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(shard.read_bytes())
     (tmp_path / "b" / "loop").symlink_to(tmp_path)
-    root, names = photo_archives.list_archives(tmp_path)
+    root, names = archives.list_archives(tmp_path)
     assert (root, names) == (str(tmp_path), ["b/0.tar", "shard.tar"])
 
 
@@ -94,7 +94,7 @@ def test_links_are_not_followed(tmp_path):
             member = tarfile.TarInfo(f"{kind[0]}.jpg")
             member.type, member.linkname = kind, "secret.jpg"
             archive.addfile(member)
-    assert photo_archives.open_archive(path).places == {}
+    assert archives.open_archive(path).places == {}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_links_are_not_followed(tmp_path):
 def test_names_that_are_outside_or_not_unique(tmp_path, contents):
     path = write_tar(tmp_path / "shard.tar", contents)
     with pytest.raises(InputError, match="shard.tar: byte"):
-        photo_archives.open_archive(path)
+        archives.open_archive(path)
 
 
 def _damaged(content):
@@ -155,7 +155,7 @@ def test_damaged_archives_are_rejected(tmp_path):
         damaged = tmp_path / f"{number}.tar"
         damaged.write_bytes(content)
         with pytest.raises(InputError, match=f"{number}.tar: byte"):
-            photo_archives.open_archive(damaged)
+            archives.open_archive(damaged)
 
 
 def test_a_batch_has_photos_in_archives_and_in_folders(tmp_path, shard):
