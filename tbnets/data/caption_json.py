@@ -7,7 +7,7 @@ is for error messages, or raises `OtherFormat`.
 
 import contextlib
 
-from tbnets.data import phrase_json
+from tbnets.data import phrase_tables
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import (
     COLUMNS,
@@ -226,14 +226,14 @@ def _texts(record, key, place):
 
 def read_phrases(file):
     """Reads a file of phrases, and returns them as captions of their images."""
-    structure = phrase_json.structure_of(_content(file))
-    if structure not in phrase_json.STRUCTURES:
+    structure = phrase_tables.structure_of(_content(file))
+    if structure not in phrase_tables.STRUCTURES:
         raise OtherFormat("it has no 'regions' or 'ann_id' in a list")
     return images_of(
         file,
         (
             Row(place, row["image"], [(place, row["phrase"])], row.get("split"))
-            for place, row in phrase_json.rows_of(file)
+            for place, row in phrase_tables.rows_of(file)
         ),
     )
 
