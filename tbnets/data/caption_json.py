@@ -7,7 +7,6 @@ is for error messages, or raises `OtherFormat`.
 
 import contextlib
 
-from tbnets.data import phrase_tables
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import (
     COLUMNS,
@@ -23,6 +22,12 @@ from tbnets.data.caption_files import (
     is_id,
     is_image,
     is_sentence,
+)
+from tbnets.data.phrase_tables import (
+    entries_of,
+    key_of,
+    published_reader,
+    rows_of,
 )
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.files import parse_json, shown
@@ -226,14 +231,13 @@ def _texts(record, key, place):
 
 def read_phrases(file):
     """Reads a file of phrases, and returns them as captions of their images."""
-    structure = phrase_tables.structure_of(_content(file))
-    if structure not in phrase_tables.STRUCTURES:
+    if not published_reader(_content(file)):
         raise OtherFormat("it has no 'regions' or 'ann_id' in a list")
     return images_of(
         file,
         (
             Row(place, row["image"], [(place, row["phrase"])], row.get("split"))
-            for place, row in phrase_tables.rows_of(file)
+            for place, row in rows_of(file)
         ),
     )
 
@@ -273,16 +277,16 @@ def read_coco(file):
     """
     content, records = _content(file), {}
     images, annotations = _two_lists(content)
-    for place, image in _entries(file, content, images):
-        key = _coco_id(file, image, "id", place)
+    for place, image in entries_of(file, content[images], images):
+        key = key_of(file, image, "id", place)
         name = next((image[n] for n in COLUMNS["image"] if n in image), None)
         name = file.file_name(name, place)
         if key in records:
             file.refuse("a unique 'id'", key, place)
         elif None not in (key, name):
             records[key] = ImageRecord(key, [], WHOLE_FILE, name)
-    for place, row in _entries(file, content, annotations):
-        key = _coco_id(file, row, "image_id", place)
+    for place, row in entries_of(file, content[annotations], annotations):
+        key = key_of(file, row, "image_id", place)
         text = next((row[n] for n in COLUMNS["caption"] if n in row), None)
         caption = file.caption(text, place)
         if key is not None and key not in records:
@@ -291,18 +295,3 @@ def read_coco(file):
         elif None not in (key, caption):
             records[key].captions.append(caption)
     return list(records.values())
-
-
-def _entries(file, content, key):
-    for index, entry in enumerate(content[key]):
-        if isinstance(entry, dict):
-            yield f"{key}[{index}]", entry
-        else:
-            file.refuse("an object", entry, f"{key}[{index}]")
-
-
-def _coco_id(file, entry, name, place):
-    value = entry.get(name)
-    if isinstance(value, int | str) and not isinstance(value, bool):
-        return str(value)
-    return file.refuse(f"an integer or a string as {name!r}", value, place)

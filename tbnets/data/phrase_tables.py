@@ -236,21 +236,23 @@ def rows_of(file):
     _refuse_pickle(file)
     content = file.json()
     if content is not None:
-        yield from STRUCTURES.get(structure_of(content), _rows)(file, content)
+        read = published_reader(content) or _rows
+        yield from read(file, content)
 
 
-def structure_of(content):
-    """Returns the structure of JSON: a key of `STRUCTURES`, or "" for rows."""
+def published_reader(content):
+    """Returns the function that reads a published format, or None for rows."""
     first = content[0] if isinstance(content, list) and content else None
-    if not isinstance(first, dict):
-        return ""
-    if "regions" in first:
-        return "regions"
-    return "references" * ({"sentences", "ann_id"} <= first.keys())
+    if isinstance(first, dict):
+        if "regions" in first:
+            return _regions
+        if {"sentences", "ann_id"} <= first.keys():
+            return _references
+    return None
 
 
 def _rows(file, entries):
-    for place, row in _entries(file, entries):
+    for place, row in entries_of(file, entries):
         if all(name in row for name in NEEDED):
             yield place, row
         else:
@@ -277,15 +279,15 @@ def _regions(file, images):
     sizes, path = {}, _beside(file, IMAGE_DATA)
     if os.path.isfile(path):
         data = CheckedFile(path, file.problems)
-        for place, entry in _entries(data, data.json()):
-            sizes[_key(data, entry, "image_id", place)] = entry
-    for place, image in _entries(file, images):
+        for place, entry in entries_of(data, data.json()):
+            sizes[key_of(data, entry, "image_id", place)] = entry
+    for place, image in entries_of(file, images):
         name = "image_id" if "image_id" in image else "id"
-        key = _key(file, image, name, place)
+        key = key_of(file, image, name, place)
         entry = sizes.get(key, image)
         row = {k: entry[k] for k in ("width", "height") if k in entry}
         row["image"] = _photo_name(key, entry.get("url"))
-        for where, region in _entries(
+        for where, region in entries_of(
             file, image.get("regions"), f"{place}.regions"
         ):
             box = [region.get(k) for k in ("x", "y", "width", "height")]
@@ -306,12 +308,12 @@ def _references(file, references):
     content, known = instances.json(), {"images": {}, "annotations": {}}
     for kind, by_key in known.items():
         entries = content.get(kind) if isinstance(content, dict) else content
-        for place, entry in _entries(instances, entries, kind):
-            by_key[_key(instances, entry, "id", place)] = entry
-    for place, reference in _entries(file, references):
+        for place, entry in entries_of(instances, entries, kind):
+            by_key[key_of(instances, entry, "id", place)] = entry
+    for place, reference in entries_of(file, references):
         found = []
         for kind, name in (("images", "image_id"), ("annotations", "ann_id")):
-            key = _key(file, reference, name, place)
+            key = key_of(file, reference, name, place)
             if key is not None and key not in known[kind]:
                 expected = f"{name!r} of {instances.path}"
                 file.refuse(expected, reference[name], place)
@@ -324,20 +326,20 @@ def _references(file, references):
         if "split" in reference:
             row["split"] = reference["split"]
         row["bbox"] = annotation.get("bbox")
-        sentences = reference.get("sentences")
-        for where, sentence in _entries(file, sentences, f"{place}.sentences"):
+        sentences, before = reference.get("sentences"), f"{place}.sentences"
+        for where, sentence in entries_of(file, sentences, before):
             yield where, {**row, "phrase": sentence.get("sent")}
-
-
-STRUCTURES = {"regions": _regions, "references": _references}
 
 
 def _beside(file, name):
     return os.path.join(os.path.dirname(file.path), name)
 
 
-def _entries(file, entries, before=""):
-    # Yields (place, entry) for each object of a list.
+def entries_of(file, entries, before=""):
+    """Yields (place, entry) for each object of a list; reports other values.
+
+    `before` is the place of the list in the file.
+    """
     if not isinstance(entries, list):
         file.refuse("a list of objects", entries, before or None)
         return
@@ -349,7 +351,8 @@ def _entries(file, entries, before=""):
             file.refuse("an object", entry, place)
 
 
-def _key(file, entry, name, place):
+def key_of(file, entry, name, place):
+    """Returns the id in `entry[name]` as a string; reports an invalid id."""
     key = entry.get(name)
     if isinstance(key, int | str) and not isinstance(key, bool):
         return str(key)
