@@ -6,7 +6,8 @@ from typing import Annotated
 
 from tbnets import startup
 from tbnets.data.archives import has_archives
-from tbnets.data.captions import FORMAT_NAMES, list_splits
+from tbnets.data.caption_files import Columns
+from tbnets.data.captions import FORMAT_NAMES, CaptionSource
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
@@ -100,31 +101,34 @@ class CaptionFlags:
         [], "Splits of --captions to process; default: all."
     )
 
-    @property
-    def where(self):
-        """The arguments of `list_splits`, as a dict."""
+    def caption_source(self):
+        """Returns the `CaptionSource` that the flags name."""
         is_pattern = SPLIT_FIELD in self.captions
         is_set = os.path.isdir(self.captions) or has_archives(self.captions)
         if self.captions and not (is_pattern or is_set):
             require_file(self.captions, "--captions")
-        columns = {name: vars(self)[name] for name in COLUMN_HELP}
-        return {
-            "format": self.captions_format,
-            "path": self.captions,
-            **columns,
-        }
+        names = self.image_column, tuple(self.caption_column), self.split_column
+        return CaptionSource(
+            self.captions_format, self.captions, Columns(*names)
+        )
 
     def data(self, **sources):
         """Returns the `Data` of the captions, or of `sources["phrases"]`."""
-        where = self.where
-        path, form = where.pop("path"), where.pop("format")
-        sources |= {"captions": path, "captions_format": form, **where}
-        merged = Sources("", **sources)
+        captions = self.caption_source()
+        merged = Sources(
+            "",
+            captions=captions.path,
+            captions_format=captions.format,
+            image_column=captions.columns.image,
+            caption_column=captions.columns.caption,
+            split_column=captions.columns.split,
+            **sources,
+        )
         return Data(merged, of_phrases=bool(merged.phrases))
 
     def names(self):
         """Returns the splits to process."""
-        return self.splits or list_splits(**self.where)
+        return self.splits or self.caption_source().splits()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,9 +168,8 @@ class PhotoFlags(Shared):
 
         Each photo is a pair (id, path). Prints the unusable files.
         """
-        all_photos = find_photos(
-            self.images, self.captions and self.where, self.splits
-        )
+        captions = self.caption_source() if self.captions else None
+        all_photos = find_photos(self.images, captions, self.splits)
         is_listed = self.captions or has_archives(self.images)
         other_files = [] if is_listed else sort_files(self.images)[1]
         faults = {path: fault_of_name(key) for key, path in all_photos}

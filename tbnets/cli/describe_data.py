@@ -292,7 +292,7 @@ class Options(CaptionFlags):
 def read_splits(options, problems):
     """Returns a dict of the splits, and the set of training words or None."""
     read_split = functools.partial(
-        captions.read_captions, problems=problems, **options.where
+        options.caption_source().read, problems=problems
     )
     splits = {name: read_split(split=name) for name in options.names()}
     try:
@@ -379,7 +379,9 @@ def main(options):
     if options.captions:
         splits, vocabulary = read_splits(options, problems)
         print(f"Read as: {captions.summary(splits.values())}\n")
-        matches = options.images and match_names(options.images, options.where)
+        matches = options.images and match_names(
+            options.images, options.caption_source()
+        )
         if matches:
             print(f"{MATCHED}\n")
             splits = {k: with_matches(x, matches) for k, x in splits.items()}

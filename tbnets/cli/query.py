@@ -76,7 +76,7 @@ from tbnets.cli.asking import (
 )
 from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import AUTO, read_file
-from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
@@ -189,7 +189,7 @@ def read_queries(path):
     lines, _ = CheckedFile(path).lines()
     file = CaptionFile(path, [])
     if file.start.startswith("{") or read_file(AUTO, file)[1]:
-        splits = list_splits(AUTO, path)
+        splits = CaptionSource(AUTO, path).splits()
         images = (read_captions(AUTO, path, split) for split in splits)
         lines = [text for each in images for text in each.captions]
     captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))

@@ -280,112 +280,119 @@ def read_captions(
         images = tbnets.read_captions("auto", "my_{split}.csv", "train")
         images.num_images, images.captions_per_image
     """
-    check_choice("format", format, FORMAT_NAMES)
     check_kind("split", split, str, "Pass for example 'train'.")
     check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
-    columns = _columns(image_column, caption_column, split_column)
-    records, read_as = [], ""
-    for name in split.split("+"):
-        more, read_as = _read_split(format, path, columns, name, problems)
-        records += more
-    names = [record.file_name for record in records]
-    ids = [record.image_id for record in records]
-    identities = [record.identity for record in records]
-    if len(set(ids)) < len(ids):
-        raise InputError(
-            "split",
-            "name splits without common images",
-            f"split={split!r} of {path}",
-            "Read the splits separately.",
-        )
-    return CaptionedImages(
-        image_ids=ids,
-        captions=[text for record in records for text in record.captions],
-        caption_to_image=_repeated(len(record.captions) for record in records),
-        split=split,
-        path=os.fspath(path),
-        file_names=() if names == ids else names,
-        has_ids=all(record.has_id for record in records),
-        read_as=read_as,
-        identities=identities if all(identities) else (),
-    )
-
-
-def _columns(image, caption, split):
     advice = "Pass a list of names."
-    check_kind("caption_column", caption, (list, tuple), advice)
-    return Columns(image, tuple(caption), split)
+    check_kind("caption_column", caption_column, (list, tuple), advice)
+    columns = Columns(image_column, tuple(caption_column), split_column)
+    return CaptionSource(format, path, columns).read(split, problems)
 
 
-def list_splits(
-    format: str, path, image_column="", caption_column=(), split_column=""
-) -> tuple[str, ...]:
-    """Returns the names of the splits of a caption file or folder.
+@dataclasses.dataclass(frozen=True)
+class CaptionSource:
+    """A file or folder of captions, with its format and its columns.
 
-    The names are in the order of `ordered_splits`. If there are no splits,
-    returns ("all",). The arguments are those of `read_captions`.
+    The fields are arguments of `read_captions`.
     """
-    check_choice("format", format, FORMAT_NAMES)
-    if pattern := _pattern(format, path):
-        names = split_names.splits_in_path(pattern)
-        if not names:
-            raise MissingFileError(
-                "`path` must match at least one file. Received: "
-                f"path={path}, which matches no file. Check the folder and "
-                "the name around {split}."
+
+    format: str
+    path: Path
+    columns: Columns = Columns()
+
+    def __post_init__(self):
+        check_choice("format", self.format, FORMAT_NAMES)
+
+    def splits(self) -> tuple[str, ...]:
+        """Returns the names of the splits, in the order of `ordered_splits`.
+
+        If there are no splits, returns ("all",).
+        """
+        if pattern := self._pattern():
+            names = split_names.splits_in_path(pattern)
+            if not names:
+                raise MissingFileError(
+                    "`path` must match at least one file. Received: "
+                    f"path={self.path}, which matches no file. Check the "
+                    "folder and the name around {split}."
+                )
+            return names
+        problems: list[Any] = []
+        records, _ = self._read_file(os.fspath(self.path), problems)
+        if problems and not records:
+            raise ProblemError(problems[0])
+        return split_names.ordered_splits(record.split for record in records)
+
+    def read(self, split, problems=None) -> CaptionedImages:
+        """Reads a split. The arguments are those of `read_captions`."""
+        records, read_as = [], ""
+        for name in split.split("+"):
+            more, read_as = self._read_split(name, problems)
+            records += more
+        names = [record.file_name for record in records]
+        ids = [record.image_id for record in records]
+        identities = [record.identity for record in records]
+        if len(set(ids)) < len(ids):
+            raise InputError(
+                "split",
+                "name splits without common images",
+                f"split={split!r} of {self.path}",
+                "Read the splits separately.",
             )
-        return names
-    problems = []
-    columns = _columns(image_column, caption_column, split_column)
-    records, _ = _read_whole(format, os.fspath(path), columns, problems)
-    if problems and not records:
-        raise ProblemError(problems[0])
-    return split_names.ordered_splits(record.split for record in records)
+        sizes = (len(record.captions) for record in records)
+        return CaptionedImages(
+            image_ids=ids,
+            captions=[text for record in records for text in record.captions],
+            caption_to_image=_repeated(sizes),
+            split=split,
+            path=os.fspath(self.path),
+            file_names=() if names == ids else names,
+            has_ids=all(record.has_id for record in records),
+            read_as=read_as,
+            identities=identities if all(identities) else (),
+        )
 
+    def _pattern(self):
+        """Returns a path with `{split}` if each split has a file, else ""."""
+        path = os.fspath(self.path)
+        if os.path.isdir(path):
+            pattern = os.path.join(path, f"{split_names.SPLIT_FIELD}_caps.txt")
+            is_precomputed = self.format == "precomputed"
+            if is_precomputed or split_names.splits_in_path(pattern):
+                return pattern
+        # The splits of archives are in their names.
+        has_field = split_names.SPLIT_FIELD in path
+        return path if has_field and not list_archives(path)[1] else ""
 
-def _pattern(format, path):
-    """Returns a path with `{split}` if there is a file per split, else ""."""
-    path = os.fspath(path)
-    if os.path.isdir(path):
-        pattern = os.path.join(path, f"{split_names.SPLIT_FIELD}_caps.txt")
-        if format == "precomputed" or split_names.splits_in_path(pattern):
-            return pattern
-    # The splits of archives are in their names.
-    is_pattern = split_names.SPLIT_FIELD in path and not list_archives(path)[1]
-    return path if is_pattern else ""
+    def _read_split(self, name, problems):
+        before, pattern = len(problems or ()), self._pattern()
+        path = os.fspath(self.path)
+        path = split_names.fill_split(pattern, name) if pattern else path
+        records, read_as = self._read_file(path, problems)
+        if not records and len(problems or ()) > before:
+            return [], read_as
+        names = split_names.ordered_splits(record.split for record in records)
+        if pattern and names == (split_names.WHOLE_FILE,):
+            return records, read_as
+        name = split_names.choose_split(name, names, path)
+        return [record for record in records if record.split == name], read_as
 
-
-def _read_split(format, path, columns, split, problems):
-    before = len(problems or ())
-    pattern = _pattern(format, path)
-    path = os.fspath(path)
-    file = split_names.fill_split(pattern, split) if pattern else path
-    records, read_as = _read_whole(format, file, columns, problems)
-    if not records and len(problems or ()) > before:
-        return [], read_as
-    names = split_names.ordered_splits(record.split for record in records)
-    if pattern and names == (split_names.WHOLE_FILE,):
-        return records, read_as
-    name = split_names.choose_split(split, names, file)
-    return [record for record in records if record.split == name], read_as
-
-
-def _read_whole(format, path, columns, problems):
-    """Reads all splits of a file. Caches only the last file, if it is valid."""
-    root, names = list_archives(path)
-    files = [os.path.join(root, name) for name in names] or [path]
-    stamps = [stamp(file) for file in files if os.path.isfile(file)]
-    key = format, path, columns, *stamps
-    if (result := _CACHE.get(key)) is not None:
+    def _read_file(self, path, problems):
+        """Reads all splits of a file. Caches the last file if it is valid."""
+        root, names = list_archives(path)
+        files = [os.path.join(root, name) for name in names] or [path]
+        stamps = [stamp(file) for file in files if os.path.isfile(file)]
+        key = self.format, path, self.columns, *stamps
+        if (result := _CACHE.get(key)) is not None:
+            return result
+        file = CaptionFile(path, [], self.columns)
+        result = read_file(self.format, file)
+        if file.problems:
+            file = CaptionFile(path, problems, self.columns)
+            return read_file(self.format, file)
+        _CACHE.clear()
+        if file.is_cacheable:
+            _CACHE[key] = result
         return result
-    file = CaptionFile(path, [], columns)
-    result = read_file(format, file)
-    if file.problems:
-        return read_file(format, CaptionFile(path, problems, columns))
-    _CACHE.clear()
-    if file.is_cacheable:
-        _CACHE[key] = result
-    return result
 
 
 _CACHE: dict[tuple, Any] = {}

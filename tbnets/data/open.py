@@ -13,7 +13,7 @@ import os
 from tbnets.data import splits as split_names
 from tbnets.data.archives import is_file, is_folder, stamp
 from tbnets.data.batches import FeatureRows, FileNames
-from tbnets.data.captions import caption_key, common_images, read_captions
+from tbnets.data.captions import caption_key, common_images
 from tbnets.data.photos import (
     find_photo,
     find_photos,
@@ -363,7 +363,7 @@ class Data:
         folder = sources.photo_folder
         return [
             (key, path, path.relative_to(folder).as_posix(), stamp(path)[0])
-            for key, path in find_photos(folder, sources.where)
+            for key, path in find_photos(folder, sources.caption_source())
             if (not ids or key in ids) and is_file(path)
         ]
 
@@ -431,17 +431,17 @@ class Data:
 
     def _read_split(self, split):
         sources = self.sources
-        where = sources.where
+        captions = sources.caption_source()
         try:
             if sources.split_lists:
                 lists = sources.resolve(sources.split_lists)
-                records = read_listed(where, lists, split)
+                records = read_listed(captions, lists, split)
             else:
-                records = read_captions(**where, split=split)
+                records = captions.read(split)
         except NoSuchSplit as error:
             if error.names:
                 raise
-            raise sources.nowhere("captions", where["path"]) from error
+            raise sources.nowhere("captions", captions.path) from error
         if names := self._matched_names(records):
             records = with_matches(records, names)
         return self.own.usable_records(records) if self.own else records
@@ -451,5 +451,5 @@ class Data:
         if not folder or all(is_file(folder / x) for x in records.names):
             return {}
         if self.matches is None:
-            self.matches = match_names(folder, self.sources.where)
+            self.matches = match_names(folder, self.sources.caption_source())
         return self.matches

@@ -10,7 +10,6 @@ import numpy as np
 
 from tbnets.data import archives
 from tbnets.data.archives import PHOTO_SUFFIXES, is_photo_name
-from tbnets.data.captions import list_splits, read_captions
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import BESIDE_SUFFIX, CheckedFile, listed, readable
@@ -102,19 +101,19 @@ def left_out_lines(broken, other_files, count):
 def find_photos(folder, captions=None, splits=None):
     """Returns a list with a pair (unique id, `pathlib.Path`) for each photo.
 
-    `captions` is a dict of the arguments of `list_splits`. The list contains
-    the photos that the caption file names for `splits` (all splits if None),
-    even if the photos do not exist. If `captions` is None, the list contains
-    all photos below the folder. Their ids are then their relative paths, or, in
-    archives, their names if all names are unique.
+    If `captions` is a `CaptionSource`, the list contains the photos that it
+    names for `splits` (all splits if None), even if the photos do not exist. If
+    `captions` is None, the list contains all photos below the folder. Their ids
+    are then their relative paths, or, in archives, their names if all names are
+    unique.
     """
     if not captions:
         return _all_photos(folder)
     folder = archives.photo_root(folder)
     matches = match_names(folder, captions)
     photos = {}
-    for split in splits or list_splits(**captions):
-        records = read_captions(**captions, split=split)
+    for split in splits or captions.splits():
+        records = captions.read(split)
         for key, name in zip(records.image_ids, records.names):
             photos.setdefault(key, folder / matches.get(name, name))
     return list(photos.items())
@@ -141,11 +140,11 @@ def match_names(folder, captions):
     A photo fits if its name equals the image name without folder and extension.
     If both names contain a folder, the folders must be equal, too. The dict
     contains only names that a single photo fits, and no photo twice. `captions`
-    is a dict of the arguments of `list_splits`.
+    is a `CaptionSource`.
     """
     folder, names = archives.photo_root(folder), {}
-    for split in list_splits(**captions):
-        records = read_captions(**captions, split=split, problems=[])
+    for split in captions.splits():
+        records = captions.read(split, problems=[])
         names |= dict.fromkeys(records.names)
     missing = [x for x in names if not archives.is_file(folder / x)]
     if not missing or not archives.is_folder(folder):
@@ -261,8 +260,8 @@ def listed_rows(image_ids, path) -> np.ndarray:
 def read_listed(captions, lists, split):
     """Reads the captions of the images in the list of a split.
 
-    `captions` is a dict of the arguments of `list_splits`. The splits of the
-    caption file are ignored. `lists` is a path that contains `{split}`.
+    The splits of the `CaptionSource` `captions` are ignored. `lists` is a path
+    that contains `{split}`.
     """
     if SPLIT_FIELD not in os.fspath(lists):
         raise InputError(
@@ -272,6 +271,6 @@ def read_listed(captions, lists, split):
             f"Set for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
         )
     chosen = fill_split(lists, split)
-    images = read_captions(**captions, split="+".join(list_splits(**captions)))
+    images = captions.read("+".join(captions.splits()))
     images = images.subset(listed_rows(images.image_ids, chosen))
     return dataclasses.replace(images, split=split)

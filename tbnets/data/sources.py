@@ -7,6 +7,8 @@ import pathlib
 
 from tbnets.data import splits
 from tbnets.data.archives import has_archives, photo_root
+from tbnets.data.caption_files import Columns
+from tbnets.data.captions import CaptionSource
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
@@ -146,16 +148,11 @@ class Sources:
         """Returns whether a path names archives or a folder with archives."""
         return has_archives(self.resolve(path))
 
-    @property
-    def where(self):
-        """The arguments of `captions.list_splits`, as a dict."""
-        return {
-            "format": self.captions_format,
-            "path": self.file("captions"),
-            "image_column": self.image_column,
-            "caption_column": tuple(self.caption_column),
-            "split_column": self.split_column,
-        }
+    def caption_source(self):
+        """Returns the `CaptionSource` of the run's captions."""
+        names = self.image_column, tuple(self.caption_column), self.split_column
+        path = self.file("captions")
+        return CaptionSource(self.captions_format, path, Columns(*names))
 
     def items(self, flag):
         """Returns the comma-separated items of a flag."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tbnets.data import archives
-from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos
 from tbnets.data.sources import Sources
@@ -89,7 +89,7 @@ def test_splits_are_found_in_the_names_of_shards(tmp_path, names, splits):
         write_tar(tmp_path / name, contents)
     for path in (tmp_path, tmp_path / "*.tar", tmp_path / "{split}.tar"):
         if path == tmp_path or not any("/" in name for name in names):
-            assert list_splits("auto", path) == (*splits.split(),)
+            assert CaptionSource("auto", path).splits() == (*splits.split(),)
     if len(names) == 3:
         assert read(tmp_path, "dev").names == ("val/0.tar/1.jpg",)
 

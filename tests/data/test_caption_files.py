@@ -11,8 +11,9 @@ import pathlib
 import numpy as np
 import pytest
 
+from tbnets.data.caption_files import Columns
 from tbnets.data.caption_formats import READERS
-from tbnets.data.captions import list_splits, read_captions, summary
+from tbnets.data.captions import CaptionSource, read_captions, summary
 from tbnets.data.splits import NoSuchSplit
 from tests import photo_files, refusals
 
@@ -302,7 +303,7 @@ def test_a_public_file_is_read_without_a_flag(tmp_path, name):
     content, expected = FILES[name]
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    assert list_splits("auto", path) == tuple(expected)
+    assert CaptionSource("auto", path).splits() == tuple(expected)
     for split, images in expected.items():
         assert images_of(read_captions("auto", path, split)) == images
     read_as = read_captions("auto", path, split).read_as
@@ -382,7 +383,8 @@ def test_columns_of_any_name(tmp_path, name, content):
     columns = {"image_column": "b", "split_column": "a"}
     for chosen, texts in (["c"], (RUN,)), (["d", "c"], (CAT, RUN)):
         columns["caption_column"] = chosen
-        assert list_splits("auto", path, **columns)[0] == "p"
+        names = Columns("b", tuple(chosen), "a")
+        assert CaptionSource("auto", path, names).splits()[0] == "p"
         images = read_captions("auto", path, "p", **columns)
         assert (images.image_ids, images.captions) == ((A,), texts)
     with refusals.at(path) as error:
@@ -481,7 +483,10 @@ def test_a_file_without_captions_is_refused(tmp_path, name):
         (path / "more").mkdir(parents=True)
     else:
         path.write_bytes(content(tmp_path) if callable(content) else content)
-    for read in (list_splits, lambda *where: read_captions(*where, "train")):
+    for read in (
+        lambda *where: CaptionSource(*where).splits(),
+        lambda *where: read_captions(*where, "train"),
+    ):
         with refusals.at(path, 1 if name == "cut.json" else None) as error:
             read("auto", path)
         message = str(error.value)

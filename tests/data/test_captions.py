@@ -10,7 +10,7 @@ from tbnets.data import caption_tables
 from tbnets.data.caption_formats import READERS
 from tbnets.data.captions import (
     CaptionedImages,
-    list_splits,
+    CaptionSource,
     read_captions,
     same_captions,
 )
@@ -18,6 +18,10 @@ from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError
 from tbnets.files import ProblemError
 from tests import refusals
+
+
+def splits_of(format, path):
+    return CaptionSource(format, path).splits()
 
 
 def write(path, text):
@@ -199,7 +203,7 @@ WRITTEN = {
 def test_what_is_written_is_read(tmp_path, kind):
     format, write_splits = WRITERS[kind]
     path = write_splits(tmp_path, WRITTEN)
-    assert list_splits(format, path) == ("train", "val")
+    assert CaptionSource(format, path).splits() == ("train", "val")
     train = read_captions(format, path, "train")
     said = ('A "big", dog', "Two\u2028lines, café", "A cat", "")
     assert columns(train) == (("b.jpg", "a.jpg"), said, [0, 0, 1, 1])
@@ -348,7 +352,7 @@ def test_a_bad_file_is_refused(tmp_path, format, name, content, line):
         read_captions(format, path, "all")
     if format != "flickr":
         with refusals.at(path, line):
-            list_splits(format, path)
+            CaptionSource(format, path).splits()
 
 
 def test_json_cut_anywhere_is_noticed(tmp_path):
@@ -377,7 +381,7 @@ def test_a_file_of_another_format_is_told_as_one(
     tmp_path, name, content, format, other
 ):
     path = write(tmp_path / name, content)
-    for read in (list_splits, lambda *one: read_captions(*one, "train")):
+    for read in (splits_of, lambda *one: read_captions(*one, "train")):
         with pytest.raises(ProblemError, match=f"`format` to {other}"):
             read(format, path)
 
@@ -401,7 +405,7 @@ def test_karpathy_keeps_restval_apart_and_images_without_captions(tmp_path):
             karpathy_image("d.jpg", "restval", "  ", filepath="val2014"),
         ),
     )
-    assert list_splits("karpathy", path) == ("train", "restval", "val")
+    assert splits_of("karpathy", path) == ("train", "restval", "val")
     train = read_captions("karpathy", path, "train")
     assert columns(train) == (("b.jpg", "a.jpg"), ("A dog .", "A cat"), [0, 0])
     both = read_captions("karpathy", path, "train+restval")
@@ -411,13 +415,13 @@ def test_karpathy_keeps_restval_apart_and_images_without_captions(tmp_path):
 
 def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
     path = write(tmp_path / "r.token", "1.jpg#0\tp\n2.jpg#0\tq\n")
-    assert list_splits("flickr", path) == ("all",)
+    assert CaptionSource("flickr", path).splits() == ("all",)
     assert read_captions("flickr", path, "all").num_images == 2
     with pytest.raises(NoSuchSplit):
         read_captions("flickr", path, "train")
     write(tmp_path / "train.txt", "2\n")
     write(tmp_path / "validation.txt", "1\n")
-    assert list_splits("flickr", path) == ("train", "validation")
+    assert CaptionSource("flickr", path).splits() == ("train", "validation")
     assert read_captions("flickr", path, "dev").image_ids == ("1.jpg",)
     write(tmp_path / "F.trainImages.txt", "1\n")
     with refusals.refused("path"):  # Two lists for one split.
@@ -448,7 +452,7 @@ def test_coco_file_without_pattern_is_one_split(tmp_path):
             [(1000092795, "p"), (1000092796, "q\n"), (1000092795, "r")],
         ),
     )
-    assert list_splits("coco", path) == ("all",)
+    assert CaptionSource("coco", path).splits() == ("all",)
     images = read_captions("coco", path, "all")
     assert columns(images) == (
         ("1000092796", "1000092795", "7"),
@@ -512,7 +516,7 @@ def test_a_table_as_hands_write_it(tmp_path):
     said = ('A "big", dog', "Two\nlines")
     assert columns(images) == (("a.jpg",), said, [0, 0])
     # Several names of the dev split are splits of their own.
-    assert list_splits("table", path) == ("train", "val", "dev")
+    assert CaptionSource("table", path).splits() == ("train", "val", "dev")
     for split, text in {"val": "A cow", "dev": "A cat"}.items():
         assert read_captions("table", path, split).captions == (text,)
     assert read_captions("table", path, "validation").captions == ("A cow",)
@@ -567,7 +571,7 @@ def test_a_file_of_all_splits_is_read_once(tmp_path, monkeypatch):
         return caption_tables.read_table(file)
 
     monkeypatch.setitem(READERS, "table", reader)
-    assert list_splits("table", path) == ("train", "test")
+    assert CaptionSource("table", path).splits() == ("train", "test")
     assert read_captions("table", path, "test").captions == ("q",)
     assert read_captions("table", path, "train").captions == ("p",)
     assert len(read) == 1
@@ -588,7 +592,7 @@ def test_pattern_may_name_the_split_twice(tmp_path):
         write(folder / f"{split}.csv", f"image,caption\n{split}.jpg,p\n")
     write(tmp_path / "[odd] name" / "dev" / "test.csv", "")
     pattern = tmp_path / "[odd] name" / "{split}" / "{split}.csv"
-    assert list_splits("table", pattern) == ("train", "test")
+    assert CaptionSource("table", pattern).splits() == ("train", "test")
     images = read_captions("table", pattern, "train+test")
     assert images.image_ids == ("train.jpg", "test.jpg")
 
@@ -608,7 +612,7 @@ def test_pattern_may_name_the_split_twice(tmp_path):
 def test_missing_files_are_named(tmp_path, format, name, kind):
     write(tmp_path / "there.xlsx", "x")
     path = tmp_path / name
-    for read in (list_splits, lambda *one: read_captions(*one, "train")):
+    for read in (splits_of, lambda *one: read_captions(*one, "train")):
         with pytest.raises(kind) as error:
             read(format, path)
         assert str(tmp_path) in str(error.value)

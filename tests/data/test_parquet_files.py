@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets.data import archives, images
-from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
@@ -113,13 +113,13 @@ def test_splits(tmp_path):
     for part, paths in (("train", NAMES), ("test", [f"x{n}" for n in NAMES])):
         name = f"{part}-00000-of-00001.parquet"
         write(tmp_path / name, image=photos_of(paths), caption=texts)
-    assert list_splits("auto", tmp_path) == ("train", "test")
+    assert CaptionSource("auto", tmp_path).splits() == ("train", "test")
     test = read(tmp_path, "test")
     assert test.names[0] == "test-00000-of-00001.parquet/x0.jpg"
     splits = ["train", "train", "val", "val", "val"]
     path = tmp_path / "test.parquet"
     write(path, image=photos_of(), caption=texts, split=splits)
-    assert list_splits("auto", path) == ("train", "val")
+    assert CaptionSource("auto", path).splits() == ("train", "val")
     assert read(path, "train").image_ids == (*NAMES[:2],)
 
 

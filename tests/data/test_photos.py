@@ -2,7 +2,7 @@
 
 import pytest
 
-from tbnets.data.captions import read_captions
+from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.photos import (
     find_photos,
     left_out_lines,
@@ -36,7 +36,7 @@ def folder(tmp_path):
 def test_photos_of_captions_stand_once(folder, splits, expected):
     found = find_photos(
         folder / "photos",
-        {"format": "table", "path": folder / "t.csv"},
+        CaptionSource("table", folder / "t.csv"),
         splits,
     )
     assert [key for key, _ in found] == expected
@@ -169,12 +169,12 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
         (tmp_path / "photos" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / path).touch()
     (tmp_path / "photos" / "stray.tar").write_bytes(b"not an archive")
-    where = {"format": "table", "path": tmp_path / "t.csv"}
+    captions = CaptionSource("table", tmp_path / "t.csv")
     rows = dict.fromkeys(["a.jpg", name])
-    where["path"].write_text(
+    captions.path.write_text(
         "".join(f"{x}\n" for x in ["image,text", *(f"{x},p" for x in rows)])
     )
-    [*_, (key, path)] = find_photos(tmp_path / "photos", where)
+    [*_, (key, path)] = find_photos(tmp_path / "photos", captions)
     assert (key, path) == (name, tmp_path / "photos" / (photo or name))
 
 
@@ -182,7 +182,7 @@ def test_no_photo_has_two_names(tmp_path):
     (tmp_path / "0.jpg").touch()
     path = tmp_path / "t.csv"
     path.write_text("image,text\ntrain/0.jpg,p\ntest/0.jpg,q\n")
-    assert match_names(tmp_path, {"format": "auto", "path": path}) == {}
+    assert match_names(tmp_path, CaptionSource("auto", path)) == {}
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def captions(tmp_path):
 def test_lists_take_the_place_of_splits(tmp_path, captions):
     (tmp_path / "train.txt").write_text("d\na\n")
     (tmp_path / "validation.txt").write_text("b\nelsewhere\n")
-    captions = {"format": "table", "path": captions}
+    captions = CaptionSource("table", captions)
     lists = tmp_path / "{split}.txt"
     train = read_listed(captions, lists, "train")
     assert train.image_ids == ("a", "d")

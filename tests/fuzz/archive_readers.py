@@ -3,7 +3,7 @@
 import importlib.util
 
 from tbnets.data import archives
-from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.captions import CaptionSource, read_captions
 from tests.archives import write_tar
 from tests.fuzz.reader import Reader, both_ways
 from tests.photo_files import encode
@@ -20,7 +20,7 @@ FILES = {
 
 
 def _read(path):
-    list_splits("auto", path)
+    CaptionSource("auto", path).splits()
     found = both_ways(
         lambda problems: read_captions("auto", path, "all", problems)
     )

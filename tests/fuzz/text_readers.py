@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from tbnets.data.captions import list_splits, read_captions
+from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.entities import (
     read_annotations,
     read_boxes,
@@ -131,7 +131,7 @@ def _captions(format, contents, split="all"):
     name = "" if format == "precomputed" else next(iter(contents))
 
     def read(folder):
-        list_splits(format, folder / name)
+        CaptionSource(format, folder / name).splits()
         return both_ways(
             lambda found: read_captions(format, folder / name, split, found)
         )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import tqdm
 
-from tbnets.data.captions import caption_key, list_splits
+from tbnets.data.captions import caption_key
 from tbnets.data.splits import DRAWN, WHOLE_FILE
 from tbnets.data.store.joining import take_share
 from tbnets.data.store.manifest import DTYPES, file_sha256
@@ -45,7 +45,7 @@ def _split_names(data):
         flags = data.original_sources
         names = flags.train_split, flags.dev_split, flags.test_split
         return [name for name in names if data.has(name)]
-    return list_splits(**sources.where)
+    return sources.caption_source().splits()
 
 
 def texts_by_split(data, names=()):
