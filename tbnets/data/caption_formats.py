@@ -5,7 +5,6 @@ returns an `ImageRecord` for each image and split, in the order of the file. It
 raises `OtherFormat` if the file is in a different format.
 """
 
-import functools
 import glob
 import os
 import re
@@ -172,14 +171,10 @@ READERS = {
     "precomputed": read_precomputed,
     "flickr": read_flickr,
     "phrases": caption_json.read_phrases,
-    "karpathy": functools.partial(
-        caption_json.read_json, caption_json.of_images
-    ),
+    "karpathy": caption_json.read_karpathy,
     "coco": caption_json.read_coco,
-    "records": functools.partial(caption_json.read_json, None),
-    "mapping": functools.partial(
-        caption_json.read_json, caption_json.of_mapping
-    ),
+    "records": caption_json.read_records,
+    "mapping": caption_json.read_mapping,
     "webdataset": caption_archives.read_shards,
     "parquet": caption_archives.read_parquet,
     "table": caption_tables.read_table,

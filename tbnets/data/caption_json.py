@@ -1,18 +1,17 @@
 """Reads captions from JSON and JSON Lines files.
 
-A structure, such as `of_images`, is a function that finds the records in the
-content of a file. It returns a list of (place, split, record), in which `place`
-is for error messages, or raises `OtherFormat`.
+A record is a JSON object with an image and its captions. Records are listed as
+(place, split, record), in which `place` is for error messages.
 """
 
 import contextlib
+from typing import NamedTuple
 
 from tbnets.data import splits as split_names
 from tbnets.data.caption_files import (
     COLUMNS,
     IDENTITIES,
     SAMPLE_ROWS,
-    Columns,
     ImageRecord,
     OtherFormat,
     Row,
@@ -32,16 +31,7 @@ from tbnets.data.phrase_tables import (
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.files import parse_json, shown
 
-_NO_JSON = "it is not JSON"
 _ANSWERS = ("gpt", "assistant", "model", "bot")
-
-
-def of_images(content):
-    """Returns the records in the list `images` of a file such as Karpathy's."""
-    images = content.get("images") if isinstance(content, dict) else None
-    if not isinstance(images, list) or not images:
-        raise OtherFormat("it is not an object with a list 'images'")
-    return [(f"images[{i}]", None, image) for i, image in enumerate(images)]
 
 
 def _record_lists(content, place="", split=None):
@@ -75,12 +65,12 @@ def _record_lists(content, place="", split=None):
         ]
 
 
-def of_mapping(content, split=None):
+def _mapping_records(content, split=None):
     """Returns the records of a JSON object that maps images to captions."""
     if not isinstance(content, dict) or not content:
         raise OtherFormat("it is not an object of images")
     if split is None and all(map(split_names.is_usual, content)):
-        return [row for k in content for row in of_mapping(content[k], k)]
+        return [x for k in content for x in _mapping_records(content[k], k)]
     first, texts = next(iter(content.items()))
     has_paths = isinstance(texts, list) and _ends_with(texts, first)
     sample = list(content.items())[:SAMPLE_ROWS]
@@ -102,14 +92,29 @@ def _ends_with(texts, name):
     return bool(texts) and str(texts[-1]).endswith(name)
 
 
-def _choose(rows, columns):
-    """Returns the keys of the records, and `Chosen` with indices of keys."""
-    sample = [row for _, _, row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
-    keys = list(dict.fromkeys(key for row in sample for key in row))
-    if not keys:
+class _Keys(NamedTuple):
+    """The keys to read from records; `split` is None if none has splits."""
+
+    image: str
+    captions: list[str]
+    split: str | None = None
+
+
+def _find_keys(file, records):
+    """Returns the `_Keys` of records. Raises `OtherFormat` if it finds none."""
+    sample = [row for *_, row in records[:SAMPLE_ROWS] if isinstance(row, dict)]
+    names = list(dict.fromkeys(name for row in sample for name in row))
+    if not names:
         raise OtherFormat("it has no list of objects")
-    values = [[row[key] for row in sample if key in row] for key in keys]
-    return keys, choose_columns(keys, values, columns)
+    values = [[row[name] for row in sample if name in row] for name in names]
+    try:
+        chosen = choose_columns(names, values, file.columns)
+    except OtherFormat as error:
+        raise OtherFormat(str(error).replace("column", "key")) from error
+    file.used = f"keys {chosen.listed(names)}"
+    captions = [names[i] for i in chosen.captions]
+    split = None if chosen.split is None else names[chosen.split]
+    return _Keys(names[chosen.image], captions, split)
 
 
 def is_lines(file):
@@ -122,75 +127,70 @@ def is_lines(file):
     )
 
 
-def _find(structure, file):
-    """Returns the records in a file, and the result of `_choose` for them.
-
-    For JSON Lines, only the first records are returned.
-    """
-    if is_lines(file):
-        if structure is not None:
-            raise OtherFormat(_NO_JSON)
-        rows = []
-        for line in file.first_lines[:SAMPLE_ROWS]:
-            with contextlib.suppress(ValueError):  # Reported later.
-                rows.append((0, None, parse_json(line)))
-        lists = [rows]
-    elif structure is None:
-        lists = _record_lists(_content(file))
-    else:
-        lists = [structure(_content(file))]
-    columns = Columns() if structure is of_mapping else file.columns
-    reason = "it has no list of objects"
-    for rows in lists:
-        try:
-            return rows, *_choose(rows, columns)
-        except OtherFormat as error:
-            reason = str(error).replace("column", "key")
-    raise OtherFormat(reason)
-
-
 def _content(file):
-    if file.content is None:
-        raise OtherFormat(_NO_JSON)
+    if is_lines(file) or file.content is None:
+        raise OtherFormat("it is not JSON")
     return file.content
 
 
-def read_json(structure, file):
-    """Reads images from the records of a file, one or several per image.
+def read_karpathy(file):
+    """Reads the list `images` of a JSON object, such as Karpathy's files."""
+    content = _content(file)
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list) or not images:
+        raise OtherFormat("it is not an object with a list 'images'")
+    records = [(f"images[{i}]", None, image) for i, image in enumerate(images)]
+    return images_of(file, _rows(file, records, _find_keys(file, records)))
 
-    `structure` is `of_images`, `of_mapping`, or None for any list of records.
-    """
-    rows, keys, chosen = _find(structure, file)
+
+def read_mapping(file):
+    """Reads a JSON object that maps images to captions."""
+    records = _mapping_records(_content(file))
+    return images_of(file, _rows(file, records, _Keys("image", ["captions"])))
+
+
+def read_records(file):
+    """Reads a list of records anywhere in a JSON file, or JSON Lines."""
     if is_lines(file):
-        rows = ((line, None, row) for line, row in file.json_rows(()))
-    if structure is not of_mapping:
-        file.used = f"keys {chosen.listed(keys)}"
-    return images_of(file, _json_rows(file, rows, keys, chosen))
+        sample = []
+        for line in file.first_lines[:SAMPLE_ROWS]:
+            with contextlib.suppress(ValueError):  # Reported later.
+                sample.append((0, None, parse_json(line)))
+        keys = _find_keys(file, sample)
+        records = ((line, None, row) for line, row in file.json_rows(()))
+        return images_of(file, _rows(file, records, keys))
+    reason = "it has no list of objects"
+    for records in _record_lists(_content(file)):
+        try:
+            keys = _find_keys(file, records)
+        except OtherFormat as error:
+            reason = str(error)
+        else:
+            return images_of(file, _rows(file, records, keys))
+    raise OtherFormat(reason)
 
 
-def _json_rows(file, rows, keys, chosen):
-    image_key, caption_keys = keys[chosen.image], [keys[i] for i in chosen[1]]
-    split_key = None if chosen.split is None else keys[chosen.split]
-    is_talk = bare(caption_keys[0]) in ("conversation", "message")
+def _rows(file, records, keys):
+    is_talk = bare(keys.captions[0]) in ("conversation", "message")
     without_image = []
-    for place, split, record in rows:
+    for place, split, record in records:
         if not isinstance(record, dict):
             file.refuse("an object", record, place)
             continue
-        image = record.get(image_key)
+        image = record.get(keys.image)
         if isinstance(image, list) and len(image) == 1:
             image = image[0]
         if is_talk and not image:
             without_image.append(place)
             continue
-        there = [key for key in caption_keys if record.get(key) is not None]
+        there = [key for key in keys.captions if record.get(key) is not None]
         if not there:
-            expected = f"the key {' or '.join(map(repr, caption_keys))}"
+            expected = f"the key {' or '.join(map(repr, keys.captions))}"
             file.refuse(expected, record, place)
             continue
         texts = [text for key in there for text in _texts(record, key, place)]
-        split = (record.get(split_key) or "") if split_key else split
-        folder = record.get("filepath") if image_key == "filename" else None
+        split = (record.get(keys.split) or "") if keys.split else split
+        folder = record.get("filepath") if keys.image == "filename" else None
         has_list = any(isinstance(record[key], list) for key in there)
         identity = _identity(record) if has_list else None
         yield Row(place, image, texts, split, folder, identity)
