@@ -76,15 +76,13 @@ class OtherFormat(UserError):
 class CaptionFile(CheckedFile):
     """A caption file, and the `Columns` that the user chose.
 
-    A reader sets `used` to a description of the columns or keys that it read,
-    and `is_cacheable` to False if its result depends on other files.
+    A reader sets `used` to a description of the columns or keys that it read.
     """
 
     def __init__(self, path, problems=None, columns=Columns()):  # noqa: B008
         super().__init__(path, problems)
         self.columns = columns
         self.used = ""
-        self.is_cacheable = True
 
     @functools.cached_property
     def head(self):

@@ -41,7 +41,6 @@ def read_flickr(file):
         raise OtherFormat(
             "its first line is not <image>#<number><TAB><caption>"
         )
-    file.is_cacheable = False
     captions, lists = _token_captions(file), _split_lists(file.path)
     images = {part: _listed(lists[part], captions, file) for part in lists}
     return [
@@ -134,7 +133,6 @@ def read_precomputed(file):
     base = file.path.removesuffix("_caps.txt")
     if base == file.path:
         raise OtherFormat("its name does not end with _caps.txt")
-    file.is_cacheable = False
     rows, ends_well = file.lines()
     try:
         features = open_array(f"{base}_ims.npy")
@@ -180,6 +178,8 @@ READERS = {
     "table": caption_tables.read_table,
 }
 """Maps each format to its reader. The first that accepts a file is used."""
+OF_SEVERAL_FILES = ("precomputed", "flickr")
+"""Formats whose readers also read other files in the folder."""
 
 
 def read_file(format, file):

@@ -31,7 +31,12 @@ from tbnets.checks import (
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives, stamp
 from tbnets.data.caption_files import CaptionFile, Columns
-from tbnets.data.caption_formats import AUTO, READERS, read_file
+from tbnets.data.caption_formats import (
+    AUTO,
+    OF_SEVERAL_FILES,
+    READERS,
+    read_file,
+)
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import ProblemError
 
@@ -377,7 +382,10 @@ class CaptionSource:
         return [record for record in records if record.split == name], read_as
 
     def _read_file(self, path, problems):
-        """Reads all splits of a file. Caches the last file if it is valid."""
+        """Reads all splits of a file; returns the result of `read_file`.
+
+        Caches the last file, if it is valid and does not depend on others.
+        """
         root, names = list_archives(path)
         files = [os.path.join(root, name) for name in names] or [path]
         stamps = [stamp(file) for file in files if os.path.isfile(file)]
@@ -390,7 +398,7 @@ class CaptionSource:
             file = CaptionFile(path, problems, self.columns)
             return read_file(self.format, file)
         _CACHE.clear()
-        if file.is_cacheable:
+        if result[1] not in OF_SEVERAL_FILES:
             _CACHE[key] = result
         return result
 

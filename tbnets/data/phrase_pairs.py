@@ -200,20 +200,6 @@ MOST_PAIRS = 512
 """Maximum number of pairs in a batch. If there are more, a subset is drawn."""
 
 
-class PairOptions(NamedTuple):
-    """Settings that control which regions a pair is contrasted with.
-
-    Attributes:
-        contrast: `others` contrasts a pair only with regions of other photos;
-            `batch` also with regions of its own photo.
-        every_region: whether a batch contains all regions of its photos, not
-            only the assigned regions.
-    """
-
-    contrast: str = "others"
-    every_region: bool = False
-
-
 class PairBatches(EpochBatches):
     """Batches of captions, phrases and regions for `models.hm_lstm`.
 
@@ -222,18 +208,32 @@ class PairBatches(EpochBatches):
     overlap its own region with an IoU of at least `SAME_THING`, or that are
     assigned to a phrase with identical words.
 
-    `assignments()` returns a dict with the keys `CHOICE` and `CONFIDENCE`, or
-    {} before the first assignments. `sampling` contains further arguments of
-    `EpochBatches`.
+    Args:
+        examples: a `PairExamples`.
+        assignments: function that returns a dict with the keys `CHOICE` and
+            `CONFIDENCE`, or {} before the first assignments.
+        contrast: "others" contrasts a pair only with regions of other photos;
+            "batch" also with regions of its own photo.
+        every_region: whether a batch contains all regions of its photos, not
+            only the assigned regions.
+        **sampling: further arguments of `EpochBatches`.
 
     Source: Niu et al. 2017, Sec. 3.2.2 and 3.3. The paper does not define which
     pairs are contrasted. Departure: here, pairs with a negative similarity have
     weight 0.
     """
 
-    def __init__(self, examples, assignments, options, **sampling):
+    def __init__(
+        self,
+        examples,
+        assignments,
+        contrast=CONTRASTS[0],
+        every_region=False,
+        **sampling,
+    ):
         self._assignments = assignments
-        self._options = options
+        self._contrast = contrast
+        self._every_region = every_region
         self._phrase_images = examples.phrase_images
         super().__init__(examples, **sampling)
 
@@ -298,7 +298,7 @@ class PairBatches(EpochBatches):
         counts = regions.counts[image_rows]
         width = int(counts.max(initial=0)) + 1
         is_photo, keys = choices == counts[owners], owners * width + choices
-        if self._options.every_region:
+        if self._every_region:
             photos, numbers = regions.all_of(image_rows)
             listed = photos * width + numbers
         else:
@@ -316,7 +316,7 @@ class PairBatches(EpochBatches):
         is_named = names @ (texts[:, None] == texts).astype(np.float32) > 0
         allowed = names.any(axis=1, keepdims=True) & ~is_named
         is_own_photo = photos[:, None] == photos[region_of]
-        if self._options.contrast == "others":
+        if self._contrast == "others":
             return allowed & ~is_own_photo
         # Contrast assigned regions with other regions of their photo.
         for place in np.unique(photos[region_of]):

@@ -15,7 +15,6 @@ from tbnets.data.phrase_pairs import (
     CONFIDENCE,
     PairBatches,
     PairExamples,
-    PairOptions,
     PhotoRegions,
     noun_phrases,
 )
@@ -447,8 +446,9 @@ class HierarchicalTask(MatchingTask):
         """Returns the `PairBatches` of the training split."""
         flags = self.settings.correspondences
         every = bool(flags.region_mean_weight)
-        options = PairOptions(flags.contrast, every_region=every)
-        return PairBatches(train, lambda: self.held, options, **self.sampling)
+        return PairBatches(
+            train, lambda: self.held, flags.contrast, every, **self.sampling
+        )
 
     def scores(self, network, examples):
         """Returns the scores of the sentences and of the noun phrases."""

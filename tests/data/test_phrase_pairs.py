@@ -9,7 +9,6 @@ from tbnets.data.captions import CaptionedImages
 from tbnets.data.phrase_pairs import (
     PairBatches,
     PairExamples,
-    PairOptions,
     PhotoRegions,
     noun_phrases,
 )
@@ -64,10 +63,10 @@ def batches(held, limit=19, **options):
     return PairBatches(
         examples(limit),
         lambda: held,
-        PairOptions(**options),
         images_per_batch=3,
         captions_per_image=2,
         seed=0,
+        **options,
     )
 
 
