@@ -61,7 +61,7 @@ def list_archives(path, suffixes=SUFFIXES):
     if os.path.isfile(path):
         return path, [""]
     root, names = os.path.dirname(re.split(r"[{*]", path)[0]), []
-    for pattern in _numbered(path.replace(SPLIT_FIELD, "*")):
+    for pattern in _expand_numbers(path.replace(SPLIT_FIELD, "*")):
         paths = sorted(glob.glob(pattern))
         if not paths:
             raise MissingFileError(
@@ -103,7 +103,7 @@ def has_archives(path):
     return False
 
 
-def _numbered(pattern):
+def _expand_numbers(pattern):
     """Yields a pattern with ranges such as `{00..99}` replaced by numbers."""
     match = re.search(r"\{(\d{1,9})\.\.(\d{1,9})\}", pattern)
     if not match:
@@ -112,7 +112,7 @@ def _numbered(pattern):
     before, after = pattern[: match.start()], pattern[match.end() :]
     for number in range(int(match[1]), int(match[2]) + 1):
         name = f"{before}{number:0{len(match[1])}}{after}"
-        yield from _numbered(name)
+        yield from _expand_numbers(name)
 
 
 def is_folder(path):

@@ -151,7 +151,7 @@ def choose_columns(names, values, columns):
         ]
 
     images = positions("image")
-    named = positions("caption") or _numbered(names_there)
+    named = positions("caption") or _numbered_captions(names_there)
     splits = positions("split") or [
         i for i, some in enumerate(values) if _share(some, _is_split) == 1
     ]
@@ -177,7 +177,7 @@ def bare(name):
     return re.sub(r"[\s-]+", "_", name).removesuffix("s")
 
 
-def _numbered(names):
+def _numbered_captions(names):
     # The columns caption_0, caption_1, ... or caption1, caption2, ...
     matches = [re.fullmatch(r"(.*?)s?_?\d+", name) for name in names]
     stems = [match[1] if match else "" for match in matches]

@@ -145,7 +145,7 @@ def _rows(file, layout):
     reader = _reader(
         [line + "\n" for line in lines], layout.delimiter, layout.quoting
     )
-    rows = _numbered(file, reader)
+    rows = _with_lines(file, reader)
     rows = ((line, row) for line, row in rows if row)
     mark, width = layout.delimiter, layout.width
     repaired = []
@@ -188,7 +188,7 @@ def _with_bar(row, count):
     )
 
 
-def _numbered(file, reader):
+def _with_lines(file, reader):
     while True:
         first = reader.line_num + 1
         try:

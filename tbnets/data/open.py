@@ -136,7 +136,7 @@ class SplitData:
         return store, store.rows(self.records.image_ids)
 
     @functools.cached_property
-    def marked(self):
+    def annotated(self):
         """The `PhraseRegions`, with boxes in pixels of the annotated images."""
         return read_phrases(self._data.sources.file("phrases"), self.records)
 
@@ -144,8 +144,8 @@ class SplitData:
     def phrases(self):
         """The `PhraseRegions`, with boxes in pixels of the photos on disk."""
         store, _ = self.regions
-        rows = store.rows(self.marked.images.image_ids)
-        return self.marked.in_photos(store.sizes[rows])
+        rows = store.rows(self.annotated.images.image_ids)
+        return self.annotated.in_photos(store.sizes[rows])
 
     @property
     def photo_folder(self):

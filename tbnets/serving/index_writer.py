@@ -15,10 +15,10 @@ from tbnets.checks import Array, Path, refuse_single, short_repr, short_text
 from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
 from tbnets.data.store.npy import RowFile
-from tbnets.data.store.shards import open_shards, open_store
+from tbnets.data.store.shards import open_rows, open_store
 from tbnets.data.store.writer import (
     check_ids,
-    checked_rows,
+    checked_arrays,
     make_folder,
     new_manifest,
     write_shard,
@@ -175,7 +175,7 @@ class IndexWriter:
         ids = _listed(ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")
         arrays = {"features": rows}
-        rows = checked_rows(self._manifest, ids, arrays)["features"]
+        rows = checked_arrays(self._manifest, ids, arrays)["features"]
         old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
         same = old >= 0
         same[same] &= ~self._gone[old[same]]
@@ -274,5 +274,5 @@ class IndexWriter:
         name = digest.hexdigest()[:16]
         shard = write_shard(self.path, name, ids, {"features": rows})
         path = self.path / shard.files["features"]
-        file = open_shards(path, rows.shape, rows.dtype)
+        file = open_rows(path, rows.shape, rows.dtype)
         return _Part(shard, ids, file, np.arange(len(rows)))

@@ -50,7 +50,7 @@ class FeatureStore(Features):
             ids += read_ids(paths.pop("ids"), shard)
             kinds = manifest.array_kinds(shard.images, shard.rows)
             self._row_files.append(
-                {part: open_shards(paths[part], *kinds[part]) for part in paths}
+                {part: open_rows(paths[part], *kinds[part]) for part in paths}
             )
         super().__init__(ids, manifest.dim, path)
         self.row_files = [files.get("features") for files in self._row_files]
@@ -212,7 +212,7 @@ def read_ids(path, shard):
     return ids
 
 
-def open_shards(path, shape, dtype):
+def open_rows(path, shape, dtype):
     """Checks the shape and dtype of a file's array; returns its `RowFile`."""
     expected = shape, in_file(dtype)
     header = check_numbers(

@@ -109,7 +109,7 @@ class FeatureWriter:
         if ids:
             arrays = features, boxes, counts, scores, sizes
             parts = dict(zip(manifests.PARTS, arrays))
-            parts = checked_rows(manifest, ids, parts)
+            parts = checked_arrays(manifest, ids, parts)
             self._check_alone()
             name = f"{len(manifest.shards):05d}"
             shard = write_shard(self.path, name, ids, parts)
@@ -242,7 +242,7 @@ def make_folder(path, known=()):
     path.mkdir(parents=True, exist_ok=True)
 
 
-def checked_rows(manifest, ids, arrays):
+def checked_arrays(manifest, ids, arrays):
     """Checks the arrays of a shard, and converts them to the store's dtypes."""
     arrays = {
         part: np.asarray(x) for part, x in arrays.items() if x is not None

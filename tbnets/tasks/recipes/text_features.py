@@ -74,7 +74,7 @@ def texts_by_id(data, names=()):
 
 def _said(data, name):
     split = data.split(name)
-    return split.marked.as_captions() if data.of_phrases else split.records
+    return split.annotated.as_captions() if data.of_phrases else split.records
 
 
 MOST_PRINTED = 5
