@@ -7,13 +7,14 @@ et al. 2018, Sec. 4).
 import dataclasses
 import functools
 
-from tbnets.data.localization import hard_negatives
 from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.localization.mining import CandidateMining
 from tbnets.data.localization.sampler import (
+    TABLE,
     PhraseBatches,
     PhraseSampler,
     Sampling,
+    record_hard_negatives,
 )
 from tbnets.errors import InputError
 from tbnets.evaluation.localization import DIRECTION
@@ -110,8 +111,8 @@ class LocalizationTask(Task):
         first, table = first_hard_epoch(self.settings), None
         if first is not None and epoch >= first:
             score = self.scorer(network).scores
-            self.held = hard_negatives.recorded(self.held, first, train, score)
-            table = self.held[hard_negatives.TABLE]
+            self.held = record_hard_negatives(self.held, first, train, score)
+            table = self.held[TABLE]
         self.sampler.hard_negatives = table
 
     def batches(self, train):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tbnets.data.localization.examples import PhraseExamples
-from tbnets.data.localization.hard_negatives import hard_negatives
 from tbnets.data.localization.sampler import (
     PhraseBatches,
     PhraseSampler,
     Sampling,
+    hard_negatives,
 )
 from tbnets.errors import InputError
 from tbnets.evaluation import boxes

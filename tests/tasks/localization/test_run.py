@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets.data.localization import hard_negatives
+from tbnets.data.localization.sampler import record_hard_negatives
 from tbnets.data.store import opening
 from tbnets.evaluation import boxes
 from tbnets.tasks import runs
@@ -55,7 +55,7 @@ def test_hard_negatives_are_those_of_the_network_that_was_there(run):
     for wrong in (np.zeros((3, 2), np.int16), np.full((60, 2), 99, np.int16)):
         with refused("--phrases"):
             held = {**run.held, "hard_negatives": wrong}
-            hard_negatives.recorded(held, last - 1, run.examples, None)
+            record_hard_negatives(held, last - 1, run.examples, None)
 
 
 def test_it_reports_kinds_of_phrases_and_what_can_be_found(run):
