@@ -25,7 +25,7 @@ from tbnets.evaluation import (
     score_tiles,
 )
 from tbnets.models import cca
-from tbnets.serving.photo_search import PhotoSearch
+from tbnets.serving.search import PhotoSearch
 from tbnets.serving.served import Served
 from tests.evaluation.test_score_tiles import of_matrix
 from tests.refusals import assert_about

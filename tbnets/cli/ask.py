@@ -51,7 +51,7 @@ from tbnets.data.photos import list_photos
 from tbnets.data.pictures import read_content
 from tbnets.errors import InputError, check_choice
 from tbnets.extras.server.client import BATCH_SIZE, Client
-from tbnets.serving import photo_index, search
+from tbnets.serving import embedding_cache, formatting, search
 from tbnets.tasks.settings.flag import Amount, Count, Whole, check_place, flag
 
 
@@ -151,7 +151,7 @@ def ask_embeddings(options, texts):
     if texts:
         of_phrases = model.has("embed_phrases")
         rows = (model.embed_phrases if of_phrases else model.embed_text)(texts)
-        names = search.titles_of(texts, search.notes_on(model, texts))
+        names = formatting.titles_of(texts, search.notes_on(model, texts))
     else:
         names, rows = ask_photo_embeddings(options, model)
     if options.output:
@@ -177,7 +177,7 @@ def ask_photo_embeddings(options, model):
         paths[place] = pathlib.Path(place)
         if not os.path.isfile(place):
             read_content(place)  # Its errors name the file.
-    return photo_index.embed_photos(
+    return embedding_cache.embed_photos(
         model, ",".join(options.images), paths, batch_size=options.batch_size
     )
 
@@ -206,17 +206,19 @@ def search_index(options, texts):
         warnings.simplefilter("ignore")  # Titles list unknown words.
         results = model.search(texts, top=options.top or 5)
     notes, records = search.notes_on(model, texts), []
-    titles = search.titles_of(texts, notes)
+    titles = formatting.titles_of(texts, notes)
     for text, (unknown, note), title, found in zip(
         texts, notes, titles, results
     ):
         names, values, chances = zip(*found)
         chances = np.array(chances, np.float32)  # None becomes NaN.
         doubts = chances, 0
-        table = search.format_answers(title, values, names, doubts=doubts)
+        table = formatting.format_answers(title, values, names, doubts=doubts)
         print(f"{table}\n")
         rows = range(len(names))
-        answers = search.answers_record("image", names, rows, values, chances)
+        answers = formatting.answers_record(
+            "image", names, rows, values, chances
+        )
         record = {"query": text, "unknown_words": unknown, "note": note}
         records.append({**record, "answers": answers})
     return {"model": options.model, "queries": records}

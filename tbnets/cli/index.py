@@ -29,9 +29,9 @@ from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
 from tbnets.errors import InputError, import_extra
 from tbnets.progress import progress_bar
-from tbnets.serving import photo_index, search, search_index, zoo
+from tbnets.serving import embedding_cache, search, search_index, zoo
+from tbnets.serving.identity import identity_of
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.photo_index import identity_of
 from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 
@@ -66,13 +66,15 @@ class Options(AskingFlags):
         "Folder that caches the network's output for photos; default: "
         "FOLDER.tbnets next to FOLDER.",
     )
-    batch_size: Count = flag(search.PHOTO_BATCH_SIZE, "Photos per batch.")
+    batch_size: Count = flag(
+        embedding_cache.PHOTO_BATCH_SIZE, "Photos per batch."
+    )
 
 
 def index_photos(options, model):
     """Yields (ids, embeddings) of the photos in the folder."""
     [folder] = options.folder
-    yield photo_index.embed_folder(
+    yield embedding_cache.embed_folder(
         model, folder, options.cache, options.batch_size, fault_of_name
     )
 

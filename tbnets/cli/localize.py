@@ -50,7 +50,7 @@ from tbnets.data.archives import PHOTO_SUFFIXES
 from tbnets.data.images import read_photo
 from tbnets.data.pictures import BrokenImageError, read_content
 from tbnets.errors import InputError
-from tbnets.serving import search
+from tbnets.serving import formatting, search
 from tbnets.serving.served import own_choice
 from tbnets.tasks.settings.flag import Count, check_place, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
@@ -177,7 +177,9 @@ def warn_of_unknown(phrases, notes):
 
 def print_boxes(phrases, notes, phrase_regions):
     """Prints a table of boxes for each phrase."""
-    for title, regions in zip(search.titles_of(phrases, notes), phrase_regions):
+    for title, regions in zip(
+        formatting.titles_of(phrases, notes), phrase_regions
+    ):
         print(title)
         if not regions:
             print("  no box is proposed in this photo")
@@ -211,7 +213,9 @@ def localize_photo(options, model, phrases, notes, photo, picture):
     if picture:
         write_picture(picture, read_photo(content), phrases, phrase_regions)
     record = {"photo": files.readable(photo), "model": options.model, **choice}
-    record["phrases"] = search.regions_record(phrases, notes, phrase_regions)
+    record["phrases"] = formatting.regions_record(
+        phrases, notes, phrase_regions
+    )
     return record
 
 

@@ -80,8 +80,8 @@ from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
-from tbnets.serving import photo_index, search
-from tbnets.serving.photo_index import identity_of
+from tbnets.serving import embedding_cache, formatting, search
+from tbnets.serving.identity import identity_of
 from tbnets.tasks.settings.flag import (
     Count,
     Share,
@@ -157,14 +157,14 @@ class Options(RuntimeFlags):
     )
     json: str = flag("", JSON)
     batch_size: Count = flag(
-        search.PHOTO_BATCH_SIZE, "Images or captions per batch."
+        embedding_cache.PHOTO_BATCH_SIZE, "Images or captions per batch."
     )
 
 
 def embed_images(options, model):
     """Returns ids and embeddings of the images to search."""
     if model.takes_photos:
-        return photo_index.embed_folder(
+        return embedding_cache.embed_folder(
             model, options.images, options.cache, options.batch_size
         )
     features = open_features(*options.image_features)
@@ -218,8 +218,8 @@ def answer_image(options, model):
     title = f"{options.image} among {len(captions)} captions"
     rows, values = order[0], similarities[0]
     answers = [captions[row] for row in rows]
-    print(search.format_answers(title, values, answers))
-    records = search.answers_record("caption", captions, rows, values)
+    print(formatting.format_answers(title, values, answers))
+    records = formatting.answers_record("caption", captions, rows, values)
     return {"model": options.model, "image": options.image, "answers": records}
 
 
@@ -232,10 +232,10 @@ def answer_texts(options, model, gallery=None):
     order, similarities, confidences = ranked
     limit = least_confidence(options, model, len(ids))
     notes = search.notes_on(model, queries)
-    notes = search.add_doubts(notes, confidences, limit)
-    titles = search.titles_of(queries, notes)
+    notes = formatting.add_doubts(notes, confidences, limit)
+    titles = formatting.titles_of(queries, notes)
     titles += [f"like {image}" for image in like]
-    print(search.format_tables(titles, ids, ranked, limit=limit))
+    print(formatting.format_tables(titles, ids, ranked, limit=limit))
     if options.images and options.montage != "":
         write_montage(options, ids, order, similarities)
     if options.explain:
@@ -268,7 +268,7 @@ def query_record(options, notes, ids, ranked):
     ]
     records += [{"like": image} for image in options.like]
     for record, *results in zip(records, *ranked):
-        record["answers"] = search.answers_record("image", ids, *results)
+        record["answers"] = formatting.answers_record("image", ids, *results)
     return {"model": options.model, "queries": records}
 
 

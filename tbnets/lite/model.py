@@ -34,7 +34,7 @@ from tbnets.serving.litert_files import (
     VOCABULARY,
     read_record,
 )
-from tbnets.serving.photo_search import PhotoSearch
+from tbnets.serving.search import PhotoSearch
 from tbnets.startup import quiet_tensorflow, usable_cores
 from tbnets.text.word_ids import PlainTokenizer
 

@@ -6,9 +6,9 @@ To learn the package, read the modules in this order::
     export, ops                  writes a SavedModel with allowed ops
     checksums, saved_files       reads and verifies its files
     served                       calls a SavedModel
-    search, photo_search         ranks photos for sentences
-    photo_index                  caches the embeddings of a folder
-    search_index, index_writer   stores embeddings for search
+    embedding_cache, identity    embeds a folder of photos once per model
+    search, formatting           ranks photos, and formats the results
+    search_index, index_writer   searches and writes embeddings on disk
     confidence, calibration      computes and fits confidences
     zoo, assembled               finds and completes zoo models
     litert_files, litert         describes and writes LiteRT models

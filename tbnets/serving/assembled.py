@@ -41,7 +41,7 @@ from tbnets.serving.checksums import (
 )
 from tbnets.serving.endpoints import begin_with_photos
 from tbnets.serving.export import reexport
-from tbnets.serving.photo_index import IDENTITY
+from tbnets.serving.identity import IDENTITY
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3

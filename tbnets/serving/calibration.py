@@ -11,6 +11,7 @@ from tbnets.errors import InputError
 from tbnets.evaluation.ranking import TEMPERATURE
 from tbnets.serving import search
 from tbnets.serving.confidence import NEIGHBOURS, Confidence, features
+from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE
 
 BANK_SIZE = 1000
 """Maximum number of training captions in the query bank."""
@@ -130,9 +131,8 @@ def calibrate_model(model, captions, images):
     rows = np.random.default_rng(0).permutation(len(bank))[:BANK_SIZE]
     bank = [bank[row] for row in rows]
     paths = [os.path.join(images, name) for name in records.names]
-    size = search.PHOTO_BATCH_SIZE
     return calibrate(
-        search.embed(model.embed_images, paths, "image", size),
+        search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE),
         search.embed(model.embed_text, records.captions, "caption"),
         records.caption_to_image,
         search.embed(model.embed_text, bank, "caption"),

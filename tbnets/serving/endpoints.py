@@ -12,6 +12,7 @@ from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances
 from tbnets.serving import search_index
 from tbnets.serving.confidence import NEIGHBOURS
+from tbnets.serving.identity import identity_of
 from tbnets.serving.inputs import (
     OwnTexts,
     PhotoReader,
@@ -19,7 +20,6 @@ from tbnets.serving.inputs import (
     require_photos,
     require_rows,
 )
-from tbnets.serving.photo_index import identity_of
 from tbnets.text.vocabulary import Tokenizer
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")

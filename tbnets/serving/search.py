@@ -1,21 +1,33 @@
-"""Ranks images for query sentences or images, and formats the results."""
+"""Ranks images for query sentences or query images."""
 
-from typing import NamedTuple
+import os
+import pathlib
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from tbnets.checks import check_finite, refuse_single
-from tbnets.data.pictures import BrokenImageError
-from tbnets.errors import InputError
-from tbnets.files import readable
+from tbnets.checks import (
+    Path,
+    Photos,
+    as_numbers,
+    check_finite,
+    checked_number,
+    refuse_single,
+)
+from tbnets.data.pictures import KINDS, BrokenImageError
+from tbnets.errors import InputError, check_kind
 from tbnets.progress import progress_bar
 from tbnets.serving.confidence import NEIGHBOURS
+from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE, embed_folder
+from tbnets.serving.identity import identity_of
+
+if TYPE_CHECKING:
+    from tbnets.serving.inputs import Texts
+    from tbnets.serving.search_index import SearchIndex
 
 BATCH_SIZE = 256
-PHOTO_BATCH_SIZE = 32
-"""Larger batches are not faster on a CPU and need more memory."""
 NO_WORD = "no word of this is known"
-NOTHING_FITS = "nothing fits well, or many photos fit equally"
 
 
 class Ranked(NamedTuple):
@@ -82,53 +94,6 @@ def sentences_of(queries):
         for text in texts
         if isinstance(text, str | bytes)
     ]
-
-
-def find_hits(queries, captions, caption_to_image):
-    """Finds the images with a caption that contains a query.
-
-    A caption contains a query if it contains the query's words in the same
-    order. Other words may be in between. For each query, returns a dict that
-    maps the row of each matching image to its first matching caption. If no
-    caption matches, the query's entry is None.
-    """
-    from tbnets.text.vocabulary import split_words  # Imports TensorFlow.
-
-    all_words, hits = split_words(list(captions)).to_list(), []
-    for query_words in split_words(list(queries)).to_list():
-        images = {}
-        for caption, image, words in zip(captions, caption_to_image, all_words):
-            if query_words and _in_order(query_words, words):
-                images.setdefault(int(image), caption)
-        hits.append(images or None)
-    return hits
-
-
-def _in_order(query_words, words):
-    remaining = iter(words)
-    return all(word in remaining for word in query_words)
-
-
-def format_answers(title, similarities, answers, hits=None, doubts=None):
-    """Formats the answers to one query as a table headed by `title`.
-
-    `hits` contains a bool for each answer. `doubts` is a pair: the confidences
-    of the answers, and the limit below which an answer is marked as doubtful.
-    """
-    head, marks = "", [""] * len(answers)
-    if doubts is not None and not np.isnan(doubts[0]).any():
-        head = "  confidence "
-        marks = [
-            f"  {chance:10.2f}{'?' if chance < doubts[1] else ' '}"
-            for chance in doubts[0]
-        ]
-    if hits is not None:
-        head, marks = "   hit", ["   yes" if hit else "    no" for hit in hits]
-    lines = [title, f" rank  similarity{head}  answer"]
-    rows = zip(similarities, marks, answers)
-    for rank, (similarity, mark, answer) in enumerate(rows, start=1):
-        lines.append(f"{rank:5d}  {similarity:10.3f}{mark}  {readable(answer)}")
-    return "\n".join(lines)
 
 
 def embed_examples(model, images):
@@ -199,77 +164,207 @@ def _chances(confidence, embeddings, order, values):
     return confidence.probabilities(values, levels, len(embeddings))
 
 
-def add_doubts(notes, chances, limit):
-    """Adds `NOTHING_FITS` to the notes of queries without a likely result.
+class Answer(NamedTuple):
+    """A result of a search.
 
-    `chances`, `[m, k]`, contains the confidence of each result, or NaN if it is
-    unknown. `limit` is the lowest confidence of a likely result.
+    Attributes:
+        image: path of the photo, or its id in a `SearchIndex`, or otherwise its
+            row.
+        similarity: similarity of the query and the image.
+        confidence: probability that the query sentence was written for this
+            photo; None if the query is an image or the model is not calibrated.
     """
-    results = []
-    for (unknown, note), values in zip(notes, chances):
-        is_doubtful = len(values) and (values < limit).all()
-        parts = [note, NOTHING_FITS if is_doubtful else ""]
-        results.append((unknown, "; ".join(filter(None, parts))))
-    return results
+
+    image: str | int
+    similarity: float
+    confidence: float | None
 
 
-def titles_of(queries, notes):
-    """Returns each sentence with its note, if any."""
-    return [
-        f'"{query}"' + (f" ({note})" if note else "")
-        for query, (_, note) in zip(queries, notes)
+def answer(image, similarity, confidence):
+    """Returns an `Answer`, in which a confidence of NaN becomes None."""
+    known = None if np.isnan(confidence) else float(confidence)
+    return Answer(image, float(similarity), known)
+
+
+class PhotoSearch:
+    """The methods that `served.Served` and `lite.Model` share."""
+
+    signatures: Any = ()
+
+    def has(self, *names: str) -> bool:
+        """Returns whether the model has all endpoints in `names`."""
+        return set(names) <= set(self.signatures)
+
+    def compare(self: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Compares all embeddings of one side with all embeddings of the other.
+
+        Args:
+            first: float array `[n, embedding_dim]` for the first side in
+                `similarity`.
+            second: float array `[m, embedding_dim]` for the second side.
+
+        Returns:
+            float32 NumPy array `[n, m]`, as in `similarity`.
+
+        Raises:
+            ValueError: the arrays are not embeddings of this model.
+        """
+        expected = "embeddings", (None, self.embedding_dim)
+        advice = "Pass embeddings from this model."
+        first = as_numbers("first", first, *expected, advice)
+        second = as_numbers("second", second, *expected, advice)
+        products = None if self.has("compare") else first @ second.T
+        # A non-finite input makes the sum non-finite, and a sum is faster to
+        # check.
+        if products is None or not np.isfinite(products.sum(dtype=np.float64)):
+            check_finite("first", first)
+            check_finite("second", second)
+        if products is None:
+            return self._compare_learned(first, second)
+        return products
+
+    def embed_images(self: Any, images: Photos) -> np.ndarray:
+        """Embeds images. Returns unit vectors, float32 `[n, embedding_dim]`.
+
+        Args:
+            images: list of `n` photos, each a path, the bytes of a file, a
+                `PIL.Image.Image` or a uint8 array `[height, width, 3]`; or, if
+                the model takes features, a float array `[n, feature_dim]`.
+
+        Raises:
+            ValueError: an item is not a photo.
+        """
+        embeddings, reasons = self.try_images(images)
+        for row, reason in enumerate(reasons):
+            if reason:
+                raise InputError(
+                    "images",
+                    f"be complete photos: {KINDS}",
+                    f"images[{row}], which {reason}",
+                    "Leave this image out.",
+                )
+        return embeddings
+
+    def search(
+        self: Any,
+        queries: "Texts" = (),
+        images: "Path | Photos | SearchIndex | None" = None,
+        top: int = 5,
+        *,
+        like: Photos = (),
+        cache: Path | Literal[False] | None = None,
+    ) -> list[list[Answer]]:
+        """Finds images that match sentences or are similar to query images.
+
+        Warns if no word of a sentence is in the vocabulary.
+
+        Args:
+            queries: sentences, as in `embed_text`.
+            images: images as in `embed_images`; a folder of photos; embeddings
+                `[n, embedding_dim]` of photos; a `SearchIndex`; or None for the
+                index inside the model.
+            top: number of results for each query.
+            like: query images, as in `embed_images`. Their results come last.
+            cache: folder that caches the embeddings of a photo folder, so that
+                the next search embeds only new and changed photos. None for
+                FOLDER.tbnets next to the photo folder, False for no cache.
+
+        Returns:
+            list that contains, for each query, a list of `Answer`s, best first.
+
+        Raises:
+            ValueError: the model localizes phrases; or `like` is given and the
+                model has a learned similarity.
+
+        Example:
+            model.search(["a dog in the snow"], "photos", top=3)
+            model.search(images="photos", like=["dog.jpg"])
+        """
+        top = checked_number("top", top, 1, whole=True)
+        is_held = images is None and self.has("search")
+        # A model exported with only `search` has no `embed_image`.
+        endpoint = "search" if is_held else "embed_image"
+        if not self.has(endpoint, "embed_text"):
+            other = ", or call `find`" if self.has("embed_phrases") else ""
+            raise InputError(
+                "search",
+                "be called on a network for whole images",
+                f"{self.path}, which has {sorted(self.signatures)}",
+                f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
+            )
+        if images is None and (len(like) or not is_held):
+            raise InputError(
+                "images",
+                "be a folder, photos or their embeddings",
+                "None",
+                "Pass a folder, such as images='photos'.",
+            )
+        for name, values in (("queries", queries), ("like", like)):
+            if not (isinstance(values, np.ndarray) and values.ndim):
+                refuse_single(name, values)
+        if cache:
+            advice = "Name a folder, or omit it to use FOLDER.tbnets."
+            check_kind("cache", cache, (str, os.PathLike), advice)
+        if not is_held:
+            names, embeddings = _gallery(self, images, cache)
+        unknown = _warn_of_unknown(self, queries)
+        if is_held:
+            results = self.search_held(queries, top)
+            for row in unknown:
+                found = results[row]
+                results[row] = [x._replace(confidence=None) for x in found]
+            return results
+        ranked = rank(self, queries, like, embeddings, top)
+        return [
+            [answer(names[row], *numbers) for row, *numbers in zip(*results)]
+            for results in zip(*ranked)
+        ]
+
+
+def _warn_of_unknown(model, queries):
+    sentences = sentences_of(queries)
+    notes = notes_on(model, sentences)
+    unknown = [r for r, (_, n) in enumerate(notes) if n == NO_WORD]
+    for row in unknown:
+        text = f'the vocabulary contains no word of "{sentences[row]}"'
+        warnings.warn(f"{text}: its results are meaningless", stacklevel=3)
+    return unknown
+
+
+def _gallery(model, images, cache):
+    # The module of `SearchIndex` imports TensorFlow.
+    if hasattr(images, "check_embedded_by"):
+        images.check_embedded_by(identity_of(model))
+        return images.ids, images
+    takes_photos = model.takes_photos
+    if isinstance(images, str | os.PathLike):
+        folder = pathlib.Path(images)
+        if not takes_photos:
+            raise InputError(
+                "images",
+                "be features of images",
+                f"the folder {folder}, for a model that takes no photos",
+                "Pass an array.",
+            )
+        names, embeddings = embed_folder(model, folder, cache)
+        return [str(folder / name) for name in names], embeddings
+    if takes_photos and getattr(images, "ndim", 0) == 2:
+        images = np.asarray(images)
+        if images.shape[1] != model.embedding_dim:
+            raise InputError(
+                "images",
+                "be photos, or embeddings from `embed_images`, [n, "
+                f"{model.embedding_dim}]",
+                f"an array of shape {images.shape}",
+                "Put a single photo into a list.",
+            )
+        check_finite("images", images)
+        return range(len(images)), images
+    if not isinstance(images, np.ndarray):
+        refuse_single("images", images)
+    names = [
+        os.fspath(image) if isinstance(image, str | os.PathLike) else row
+        for row, image in enumerate(images)
     ]
-
-
-def format_tables(titles, ids, ranked, hits=None, limit=0):
-    """Formats the results of each query as a table.
-
-    `titles`, `ranked` and `hits` are results of `titles_of`, `rank` and
-    `find_hits`. Hits are shown by their captions instead of their ids. Results
-    with a confidence below `limit` are marked as doubtful.
-    """
-    tables = []
-    for title, rows, values, chances, right in zip(
-        titles, *ranked, hits or [None] * len(titles)
-    ):
-        title += f" among {len(ids)} images"
-        if right is not None:
-            title += f", hits: {len(right)}"
-        marks = None if right is None else [row in right for row in rows]
-        answers = [(right or {}).get(row, ids[row]) for row in rows]
-        doubts = chances, limit
-        tables.append(format_answers(title, values, answers, marks, doubts))
-    return "\n\n".join(tables)
-
-
-def answers_record(kind, names, rows, similarities, confidences=()):
-    """Returns the results of one query as JSON values.
-
-    `kind` is the key for a result's name: "image" or "caption". `names`
-    contains the names of all candidates, and `rows` the indices of the results,
-    best first. NaN and missing confidences are omitted.
-    """
-    records = [
-        {kind: names[row], "similarity": float(similarity)}
-        for row, similarity in zip(rows, similarities)
-    ]
-    for record, confidence in zip(records, confidences):
-        if not np.isnan(confidence):
-            record["confidence"] = float(confidence)
-    return records
-
-
-def regions_record(phrases, notes, results):
-    """Returns regions from `Served.find` as JSON values."""
-    return [
-        {
-            "phrase": phrase,
-            "unknown_words": unknown,
-            "note": note,
-            "regions": [
-                {"box": [float(edge) for edge in box], "similarity": similarity}
-                for box, similarity in regions
-            ],
-        }
-        for phrase, (unknown, note), regions in zip(phrases, notes, results)
-    ]
+    size = PHOTO_BATCH_SIZE if takes_photos else BATCH_SIZE
+    return names, embed(model.embed_images, images, "image", size)

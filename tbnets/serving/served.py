@@ -44,7 +44,7 @@ from tbnets.serving.inputs import (
     as_input,
     is_trees,
 )
-from tbnets.serving.photo_search import PhotoSearch, answer
+from tbnets.serving.search import PhotoSearch, answer
 from tbnets.text.vocabulary import Vocabulary
 
 SUPPRESSION = 0.5

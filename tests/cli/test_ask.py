@@ -7,7 +7,7 @@ import pytest
 
 from tbnets.cli import ask as asking
 from tbnets.cli.ask import Options
-from tbnets.serving.photo_search import Answer
+from tbnets.serving.search import Answer
 from tests.extras.server import shown_colours
 from tests.refusals import refused
 from tests.verbs import ask, call

@@ -10,7 +10,7 @@ from zoo_making import cards
 from tbnets.data.scenes import dataset as scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.features import photo_cache
-from tbnets.serving import checksums, photo_index, zoo
+from tbnets.serving import checksums, embedding_cache, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
@@ -117,15 +117,15 @@ def _write_index(folder):
     index = _index(folder)
     for number in range(3):
         row = np.full(3, number, np.float32)
-        entry = photo_index.Entry((100 + number, 10**18), row)
+        entry = embedding_cache.Entry((100 + number, 10**18), row)
         index.add({f"{number}.jpg": entry})
-    index.add({"x.jpg": photo_index.Entry((5, 6), None, "is empty")})
+    index.add({"x.jpg": embedding_cache.Entry((5, 6), None, "is empty")})
     index.save()
 
 
 def _index(folder):
     model = types.SimpleNamespace(path=folder / "model", embedding_dim=3)
-    return photo_index.Index(folder / "cache", model)
+    return embedding_cache.EmbeddingCache(folder / "cache", model)
 
 
 def _read_scenes(folder):
@@ -155,7 +155,7 @@ READERS = {
     ),
     "search_index": Reader(
         _write_index,
-        (f"cache/embeddings/*/*{photo_index.SUFFIX}",),
+        (f"cache/embeddings/*/*{embedding_cache.SUFFIX}",),
         lambda folder: _index(folder).entries,
     ),
     "photo_hashes": reader_of(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tbnets.data.images import decode_images
 from tbnets.files import is_partial
-from tbnets.serving import photo_index, zoo
+from tbnets.serving import embedding_cache, zoo
 from tbnets.serving.export import export_saved_model
 from tests import fresh, tiny
 from tests.fuzz import cut
@@ -124,7 +124,7 @@ def _of_store(given, folder):
 
 def _of_search(given, folder):
     model = zoo.open_model(given / "colors")
-    entries = photo_index.Index(folder / "cache", model).entries
+    entries = embedding_cache.EmbeddingCache(folder / "cache", model).entries
     return {name: entry.embedding for name, entry in entries.items()}
 
 

@@ -13,8 +13,8 @@ from tbnets import lite
 from tbnets.cli import asking
 from tbnets.cli.query import Options
 from tbnets.errors import InputError
+from tbnets.serving.identity import FORMAT
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.photo_index import FORMAT
 from tests import fresh, verbs
 
 PHOTOS = str(pathlib.Path(fresh.ROOT, "docs/photos"))

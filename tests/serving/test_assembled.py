@@ -16,9 +16,10 @@ from tbnets.data.images import read_content
 from tbnets.errors import InputError
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
-from tbnets.serving import assembled, photo_index, zoo
+from tbnets.serving import assembled, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
 from tbnets.serving.export import export_saved_model
+from tbnets.serving.identity import identity_of
 from tbnets.serving.served import load_saved_model
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
@@ -165,23 +166,23 @@ def test_first_uses_at_once_do_it_once(part, capsys):
 def test_made_anew_it_is_the_same_model_to_an_index(part, first):
     """Another making writes other bytes; another part is another model."""
 
-    def identity_of(path):
-        return photo_index.identity_of(
+    def identity_at(path):
+        return identity_of(
             types.SimpleNamespace(path=path / "1", embedding_dim=3)
         )
 
     path = zoo.locate("tiny")
-    known = identity_of(path)
-    assert known == photo_index.identity_of(first.model) | {"embedding_dim": 3}
+    known = identity_at(path)
+    assert known == identity_of(first.model) | {"embedding_dim": 3}
     damage(path)
     write_checksums(path)
     (part / "README.md").write_text("# Tiny\n")
     write_checksums(part)
     assert zoo.locate("tiny") != path
-    assert identity_of(zoo.locate("tiny")) == known
+    assert identity_at(zoo.locate("tiny")) == known
     damage(part)
     write_checksums(part)
-    assert identity_of(zoo.locate("tiny")) != known
+    assert identity_at(zoo.locate("tiny")) != known
 
 
 @pytest.mark.parametrize("told", ["[]", '{"photos": 1}', None])

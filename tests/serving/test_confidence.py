@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.serving import calibration, search
+from tbnets.serving import calibration, formatting, search
 from tbnets.serving.confidence import (
     CERTAIN,
     CONFIDENCE_FILE,
@@ -94,10 +94,12 @@ def test_the_threshold_depends_on_the_size_of_the_collection():
 def test_a_query_without_a_likely_result_gets_a_note():
     notes = [([], ""), (["x"], "unknown words: x"), ([], ""), ([], "")]
     chances = np.array([[0.5, 0.1], [0.2, 0.1], [0.1, 0.2], [np.nan] * 2])
-    _, x, y, z = search.add_doubts(notes, chances, 0.3)
-    assert x == (["x"], f"unknown words: x; {search.NOTHING_FITS}")
-    assert (y, z) == (([], search.NOTHING_FITS), ([], ""))
-    table = search.format_answers("t", [1, 1], "ab", doubts=(chances[0], 0.3))
+    _, x, y, z = formatting.add_doubts(notes, chances, 0.3)
+    assert x == (["x"], f"unknown words: x; {formatting.NOTHING_FITS}")
+    assert (y, z) == (([], formatting.NOTHING_FITS), ([], ""))
+    table = formatting.format_answers(
+        "t", [1, 1], "ab", doubts=(chances[0], 0.3)
+    )
     assert [line.split()[2] for line in table.splitlines()[2:]] == [
         "0.50",
         "0.10?",

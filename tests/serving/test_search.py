@@ -5,8 +5,8 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.serving import search
-from tbnets.serving.photo_search import Answer, PhotoSearch
+from tbnets.serving import formatting, search
+from tbnets.serving.search import Answer, PhotoSearch
 from tbnets.text import vocabulary
 from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
@@ -35,18 +35,18 @@ CAPTION_TO_IMAGE = np.array([0, 1, 1, 0, 3])
     ],
 )
 def test_a_hit_has_the_words_in_their_order(query, images):
-    (found,) = search.find_hits([query], CAPTIONS, CAPTION_TO_IMAGE)
+    (found,) = formatting.find_hits([query], CAPTIONS, CAPTION_TO_IMAGE)
     assert (found and sorted(found)) == images
 
 
 def test_a_hit_comes_with_the_caption_that_says_so():
-    (found,) = search.find_hits(["a ring"], CAPTIONS, CAPTION_TO_IMAGE)
+    (found,) = formatting.find_hits(["a ring"], CAPTIONS, CAPTION_TO_IMAGE)
     assert found == {1: CAPTIONS[1], 3: CAPTIONS[4]}
 
 
 def test_no_captions_tell_no_hits():
-    assert search.find_hits(["a", "b"], [], []) == [None, None]
-    assert search.find_hits([], CAPTIONS, CAPTION_TO_IMAGE) == []
+    assert formatting.find_hits(["a", "b"], [], []) == [None, None]
+    assert formatting.find_hits([], CAPTIONS, CAPTION_TO_IMAGE) == []
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_images_are_ranked_and_hits_told_where_they_are_known(model):
     assert order.tolist() == [[0, 1], [1, 0]]
     assert similarities.tolist() == [[1, 0.5], [1, 0.5]]
     names = ["x.jpg", "y.jpg"]
-    text = search.format_tables(queries, names, ranked, hits)
+    text = formatting.format_tables(queries, names, ranked, hits)
     known, unknown = text.split("\n\n")
     cells = [line.split() for line in known.splitlines()[2:]]
     assert [cell[2:4] for cell in cells] == [["no", "x.jpg"], ["yes", "y.jpg"]]

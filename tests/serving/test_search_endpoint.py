@@ -12,8 +12,8 @@ from tbnets.serving.export import (
     export_saved_model,
     reexport,
 )
+from tbnets.serving.identity import identity_of
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.photo_index import identity_of
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
 from tests import reference

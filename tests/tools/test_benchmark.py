@@ -19,7 +19,7 @@ from tbnets.serving.export import write_saved_model
 from tests import verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
-from tests.serving import test_photo_index
+from tests.serving import test_embedding_cache
 
 SMALL = (
     *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1"),
@@ -33,7 +33,7 @@ NUM_ROWS = {
 }
 
 
-class Searched(test_photo_index.MeanColour):
+class Searched(test_embedding_cache.MeanColour):
     """What a model of the zoo has that a search asks."""
 
     made_by = {"cnn": tiny_cnn.NAME, "image_size": 16, "layers": ["last"]}

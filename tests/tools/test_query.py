@@ -18,8 +18,8 @@ from tbnets.data.images import decode_images
 from tbnets.errors import InputError
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import export_saved_model, reexport
+from tbnets.serving.formatting import NOTHING_FITS
 from tbnets.serving.inputs import TreeReader
-from tbnets.serving.search import NOTHING_FITS
 from tbnets.serving.served import load_saved_model
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary

@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks import arrays, timing
 from benchmarks.index import QUERIES, TOP, write_index
 from tbnets.data.captions import read_captions
-from tbnets.serving import photo_index, search, search_index, zoo
-from tbnets.serving.photo_index import identity_of
+from tbnets.serving import embedding_cache, search, search_index, zoo
+from tbnets.serving.identity import identity_of
 from tbnets.serving.search_index import open_index
 
 MOST_QUERIES = 500
@@ -27,7 +27,7 @@ def run(options):
     captions = read_captions("auto", path, "test").captions
     sample = captions[:: len(captions) // MOST_QUERIES or 1][:MOST_QUERIES]
     queries = search.embed(model.embed_text, sample, "sentence")
-    _, photos = photo_index.embed_folder(model, options.images, False)
+    _, photos = embedding_cache.embed_folder(model, options.images, False)
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "index")
         shape = count, photos.shape[1], "float32"

@@ -18,6 +18,7 @@ from tbnets.errors import InputError
 from tbnets.serving import search, zoo
 from tbnets.serving.calibration import KEPT
 from tbnets.serving.confidence import NEIGHBOURS
+from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE
 
 SIZES = 10, 100, 1000
 BINS = 10
@@ -102,9 +103,8 @@ def _draw(curves, path):
 def _embedded(model, options, split):
     records = read_captions("auto", options.captions, split)
     paths = [os.path.join(options.images, name) for name in records.names]
-    size = search.PHOTO_BATCH_SIZE
     return (
-        search.embed(model.embed_images, paths, "image", size),
+        search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE),
         search.embed(model.embed_text, records.captions, "caption"),
         records.caption_to_image,
     )

@@ -14,7 +14,7 @@ from benchmarks import timing
 from tbnets import lite
 from tbnets.data.captions import read_captions
 from tbnets.data.photos import list_photos
-from tbnets.serving import photo_index, zoo
+from tbnets.serving import embedding_cache, zoo
 from tbnets.serving.litert import write_litert
 from tbnets.serving.litert_files import KINDS, NETWORKS
 from tbnets.tasks.trained import rebuild
@@ -51,7 +51,7 @@ def _time(models, folder, paths, repeats):
     named = {path.name: path for path in paths}
 
     def embed(model):
-        return lambda: photo_index.embed_photos(model, folder, named)
+        return lambda: embedding_cache.embed_photos(model, folder, named)
 
     runs = {name: embed(model) for name, model in models.items()}
     rows = dict.fromkeys(runs, len(named))

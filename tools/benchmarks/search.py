@@ -8,7 +8,7 @@ from benchmarks import arrays, timing
 from tbnets.data import images
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
-from tbnets.serving import photo_index, search, zoo
+from tbnets.serving import embedding_cache, search, zoo
 from tbnets.visualization import montage
 
 MODEL = "flickr8k_photos"
@@ -42,7 +42,7 @@ def _time_embedding(model, folder, count, repeats):
     made_by = model.metadata["metadata"]["image_features_made_by"]
     network = cnn.build_cnn(made_by["cnn"], image_size=made_by["image_size"])
     features = photo_features.PhotoFeatures(network, made_by["layers"])
-    paths, size = list_photos(folder), search.PHOTO_BATCH_SIZE
+    paths, size = list_photos(folder), embedding_cache.PHOTO_BATCH_SIZE
     decoded = [
         images.decode_images(paths[at : at + size], features.photo_size)
         for at in range(0, count, size)
@@ -54,7 +54,7 @@ def _time_embedding(model, folder, count, repeats):
 
     def embed():
         with tempfile.TemporaryDirectory() as place:
-            photo_index.embed_folder(model, folder, place)
+            embedding_cache.embed_folder(model, folder, place)
 
     runs = {"forward passes alone": floor, "photos embedded and kept": embed}
     title = f"{count} photos that are new, {MODEL}"
@@ -64,24 +64,28 @@ def _time_embedding(model, folder, count, repeats):
 def _time_answers(model, folder, count, repeats):
     rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
-    index = photo_index.Index(place, model, folder)
+    index = embedding_cache.EmbeddingCache(place, model, folder)
     paths, _ = sort_files(folder)
     for (name, path), row in zip(paths.items(), rows):
-        index.add({name: photo_index.Entry(photo_index.stamp_of(path), row)})
+        index.add(
+            {name: embedding_cache.Entry(embedding_cache.stamp_of(path), row)}
+        )
     index.save()
 
     def look():
-        return list(map(photo_index.stamp_of, sort_files(folder)[0].values()))
+        return list(
+            map(embedding_cache.stamp_of, sort_files(folder)[0].values())
+        )
 
     def rank():
         return search.rank(model, QUERIES, (), rows, 5)
 
     runs = {
-        "all of them found again": lambda: photo_index.embed_folder(
+        "all of them found again": lambda: embedding_cache.embed_folder(
             model, folder, place
         ),
         "files and their stamps": look,
-        "what is kept of them read": lambda: photo_index.Index(
+        "what is kept of them read": lambda: embedding_cache.EmbeddingCache(
             place, model, folder
         ),
         "sentence embedded and ranked": rank,

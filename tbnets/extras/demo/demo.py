@@ -33,7 +33,7 @@ from tbnets.data.pictures import KINDS, BrokenImageError
 from tbnets.errors import InputError, MissingFileError
 from tbnets.extras.demo.loopback import in_json
 from tbnets.files import readable
-from tbnets.serving import photo_index, search
+from tbnets.serving import embedding_cache, formatting, search
 from tbnets.serving.heat import heat_maps
 from tbnets.startup import usable_cores
 from tbnets.visualization.boxes import COLOURS
@@ -55,7 +55,7 @@ class Photos:
     """The photos that the page ranks and displays.
 
     `model` is a `Served` that takes photos. `cache` is the `place` argument of
-    `photo_index.embed_folder`. `links_out` lists the links that are ignored
+    `embedding_cache.embed_folder`. `links_out` lists the links that are ignored
     because their targets are outside the folder.
     """
 
@@ -74,7 +74,7 @@ class Photos:
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._given = {}
-        self._index = photo_index.Index(cache, model, folder)
+        self._index = embedding_cache.EmbeddingCache(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
         # Limits the memory of concurrent decoding.
@@ -100,7 +100,7 @@ class Photos:
 
     def embed(self):
         """Embeds new photos in the folder. Other threads can still search."""
-        photo_index.embed_photos(
+        embedding_cache.embed_photos(
             self._model,
             self.folder,
             self._paths,
@@ -279,7 +279,7 @@ class Demo:
         # One more result, since a query photo finds itself.
         ranked = search.rank(self.shown.model, queries, like, rows, top + 1)
         best = (array[0] for array in ranked)
-        answers = search.answers_record("image", keys, *best)
+        answers = formatting.answers_record("image", keys, *best)
         answers = [answer for answer in answers if answer["image"] != but][:top]
         return {"among": len(keys) - (but in keys), "answers": answers}
 
@@ -292,7 +292,9 @@ class Demo:
         with self.shown.photos.decoding:
             query = search.embed_examples(model, [photo])
         order, values = search.best(model.compare(query, rows), CAPTIONS_SHOWN)
-        record = search.answers_record("caption", captions, order[0], values[0])
+        record = formatting.answers_record(
+            "caption", captions, order[0], values[0]
+        )
         return {"among": len(captions), "answers": record}
 
     def _boxes(self, request):
@@ -309,7 +311,7 @@ class Demo:
             [[width, height]] = read_photo_sizes([photo]).tolist()
             regions = localizer.find(phrases, photo)
         notes = search.notes_on(localizer, phrases)
-        answers = search.regions_record(phrases, notes, regions)
+        answers = formatting.regions_record(phrases, notes, regions)
         return {"width": width, "height": height, "phrases": answers}
 
     def _photo(self, request):

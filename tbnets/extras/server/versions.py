@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tbnets.errors import InputError, UserError
 from tbnets.serving import saved_files
-from tbnets.serving.photo_index import stamp_of
+from tbnets.serving.embedding_cache import stamp_of
 from tbnets.serving.protocol import RequestError
 
 

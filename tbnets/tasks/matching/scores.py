@@ -9,7 +9,7 @@ import numpy as np
 from tbnets.data.captions import CaptionedImages
 from tbnets.evaluation import ranking, retrieval, score_tiles
 from tbnets.evaluation.ranks import group_pairs
-from tbnets.serving import search
+from tbnets.serving import formatting, search
 from tbnets.tasks.scores import (
     FEW_POINTS,
     Scores,
@@ -126,7 +126,9 @@ def show_answers(model, queries, records, embeddings, photos, path):
     `records`. `photos` is their folder or None, and `path` is the PNG file to
     write. Returns tables of the ranked images, as text.
     """
-    hits = search.find_hits(queries, records.captions, records.caption_to_image)
+    hits = formatting.find_hits(
+        queries, records.captions, records.caption_to_image
+    )
     names = records.names
     lines = [f"{a}  {b}" for a, b in zip(names, first_captions(records))]
     right = [
@@ -134,8 +136,8 @@ def show_answers(model, queries, records, embeddings, photos, path):
         for hit in hits
     ]
     ranked = search.rank(model, queries, (), embeddings, NUM_ANSWERS)
-    titles = search.titles_of(queries, search.notes_on(model, queries))
-    text = search.format_tables(titles, lines, ranked, right)
+    titles = formatting.titles_of(queries, search.notes_on(model, queries))
+    text = formatting.format_tables(titles, lines, ranked, right)
     if any(hit is not None for hit in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:

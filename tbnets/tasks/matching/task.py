@@ -12,7 +12,7 @@ from tbnets.data.batches import EpochBatches, Examples
 from tbnets.data.captions import summary
 from tbnets.data.images import decode_images
 from tbnets.features import hub
-from tbnets.serving import photo_index, search
+from tbnets.serving import embedding_cache, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.matching.scores import (
@@ -274,7 +274,9 @@ class MatchingTask(Task):
         if model.takes_photos:
             photos = self.data.sources.photo_folder
             paths = {row: photos / records.file_name(row) for row in rows}
-            rows, embeddings = photo_index.embed_photos(model, photos, paths)
+            rows, embeddings = embedding_cache.embed_photos(
+                model, photos, paths
+            )
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")

@@ -358,14 +358,14 @@ def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
     about = get(client, "/about")
     assert (about["photos"], about["read"]) == (5, 0)
     seen = []
-    save = demo.photo_index.Index.save
+    save = demo.embedding_cache.EmbeddingCache.save
 
     def asked(*words, **more):
         found = get(client, "/search", q="red", top=9)
         seen.append((get(client, "/about")["read"], found["among"]))
         return save(*words, **more)
 
-    monkeypatch.setattr(demo.photo_index.Index, "save", asked)
+    monkeypatch.setattr(demo.embedding_cache.EmbeddingCache, "save", asked)
     shown.photos.embed()
     assert seen[-1] == (5, 4)
     refused(client, "/boxes", photo="red.png", phrase="x")

@@ -13,7 +13,8 @@ import tensorflow as tf
 from tbnets.data.images import decode_images, fault_of
 from tbnets.data.store import npy
 from tbnets.errors import InputError
-from tbnets.serving import photo_index
+from tbnets.serving import embedding_cache
+from tbnets.serving.identity import identity_of
 from tests import photo_files
 from tests.refusals import refused
 
@@ -71,7 +72,7 @@ def draw(path, colour):
 
 def kept_in(folder):
     """Returns the files of the cache."""
-    return sorted((folder / "embeddings").rglob(f"*{photo_index.SUFFIX}"))
+    return sorted((folder / "embeddings").rglob(f"*{embedding_cache.SUFFIX}"))
 
 
 def assert_found(found, colours):
@@ -86,7 +87,7 @@ def assert_found(found, colours):
 def embed(model, folder, place=None, **options):
     """Returns what is found, and how many photos were embedded for it."""
     before = model.count
-    found = photo_index.embed_folder(model, folder, place, **options)
+    found = embedding_cache.embed_folder(model, folder, place, **options)
     return found, model.count - before
 
 
@@ -129,7 +130,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
     assert count == 2
     # One file is left, and what was removed is not in it.
     (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = photo_index.read_entries(path, photo_index.identity_of(model))
+    entries = embedding_cache.read_entries(path, identity_of(model))
     assert entries.keys() == colours.keys()
     # Touched alone, a photo counts as changed.
     os.utime(photos / "c.png", ns=(0, 12345))
@@ -139,7 +140,7 @@ def test_new_changed_and_removed_photos(model, photos, tmp_path):
 def test_no_files_tell_a_model_on_a_server(model):
     model.path = "http://localhost:8501/colours"
     with pytest.raises(InputError, match=model.path):
-        photo_index.identity_of(model)
+        identity_of(model)
 
 
 def test_broken_photos_are_told_each_time_but_read_once(
@@ -148,14 +149,14 @@ def test_broken_photos_are_told_each_time_but_read_once(
     (photos / "empty.jpg").write_bytes(b"")
     (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
     read = []
-    read_content = photo_index.pictures.read_content
+    read_content = embedding_cache.pictures.read_content
 
     def counted(photo):
         if not isinstance(photo, bytes):
             read.append(photo.name)
         return read_content(photo)
 
-    monkeypatch.setattr(photo_index.pictures, "read_content", counted)
+    monkeypatch.setattr(embedding_cache.pictures, "read_content", counted)
     told = []
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
@@ -181,7 +182,9 @@ def test_what_no_one_reads_is_read_once_until_someone_does(
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
         assert "d.heic" in capsys.readouterr().err
-        monkeypatch.setattr(photo_index, "_embed", None)  # All is known by now.
+        monkeypatch.setattr(
+            embedding_cache, "_embed", None
+        )  # All is known by now.
     monkeypatch.undo()
     asked = []
     try_images = model.try_images
@@ -195,12 +198,12 @@ def test_what_no_one_reads_is_read_once_until_someone_does(
 
 def test_no_photo_at_all(model, tmp_path):
     with refused("images"):
-        photo_index.embed_folder(model, tmp_path)
+        embedding_cache.embed_folder(model, tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "text.jpg").write_bytes(b"text")
     for _ in range(2):
         with refused("images"):
-            photo_index.embed_folder(model, tmp_path / "sub")
+            embedding_cache.embed_folder(model, tmp_path / "sub")
     assert model.count == 0
 
 
@@ -228,10 +231,10 @@ def test_names_that_are_no_text(model, photos, capsys):
 
 
 def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch):
-    monkeypatch.setattr(photo_index, "AT_ONCE", 1)
+    monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
-        photo_index.embed_folder(stopped, photos, batch_size=1)
+        embedding_cache.embed_folder(stopped, photos, batch_size=1)
     found, count = embed(model, photos, batch_size=1)
     assert_found(found, COLOURS)
     assert count == 1
@@ -240,8 +243,8 @@ def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch):
 def test_embeddings_are_written_while_others_are_computed(
     model, photos, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", 1)
-    monkeypatch.setattr(photo_index, "AT_ONCE", 1)
+    monkeypatch.setattr(embedding_cache, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
     try_images, place = model.try_images, tmp_path / "photos.tbnets"
 
     def wait_for_files(contents):
@@ -252,7 +255,7 @@ def test_embeddings_are_written_while_others_are_computed(
         return try_images(contents)
 
     monkeypatch.setattr(model, "try_images", wait_for_files)
-    photo_index.embed_folder(model, photos, batch_size=1)
+    embedding_cache.embed_folder(model, photos, batch_size=1)
     assert model.count == 3
 
 
@@ -272,7 +275,7 @@ def test_each_model_has_its_own(model, photos, tmp_path):
 def forge(path, model, /, **changes):
     """Writes a cache file whose header has some changes."""
     header = {
-        **photo_index.identity_of(model),
+        **identity_of(model),
         "photos": [["a.png", 1, 2]],
         "broken": [],
         **changes,
@@ -292,7 +295,7 @@ DAMAGES = {
     "model": lambda path, model: forge(path, model, model="other"),
     "dtype": lambda path, model: npy.write_npz(
         path,
-        {**photo_index.identity_of(model), "photos": [], "broken": []},
+        {**identity_of(model), "photos": [], "broken": []},
         {"rows": np.zeros((0, 3))},
     ),
     "more": lambda path, model: forge(path, model, photos=[["a", 1, 2]] * 9),
@@ -324,7 +327,7 @@ def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
     nan = np.full((3, 3), np.nan, np.float32), [""] * 3
     monkeypatch.setattr(model, "try_images", lambda contents: nan)
     with pytest.raises(InputError, match="a.png"):
-        photo_index.embed_folder(model, photos)
+        embedding_cache.embed_folder(model, photos)
     monkeypatch.undo()
     assert embed(model, photos)[1] == 3
 
@@ -332,7 +335,7 @@ def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
 def test_where_nothing_can_be_written_the_search_goes_on(
     model, photos, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(embedding_cache, "PHOTOS_PER_FILE", 1)
     (tmp_path / "taken").write_text("mine")
     for place in ("taken", "taken/cache"):
         found, _ = embed(model, photos, tmp_path / place, batch_size=1)
@@ -344,7 +347,7 @@ def test_where_nothing_can_be_written_the_search_goes_on(
 def test_a_full_disk_in_the_middle(
     model, photos, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(photo_index, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(embedding_cache, "PHOTOS_PER_FILE", 1)
     write = npy.write_npz
 
     def full(*arguments):
@@ -362,17 +365,22 @@ def test_a_full_disk_in_the_middle(
 def test_two_at_once_do_not_harm_each_other(model, photos, tmp_path):
     place = tmp_path / "photos.tbnets"
     embed(model, photos)
-    first, second = (photo_index.Index(place, model) for _ in range(2))
+    first, second = (
+        embedding_cache.EmbeddingCache(place, model) for _ in range(2)
+    )
     for name, one in (("d.png", first), ("e.png", second)):
-        one.add({name: photo_index.Entry((1, 2), np.ones(3, np.float32))})
+        one.add({name: embedding_cache.Entry((1, 2), np.ones(3, np.float32))})
         one.save()
         one.tidy([*COLOURS, name])
     # The first had removed what the second had read; both are there.
-    last = photo_index.Index(place, model)
+    last = embedding_cache.EmbeddingCache(place, model)
     assert last.entries.keys() == {*COLOURS, "d.png", "e.png"}
     last.tidy(last.entries)
     assert len(kept_in(place)) == 1
-    assert photo_index.Index(place, model).entries.keys() == last.entries.keys()
+    assert (
+        embedding_cache.EmbeddingCache(place, model).entries.keys()
+        == last.entries.keys()
+    )
 
 
 def test_what_a_kill_left_while_writing_is_removed_later(

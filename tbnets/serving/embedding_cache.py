@@ -4,15 +4,14 @@
 
     photos.tbnets/embeddings/MODEL/*.photos
 
-`MODEL` is a prefix of the digest that `identity_of` returns. Cache files have
-unique names and are never modified, so two searches can run at once. After
-embedding all photos, a process merges the cache files that it has read.
+`MODEL` is a prefix of the digest that `identity.identity_of` returns. Cache
+files have unique names and are never modified, so two searches can run at once.
+After embedding all photos, a process merges the cache files that it has read.
 """
 
 import concurrent.futures
 import contextlib
 import errno
-import hashlib
 import os
 import pathlib
 import uuid
@@ -25,27 +24,12 @@ from tbnets.checks import check_finite
 from tbnets.data import pictures
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.data.store import npy
-from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar, say
-from tbnets.serving import search
-from tbnets.serving.checksums import (
-    CHECKSUMS,
-    GRAPH_FILE,
-    hash_files,
-)
-from tbnets.serving.litert_files import NETWORKS
+from tbnets.serving.identity import identity_of
 
 # A cache file is an `npz` file that contains a JSON value (names, sizes, times,
 # and the faults of broken photos) and the embeddings. It is untrusted.
-
-FORMAT = "tbnets photo embeddings 1"
-IDENTITY = "identity.txt"
-"""File next to an assembled SavedModel, with a digest of the model's parts.
-
-Two assemblies of one model differ, because TensorFlow numbers the functions
-differently each time.
-"""
 
 
 class Entry(NamedTuple):
@@ -64,39 +48,6 @@ class Entry(NamedTuple):
     stamp: tuple | None
     embedding: np.ndarray | None
     reason: str = ""
-
-
-def identity_of(model):
-    """Returns a dict that identifies a model by its SHA-256 digest.
-
-    The digest covers the graph, variables and assets of a SavedModel, the
-    networks of a LiteRT model, or the parts of an assembled model. Raises
-    ValueError if the model is on a server.
-    """
-    if not os.path.isdir(model.path):
-        raise InputError(
-            "model",
-            "be a model on this machine",
-            f"model={model.path}, whose files are not on this machine",
-            "Pass the folder of a model.",
-        )
-    beside = pathlib.Path(model.path).parent
-    if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():
-        digest = file_sha256(beside / IDENTITY)
-    else:
-        hashes = hash_files(model.path)
-        lines = [
-            f"{digits}  {name}\n"
-            for part in (GRAPH_FILE, "variables/", "assets/", *NETWORKS)
-            for name, digits in hashes.items()
-            if name.startswith(part)
-        ]
-        digest = hashlib.sha256(os.fsencode("".join(lines))).hexdigest()
-    return {
-        "format": FORMAT,
-        "model": digest,
-        "embedding_dim": model.embedding_dim,
-    }
 
 
 def read_entries(path, identity):
@@ -126,6 +77,8 @@ def read_entries(path, identity):
 
 
 SUFFIX = ".photos"
+PHOTO_BATCH_SIZE = 32
+"""Larger batches are not faster on a CPU and need more memory."""
 PHOTOS_PER_FILE = 256
 """Number of photos embedded between two writes. A killed process loses at most
 this many embeddings."""
@@ -160,9 +113,9 @@ def embed_folder(
         ValueError: no file is a valid photo, or an embedding is not finite.
     """
     paths, left_out = sort_files(folder)
-    index = Index(place, model, folder)
+    cache = EmbeddingCache(place, model, folder)
     return embed_photos(
-        model, folder, paths, left_out, index, batch_size, fault_of_name
+        model, folder, paths, left_out, cache, batch_size, fault_of_name
     )
 
 
@@ -171,21 +124,22 @@ def embed_photos(
     folder,
     paths,
     left_out=(),
-    index=None,
+    cache=None,
     batch_size=None,
     fault_of_name=lambda name: "",
 ):
     """Embeds listed photos of a folder, like `embed_folder`.
 
     `paths` maps the name of each file to its `pathlib.Path` or `os.DirEntry`.
-    `left_out` lists other files to report. `index` is the cache, or None.
+    `left_out` lists other files to report. `cache` is an `EmbeddingCache` or
+    None.
     """
-    index = index or Index()
+    cache = cache or EmbeddingCache()
     # Stamps are taken before reading: a file that changes in between is read
     # again by the next call.
     stamps = {name: stamp_of(path) for name, path in paths.items()}
-    new = [name for name in paths if not index.knows(name, stamps[name])]
-    size = batch_size or search.PHOTO_BATCH_SIZE
+    new = [name for name in paths if not cache.knows(name, stamps[name])]
+    size = batch_size or PHOTO_BATCH_SIZE
     batches = [new[at : at + size] for at in range(0, len(new), size)]
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
@@ -193,11 +147,11 @@ def embed_photos(
             for new_entries in pool.map(
                 lambda names: _embed(model, paths, stamps, names), batches
             ):
-                index.add(new_entries)
-                index.save(at_least=PHOTOS_PER_FILE)
+                cache.add(new_entries)
+                cache.save(at_least=PHOTOS_PER_FILE)
                 bar.update(len(new_entries))
     except KeyboardInterrupt:
-        if index.save():
+        if cache.save():
             _note(
                 "interrupted; the embeddings are saved. Run the search again: "
                 "it resumes"
@@ -205,9 +159,9 @@ def embed_photos(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-        index.save()
-    index.tidy(paths)
-    entries = {name: index.entries[name] for name in paths}
+        cache.save()
+    cache.tidy(paths)
+    entries = {name: cache.entries[name] for name in paths}
     faults = {n: e.reason or fault_of_name(n) for n, e in entries.items()}
     broken = {pathlib.Path(paths[n]): why for n, why in faults.items() if why}
     for line in left_out_lines(broken, left_out, len(paths) + len(left_out)):
@@ -253,7 +207,7 @@ def _note(text):
     say(files.readable(text))
 
 
-class Index:
+class EmbeddingCache:
     """The cache of a folder of photos. `entries` maps their names to `Entry`s.
 
     `place` is as in `embed_folder`. Embeddings from a server are not saved,

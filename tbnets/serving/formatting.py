@@ -1,0 +1,130 @@
+"""Formats the results of searches as tables and as JSON values."""
+
+import numpy as np
+
+from tbnets.files import readable
+
+NOTHING_FITS = "nothing fits well, or many photos fit equally"
+
+
+def find_hits(queries, captions, caption_to_image):
+    """Finds the images with a caption that contains a query.
+
+    A caption contains a query if it contains the query's words in the same
+    order. Other words may be in between. For each query, returns a dict that
+    maps the row of each matching image to its first matching caption. If no
+    caption matches, the query's entry is None.
+    """
+    from tbnets.text.vocabulary import split_words  # Imports TensorFlow.
+
+    all_words, hits = split_words(list(captions)).to_list(), []
+    for query_words in split_words(list(queries)).to_list():
+        images = {}
+        for caption, image, words in zip(captions, caption_to_image, all_words):
+            if query_words and _in_order(query_words, words):
+                images.setdefault(int(image), caption)
+        hits.append(images or None)
+    return hits
+
+
+def _in_order(query_words, words):
+    remaining = iter(words)
+    return all(word in remaining for word in query_words)
+
+
+def format_answers(title, similarities, answers, hits=None, doubts=None):
+    """Formats the answers to one query as a table headed by `title`.
+
+    `hits` contains a bool for each answer. `doubts` is a pair: the confidences
+    of the answers, and the limit below which an answer is marked as doubtful.
+    """
+    head, marks = "", [""] * len(answers)
+    if doubts is not None and not np.isnan(doubts[0]).any():
+        head = "  confidence "
+        marks = [
+            f"  {chance:10.2f}{'?' if chance < doubts[1] else ' '}"
+            for chance in doubts[0]
+        ]
+    if hits is not None:
+        head, marks = "   hit", ["   yes" if hit else "    no" for hit in hits]
+    lines = [title, f" rank  similarity{head}  answer"]
+    rows = zip(similarities, marks, answers)
+    for rank, (similarity, mark, answer) in enumerate(rows, start=1):
+        lines.append(f"{rank:5d}  {similarity:10.3f}{mark}  {readable(answer)}")
+    return "\n".join(lines)
+
+
+def add_doubts(notes, chances, limit):
+    """Adds `NOTHING_FITS` to the notes of queries without a likely result.
+
+    `chances`, `[m, k]`, contains the confidence of each result, or NaN if it is
+    unknown. `limit` is the lowest confidence of a likely result.
+    """
+    results = []
+    for (unknown, note), values in zip(notes, chances):
+        is_doubtful = len(values) and (values < limit).all()
+        parts = [note, NOTHING_FITS if is_doubtful else ""]
+        results.append((unknown, "; ".join(filter(None, parts))))
+    return results
+
+
+def titles_of(queries, notes):
+    """Returns each sentence with its note, if any."""
+    return [
+        f'"{query}"' + (f" ({note})" if note else "")
+        for query, (_, note) in zip(queries, notes)
+    ]
+
+
+def format_tables(titles, ids, ranked, hits=None, limit=0):
+    """Formats the results of each query as a table.
+
+    `titles`, `ranked` and `hits` are results of `titles_of`, `rank` and
+    `find_hits`. Hits are shown by their captions instead of their ids. Results
+    with a confidence below `limit` are marked as doubtful.
+    """
+    tables = []
+    for title, rows, values, chances, right in zip(
+        titles, *ranked, hits or [None] * len(titles)
+    ):
+        title += f" among {len(ids)} images"
+        if right is not None:
+            title += f", hits: {len(right)}"
+        marks = None if right is None else [row in right for row in rows]
+        answers = [(right or {}).get(row, ids[row]) for row in rows]
+        doubts = chances, limit
+        tables.append(format_answers(title, values, answers, marks, doubts))
+    return "\n\n".join(tables)
+
+
+def answers_record(kind, names, rows, similarities, confidences=()):
+    """Returns the results of one query as JSON values.
+
+    `kind` is the key for a result's name: "image" or "caption". `names`
+    contains the names of all candidates, and `rows` the indices of the results,
+    best first. NaN and missing confidences are omitted.
+    """
+    records = [
+        {kind: names[row], "similarity": float(similarity)}
+        for row, similarity in zip(rows, similarities)
+    ]
+    for record, confidence in zip(records, confidences):
+        if not np.isnan(confidence):
+            record["confidence"] = float(confidence)
+    return records
+
+
+def regions_record(phrases, notes, results):
+    """Returns regions from `Served.find` as JSON values."""
+    return [
+        {
+            "phrase": phrase,
+            "unknown_words": unknown,
+            "note": note,
+            "regions": [
+                {"box": [float(edge) for edge in box], "similarity": similarity}
+                for box, similarity in regions
+            ],
+        }
+        for phrase, (unknown, note), regions in zip(phrases, notes, results)
+    ]
