@@ -34,8 +34,7 @@ from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import ranking
-from tbnets.losses.infonce import InfoNCELoss
-from tbnets.losses.presets import INFONCE, PRESETS
+from tbnets.losses.presets import PRESETS
 from tbnets.losses.ranking import TERMS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
@@ -43,6 +42,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.models.two_branch import TwoBranchModel
+from tbnets.tasks.settings.learning_groups import LOSSES
 from tbnets.text.packed_trees import XLA_REFUSED, TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
@@ -191,19 +191,7 @@ MODELS = {
     )
 }
 PARTS = LAYERS | MODELS
-FOUR_TERMS = {"term_weights": dict.fromkeys(TERMS, 1.0)}
-LOSSES = {name: (TripletLoss, given) for name, given in PRESETS.items()} | {
-    "four_terms": (
-        TripletLoss,
-        {"num_negatives": 2, "reduction": "mean", **FOUR_TERMS},
-    ),
-    "infonce": (InfoNCELoss, INFONCE),
-    "infonce_four_terms": (InfoNCELoss, {"temperature": 0.2, **FOUR_TERMS}),
-}
 every_name = pytest.mark.parametrize("name", PARTS)
-every_loss = pytest.mark.parametrize(
-    "kind, arguments", LOSSES.values(), ids=LOSSES
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -346,7 +334,9 @@ def test_no_public_class_is_missing():
     others = {"CaptionReader", "PairSums", "FiniteSteps", "StepMean"}
     assert public - bases - parts - others == tested
     public_classes(tbnets.losses)  # Imports them all.
-    losses = {*ranking.RankingLoss.__subclasses__()}
+    losses = ranking.RankingLoss.__subclasses__()
+    losses = {k for k in losses if k.__module__.startswith("tbnets.")}
+    assert losses == {type(case.loss) for case in batches.CASES.values()}
     assert losses == {kind for kind, _ in LOSSES.values()}
     named = {"TwoBranchModel", "TextEncoder", *(k.__name__ for k in losses)}
     assert tested | parts | named <= {*tbnets.__all__}
@@ -465,25 +455,24 @@ def test_mixed_precision_is_finite_and_close(name):
             assert output.dtype == tf.float32
 
 
-@every_loss
-def test_loss_config_gives_the_same_loss(kind, arguments):
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss_config_gives_the_same_loss(name):
+    kind, arguments = LOSSES[name]
+    if arguments.get("negatives", "top_k") != "top_k":
+        arguments = arguments | {"num_negatives": None}
     loss = kind(**arguments)
     again = kind.from_config(json.loads(json.dumps(loss.get_config())))
     assert vars(again) == vars(loss)
     # A term left out has weight 0.
-    named = arguments.get("term_weights", PRESETS["wang2018"]["term_weights"])
-    weights = dict.fromkeys(TERMS, 0.0) | named
+    weights = dict.fromkeys(TERMS, 0.0) | arguments["term_weights"]
     config = loss.get_config()
-    for name, value in (arguments | {"term_weights": weights}).items():
-        assert config[name] == value
+    for argument, value in (arguments | {"term_weights": weights}).items():
+        assert config[argument] == value
 
 
-@pytest.mark.parametrize(
-    "name", ["four_terms", "kiros2014", "infonce_four_terms"]
-)
+@pytest.mark.parametrize("name", batches.CASES)
 def test_loss_of_half_precision_is_float32(name):
-    kind, arguments = LOSSES[name]
-    run = batches.with_gradients(kind(**arguments))
+    run = batches.with_gradients(batches.CASES[name].loss)
     images, texts, masks = batches.batch("ragged")
     half = [tf.cast(rows, tf.bfloat16) for rows in (images, texts)]
     output, gradients = run(*half, *masks)

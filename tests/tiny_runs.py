@@ -14,7 +14,6 @@ from tests import tiny, tiny_phrases, tiny_scenes
 from tests.eager import without_tracing
 
 FLAGS = {
-    ("matching", "embedding"): {"epochs": 2},
     ("matching", "similarity"): {
         "epochs": 2,
         "head_units": "6,3",
@@ -207,7 +206,8 @@ class Runs:
         self, run_dir, task="matching", model="embedding", /, **changes
     ):
         """Returns the settings of a run on data that all tests share."""
-        flags = FLAGS[task, model] | {"model": model} | changes
+        flags = FLAGS.get((task, model), {"epochs": 2})
+        flags = flags | {"model": model} | changes
         if model == "hm_lstm":
             return tiny_scenes.settings(self.scenes, run_dir, **flags)
         if task == "localization":

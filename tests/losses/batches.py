@@ -1,12 +1,54 @@
-"""Batches of all shapes, and losses on them with gradients."""
+"""The losses under test, batches of all shapes, and losses with gradients."""
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tbnets.losses import positives
+from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.triplet import TripletLoss
 from tests import reference
 
 TERMS = dict(zip(reference.TERMS, (1.0, 1.5, 0.3, 0.2)))
+
+
+class Case(NamedTuple):
+    """A loss, and its loops: a function (images, texts, masks, weights)."""
+
+    loss: object
+    loops: object
+
+
+def triplets(*loops, **options):
+    def wanted(*batch):
+        return reference.triplet_loss(*batch, 0.3, *loops)
+
+    return Case(TripletLoss(0.3, **options), wanted)
+
+
+# The ways of summing hinges: of picked pairs, over all negatives. What of it
+# is compiled: a view and itself; two views in both directions.
+CASES = {
+    "picked": triplets(
+        *(3, "euclidean", "mean"),
+        num_negatives=3,
+        term_weights={"text_to_image": 1.5, "text_to_text": 0.3},
+        reduction="mean",
+    ),
+    "all": triplets(
+        *(None, "cosine", "sum"),
+        term_weights={"image_to_text": 1.0, "text_to_image": 1.5},
+        negatives="all",
+        distance="cosine",
+        reduction="sum",
+    ),
+    "infonce": Case(
+        InfoNCELoss(0.1, TERMS),
+        lambda *batch: reference.infonce_loss(*batch, 0.1),
+    ),
+}
+"""Every loss. Tests of modes, tiles, configs and dtypes run them all."""
 # Ids of images, of the captions' images, and of the captions' texts.
 IDS = {
     "ragged": ([4, 9, 2, 7], [4, 4, 9, 7, 7, 7, 2], None),

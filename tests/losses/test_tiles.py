@@ -1,21 +1,22 @@
 """Large batches are compared in tiles, with the results of the loops."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tbnets.losses import ranking, softmax_blocks, tiles
 from tbnets.losses.infonce import InfoNCELoss
-from tbnets.losses.triplet import TripletLoss
-from tests import reference
-from tests.losses.batches import IDS, TERMS, batch, check
+from tbnets.losses.presets import CROSS_TERMS
+from tests.losses.batches import CASES, IDS, TERMS, batch, check
 
 LOSSES = {
-    "top_k": TripletLoss(0.5, 2, TERMS),
-    "sparse": TripletLoss(0.5, 2, TERMS, gradient="sparse"),
-    "all": TripletLoss(0.5, None, TERMS, negatives="all", reduction="sum"),
-    "softmax": InfoNCELoss(0.3, TERMS),
+    name: case._replace(loss=dataclasses.replace(case.loss, term_weights=TERMS))
+    for name, case in CASES.items()
 }
+sparse = dataclasses.replace(LOSSES["picked"].loss, gradient="sparse")
+LOSSES["sparse"] = LOSSES["picked"]._replace(loss=sparse)
 
 
 @pytest.fixture(autouse=True)
@@ -27,15 +28,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(softmax_blocks, "BLOCKS", blocks)
 
 
-def wanted_of(loss, ids_name):
-    images, texts, masks = batch(ids_name)
-    inputs = images, texts, masks, loss.term_weights
-    if isinstance(loss, InfoNCELoss):
-        return reference.infonce_loss(*inputs, loss.temperature)
-    return reference.triplet_loss(
-        *(*inputs, loss.margin),
-        *(loss.kept_negatives, loss.distance, loss.reduction),
-    )
+def wanted_of(name, ids_name, weights=TERMS):
+    return LOSSES[name].loops(*batch(ids_name), weights)
 
 
 def found_of(name, ids_name):
@@ -47,37 +41,41 @@ def found_of(name, ids_name):
     def run(images, texts):
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
-            output = LOSSES[name](images, texts, *ids)
+            output = LOSSES[name].loss(images, texts, *ids)
         return output, tape.gradient(output.total, [images, texts])
 
     return run(tf.constant(images), tf.constant(texts))
 
 
-CASES = [
-    *(
-        ("top_k", name)
-        for name in ("ragged", "one_text_on_two_images", "empty")
-    ),
-    *(("softmax", name) for name in IDS if name != "image_drawn_twice"),
-    *(("sparse", "crowded"), ("all", "image_drawn_twice")),
+FEW = "ragged", "one_text_on_two_images", "image_drawn_twice", "empty"
+# InfoNCE has blocks of its own. Sparse gradients need many positives.
+BATCHES = {
+    "all": ["image_drawn_twice"],
+    "sparse": ["crowded"],
+    "infonce": [name for name in IDS if name != "image_drawn_twice"],
+}
+PAIRS = [
+    (name, ids_name) for name in LOSSES for ids_name in BATCHES.get(name, FEW)
 ]
 
 
-@pytest.mark.parametrize("name, ids_name", CASES)
+@pytest.mark.parametrize("name, ids_name", PAIRS)
 def test_tiles_give_what_the_loops_give(name, ids_name):
-    check(found_of(name, ids_name), wanted_of(LOSSES[name], ids_name))
+    check(found_of(name, ids_name), wanted_of(name, ids_name))
 
 
 PADDED = {
-    "top_k": (TripletLoss(0.5, 2, {"text_to_text": 1.0}), 8192),
-    "softmax": (InfoNCELoss(0.3), -1),
+    "picked": ({"text_to_text": 1.0}, 8192),
+    "infonce": (dict.fromkeys(CROSS_TERMS, 0.5), -1),
 }
+"""Case -> its terms, and the number of rows that need no tiles."""
 
 
 @pytest.mark.parametrize("name", PADDED)
 def test_padded_batches_compile_once(name, monkeypatch):
     """On accelerators XLA compiles the loss alone, for all batches at once."""
-    loss, largest = PADDED[name]
+    weights, largest = PADDED[name]
+    loss = dataclasses.replace(LOSSES[name].loss, term_weights=weights)
     monkeypatch.setattr(tiles, "LARGEST", largest)
     monkeypatch.setattr(ranking, "no_accelerator", lambda: False)
     traces = []
@@ -100,7 +98,7 @@ def test_padded_batches_compile_once(name, monkeypatch):
         ids = image_ids, caption_ids, text_ids
         ids = [tf.constant([*each], tf.int64) for each in ids]
         found = run(tf.constant(images), tf.constant(texts), *ids)
-        check(found, wanted_of(loss, ids_name))
+        check(found, wanted_of(name, ids_name, weights))
     assert traces[-1].as_list() == [None, 6]
 
 
@@ -122,11 +120,11 @@ def test_bfloat16_similarities_are_those_of_rounded_embeddings(
     np.testing.assert_allclose(found, wanted, rtol=3e-3)
 
 
-@pytest.mark.parametrize("name", ["sparse", "softmax"])
+@pytest.mark.parametrize("name", ["sparse", "infonce"])
 def test_nan_reaches_the_loss(name):
     images, texts, _ = batch("ragged")
     images[1, 2] = np.nan
-    output = LOSSES[name](images, texts, *IDS["ragged"][:2])
+    output = LOSSES[name].loss(images, texts, *IDS["ragged"][:2])
     assert np.isnan(output.total)
 
 
@@ -146,7 +144,7 @@ def test_only_large_batches_use_tiles(monkeypatch):
         "sums_in_tiles",
         lambda *args: uses.append(1) or of_tiles(*args),
     )
-    loss, (images, texts, _) = LOSSES["softmax"], batch("ragged")
+    loss, (images, texts, _) = LOSSES["infonce"].loss, batch("ragged")
     *ids, _ = IDS["ragged"]
     num_images, num_texts = len(images), len(texts)
     assert num_texts > num_images

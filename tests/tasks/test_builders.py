@@ -1,3 +1,4 @@
+import collections
 import gc
 import itertools
 import pathlib
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.branch import SeededDropout
+from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.losses.presets import TERMS
 from tbnets.tasks import builders, photo_readers, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
@@ -107,35 +108,43 @@ def test_same_seed_same_weights_and_another_seed_others():
     assert not np.allclose(kernel(3), kernel(4))
 
 
-def stochastic_layers(model):
-    """Returns the dropout layers of a built network that drops everywhere."""
+def text_encoder_of(model):
+    """Returns a text encoder that a model supports."""
+    spec = builders.MODELS[model]
+    return {**spec.defaults, **spec.fixed}.get("text_encoder", "mean")
+
+
+RATES = {
+    "input_dropout": 0.4,
+    "dropout": 0.5,
+    "word_dropout": 0.45,
+    "head_dropout": 0.55,
+}
+
+
+@pytest.mark.parametrize("model", builders.MODELS)
+def test_no_two_layers_of_a_network_drop_the_same_units(model):
     found = tiny.settings(
         "data",
         "run",
         seed=3,
         model=model,
-        text_encoder=TEXT_ENCODERS.get(model, "mean"),
+        text_encoder=text_encoder_of(model),
         image_units="6,5,4",
         text_units="6,5,4",
         head_units="4,3,2",
         cca_dim=2,
-        **dict.fromkeys(DROPOUTS, 0.5),
+        **RATES,
     )
-    layers = builders.build_network(found, INPUTS)._flatten_layers()
-    return [one for one in layers if isinstance(one, SeededDropout)]
-
-
-DROPOUTS = ("dropout", "input_dropout", "word_dropout", "head_dropout")
-# Dropout on input and after two ReLUs of each branch, on words, in the head.
-NUM_LAYERS = {"embedding": 7, "similarity": 10, "hm_lstm": 10, "cca": 0}
-TEXT_ENCODERS = {"hm_lstm": "h_lstm", "cca": "features"}
-
-
-@pytest.mark.parametrize("model", builders.MODELS)
-def test_no_two_layers_of_a_network_drop_the_same_units(model):
-    layers = stochastic_layers(model)
-    assert model in NUM_LAYERS, "Count its dropout layers in NUM_LAYERS."
-    assert len(layers) == NUM_LAYERS[model]
+    inner = builders.build_network(found, INPUTS)._flatten_layers()
+    inner = [*inner]
+    branches = sum(isinstance(one, Branch) for one in inner)
+    # On input and after two ReLUs of each branch, on words, in the head.
+    counts = dict(zip(RATES, (branches, 2 * branches, 1, 3)))
+    read = [flag.name for flag in found.flags_read() if flag.name in RATES]
+    layers = [one for one in inner if isinstance(one, SeededDropout)]
+    rates = collections.Counter(one.rate for one in layers)
+    assert rates == {RATES[name]: counts[name] for name in read}
     seeds = [one.seed for one in layers]
     assert len(set(seeds)) == len(seeds)
     ones = tf.ones([4, 64])
@@ -176,7 +185,7 @@ def test_what_is_not_read_changes_nothing_of_what_is_built(
     line = {
         "task": task,
         "model": model,
-        "text_encoder": TEXT_ENCODERS.get(model, "mean"),
+        "text_encoder": text_encoder_of(model),
         "image_units": "5,4",
         "text_units": "5,4",
         "cca_dim": 3,
