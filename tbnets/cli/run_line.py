@@ -55,10 +55,10 @@ def resolve(line, before=None):
         sources.update(dict.fromkeys(values, source))
 
     if before is not None:
-        names = {*ALL.keys() - line.given, "started_in"}
+        names = {*ALL.keys() - line.set_flags, "started_in"}
         take({name: before[name] for name in names}, "the run that is resumed")
     record = complete(record)
-    sources |= dict.fromkeys(line.given & ALL.keys(), "a flag file")
+    sources |= dict.fromkeys(line.set_flags & ALL.keys(), "a flag file")
     sources |= dict.fromkeys(line.typed & ALL.keys(), "the command line")
     named = {"data_root"} & line.typed
     if not named and DATA_ROOT_VARIABLE in os.environ:
@@ -75,7 +75,7 @@ def resolve(line, before=None):
             trained = open_trained(record["from"])
             take(_of_trained(line, trained), f"--from={trained.name}")
         usual = _usual_values(record)
-        usual = {k: v for k, v in usual.items() if k not in line.given}
+        usual = {k: v for k, v in usual.items() if k not in line.set_flags}
         take({k: v for k, v in usual.items() if record[k] != v}, "other flags")
     preset = f"--loss={record['loss']}"
     of_preset = [f.name for f in FLAGS["loss"] if f.default is None]
@@ -106,7 +106,7 @@ def _lies_here(name, record):
 
 def _set_names(line):
     """Returns the names of set flags. Setting --loss sets every loss flag."""
-    names = set(line.given)
+    names = set(line.set_flags)
     if "loss" in names:
         names |= {flag.name for flag in FLAGS["loss"]}
     return names
@@ -168,7 +168,7 @@ def check_read(line, settings: Settings):
         for flag in members:
             name = flag.name
             agrees = name in fixed and line.values[name] == fixed[name]
-            if name not in line.given or agrees:
+            if name not in line.set_flags or agrees:
                 continue
             if group not in groups:
                 unread[name] = _readers(group)

@@ -125,7 +125,7 @@ def help_sections():
 
 def checked_settings(options, line):
     """Checks the flags of a run, and returns its `Resolved` settings."""
-    if not line.given:
+    if not line.set_flags:
         raise InputError(
             "tools/train.py",
             "get training data",

@@ -136,15 +136,15 @@ def check_encoder(encoder, argument, chunk):
 
 def inner_layers(layer):
     """Returns a layer and all layers in its attributes, at any depth."""
-    found, values = {}, [layer]
+    layers, values = {}, [layer]
     while values:
         value = values.pop()
         if isinstance(value, keras.layers.Layer):
-            if id(value) not in found:
-                found[id(value)] = value
+            if id(value) not in layers:
+                layers[id(value)] = value
                 values += vars(value).values()
         elif isinstance(value, Mapping):
             values += value.values()
         elif isinstance(value, (list, tuple)):
             values += value
-    return list(found.values())
+    return list(layers.values())

@@ -19,7 +19,7 @@ from tbnets.losses.presets import CROSS_TERMS
 # dense matrices faster.
 
 
-def _pair_gradients(sides, pairs, values, turned=False):
+def _pair_gradients(sides, pairs, values, transposed=False):
     """Returns the gradients with respect to `sides`, using sparse products.
 
     Args:
@@ -27,10 +27,10 @@ def _pair_gradients(sides, pairs, values, turned=False):
             single array if the anchors are also the candidates.
         pairs: int32 `[n, 2]`, anchor and candidate, sorted by anchor.
         values: float32 `[n]`, gradient with respect to each pair's similarity.
-        turned: Whether anchors and candidates are swapped in `sides`.
+        transposed: Whether anchors and candidates are swapped in `sides`.
     """
     anchors, candidates = sides[0], sides[-1]
-    if turned:
+    if transposed:
         anchors, candidates = candidates, anchors
     sizes = tf.shape(anchors)[0], tf.shape(candidates)[0]
     slopes = tf.raw_ops.SparseTensorToCSRSparseMatrix(
@@ -45,12 +45,12 @@ def _pair_gradients(sides, pairs, values, turned=False):
     gradients.append(_product(slopes, anchors))
     if len(sides) == 1:
         return [gradients[0] + gradients[1]]
-    return gradients[::-1] if turned else gradients
+    return gradients[::-1] if transposed else gradients
 
 
-def _pair_matrix(sides, pairs, values, turned=False):
+def _pair_matrix(sides, pairs, values, transposed=False):
     """Returns `[matrix]`, the dense gradient with respect to similarities."""
-    pairs = pairs[:, ::-1] if turned else pairs
+    pairs = pairs[:, ::-1] if transposed else pairs
     sizes = [tf.shape(sides[i])[0] for i in (0, -1)]
     num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
     rows, columns = tf.unstack(tf.cast(pairs, tf.int64), axis=1)
@@ -66,8 +66,8 @@ def _matrix_gradients(sides, slopes):
     rows, columns = sides[0], sides[-1]
     if len(sides) == 1:
         return [tf.matmul(slopes + tf.transpose(slopes), rows)]
-    turned = tf.matmul(slopes, rows, transpose_a=True)
-    return [tf.matmul(slopes, columns), turned]
+    transposed = tf.matmul(slopes, rows, transpose_a=True)
+    return [tf.matmul(slopes, columns), transposed]
 
 
 def _product(sparse, dense):
@@ -145,16 +145,16 @@ class _Triplets:
         masked = tf.where(excluded, float("-inf"), matrix)
         # Similarities and columns of the anchors' negatives.
         if num_negatives is None:
-            self.size, self.places = 1, None
+            self.size, self.positions = 1, None
             self.negatives = [masked, tf.transpose(masked)][: len(views)]
         else:
             self.size = max(1, min(_ROUND, _FEW_TRIPLETS // num_negatives))
             largest = [
-                miners.largest(masked, num_negatives, turned)
-                for turned in (False, True)[: len(views)]
+                miners.largest(masked, num_negatives, transposed)
+                for transposed in (False, True)[: len(views)]
             ]
             self.negatives, columns = zip(*largest)
-            self.places = [_pairs(each) for each in columns]
+            self.positions = [_pairs(each) for each in columns]
         # Positives of every row, one more than a round processes.
         self.first = miners.first_positives(views[0].positive, self.size + 1)
 
@@ -183,13 +183,15 @@ class _Triplets:
         bounds = self.margin + self.distance(positives)
         bounds = tf.where(match, bounds, float("-inf"))
         sums = []
-        for turned, view in enumerate(self.views):
-            anchors = pairs[:, turned]
+        for transposed, view in enumerate(self.views):
+            anchors = pairs[:, transposed]
             # A missing negative has similarity -inf and distance inf.
-            counts = tf.not_equal(negatives[turned], float("-inf"))
+            counts = tf.not_equal(negatives[transposed], float("-inf"))
             counts = tf.reduce_sum(tf.cast(counts, tf.float32), axis=1)
             num_triplets = tf.where(match, tf.gather(counts, anchors), 0.0)
-            to_negatives = tf.gather(self.distance(negatives[turned]), anchors)
+            to_negatives = tf.gather(
+                self.distance(negatives[transposed]), anchors
+            )
             hinges = bounds[:, None] - to_negatives
             # `hinges <= 0` is False for NaN, so a NaN reaches the loss. A
             # negated comparison would be rewritten by the graph optimizer.
@@ -213,7 +215,7 @@ class _Triplets:
 
     def gradient(self, upstream, sides, sparse):
         """Returns the gradients of `sums` with respect to `sides`."""
-        is_few = self.places is not None and sparse
+        is_few = self.positions is not None and sparse
         of_pairs = _pair_gradients if is_few else _pair_matrix
 
         def visit(pairs, match):
@@ -232,12 +234,14 @@ class _Triplets:
 
         state = self._later_rounds(later, visit(*self._split(*self.first)))
         state, slopes = state[: -len(self.views)], state[-len(self.views) :]
-        for turned, values in enumerate(slopes):
-            if self.places is None:
-                added = [tf.transpose(values) if turned else values]
+        for transposed, values in enumerate(slopes):
+            if self.positions is None:
+                added = [tf.transpose(values) if transposed else values]
             else:
                 values = tf.reshape(values, [-1])
-                added = of_pairs(sides, self.places[turned], values, turned)
+                added = of_pairs(
+                    sides, self.positions[transposed], values, transposed
+                )
             state = _added(state, added)
         return [*state] if is_few else _matrix_gradients(sides, *state)
 

@@ -117,5 +117,5 @@ class InfoNCELoss(RankingLoss):
             *(self.temperature, self.similarity_dtype),
         )
         tail = [term for term in terms if term not in CROSS_TERMS]
-        found = super().sums_in_tiles(tail, images, texts, matches)
-        return dict(zip(CROSS_TERMS, tf.unstack(sums))) | found
+        others = super().sums_in_tiles(tail, images, texts, matches)
+        return dict(zip(CROSS_TERMS, tf.unstack(sums))) | others

@@ -58,8 +58,10 @@ def random_columns(mask, rows, draws):
     # A draw close to 1 may round up to the count.
     picks = tf.minimum(picks, eligible - 1)
     ranks = tf.gather(up_to_row, rows)[:, None] + picks + 1
-    places = tf.searchsorted(running, tf.reshape(ranks, [-1]))
-    columns = tf.reshape(places, tf.shape(ranks)) - rows[:, None] * num_columns
+    positions = tf.searchsorted(running, tf.reshape(ranks, [-1]))
+    columns = (
+        tf.reshape(positions, tf.shape(ranks)) - rows[:, None] * num_columns
+    )
     valid = eligible > 0
     return tf.where(valid, columns, 0), valid[:, 0]
 

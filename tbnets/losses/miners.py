@@ -186,18 +186,18 @@ def padded(rows, value, axes=(0, 1)):
     return tf.pad(rows, paddings, constant_values=value)
 
 
-def largest(values, count, turned=False):
+def largest(values, count, transposed=False):
     """Finds the `count` largest values of every row.
 
-    `values` is float32 `[rows, columns]`, padded with `padded`. `turned`
+    `values` is float32 `[rows, columns]`, padded with `padded`. `transposed`
     transposes it first. Returns the largest values in descending order, and
     their int32 columns, both `[rows, min(count, columns)]`.
     """
     # A row's k largest values are in the k groups of neighbouring columns with
     # the largest maxima, so only these groups are searched.
-    num_rows, num_columns = _shape(values)[:: -1 if turned else 1]
+    num_rows, num_columns = _shape(values)[:: -1 if transposed else 1]
     num_groups = num_columns // _GROUP
-    if turned:
+    if transposed:
         grouped = tf.reshape(values, [num_groups, _GROUP, num_rows])
         best = tf.transpose(tf.reduce_max(grouped, axis=1))
     else:
@@ -206,11 +206,11 @@ def largest(values, count, turned=False):
     best, groups = tf.math.top_k(
         best, _minimum(count, num_groups), sorted=False
     )
-    if turned:
+    if transposed:
         columns = _flat_rows(groups[:, :, None] * _GROUP + tf.range(_GROUP))
-        places = tf.cast(columns, tf.int64) * tf.cast(num_rows, tf.int64)
-        places += tf.range(num_rows, dtype=tf.int64)[:, None]
-        members = tf.gather(tf.reshape(values, [-1]), places)
+        positions = tf.cast(columns, tf.int64) * tf.cast(num_rows, tf.int64)
+        positions += tf.range(num_rows, dtype=tf.int64)[:, None]
+        members = tf.gather(tf.reshape(values, [-1]), positions)
     else:
         members = _flat_rows(tf.gather(grouped, groups, batch_dims=1))
     # Each of the `count` best groups holds a value that is at least the
@@ -218,8 +218,8 @@ def largest(values, count, turned=False):
     least = tf.reduce_min(best, axis=1, keepdims=True)
     least = tf.where(count <= num_groups, least, float("-inf"))
     members = tf.where(members < least, float("-inf"), members)
-    top, places = tf.math.top_k(members, _minimum(count, num_columns))
-    columns = _columns(groups, places, _GROUP)
+    top, positions = tf.math.top_k(members, _minimum(count, num_columns))
+    columns = _columns(groups, positions, _GROUP)
     return top, tf.where(tf.not_equal(top, float("-inf")), columns, 0)
 
 
@@ -243,19 +243,21 @@ def first_positives(positive_mask, limit):
         tf.cast(occupied, tf.int32), _minimum(limit, num_words), sorted=False
     )
     members = _flat_rows(tf.gather(flags, words, batch_dims=1))
-    values, places = tf.math.top_k(
+    values, positions = tf.math.top_k(
         tf.cast(members, tf.int32), _minimum(limit, num_columns)
     )
     valid = tf.greater(values, 0)
-    return tf.where(valid, _columns(words, places, _WORD), 0), valid
+    return tf.where(valid, _columns(words, positions, _WORD), 0), valid
 
 
 def first_true(mask):
     """Returns the first True column for each row, or -1 if there is none."""
-    places = tf.range(tf.shape(mask)[1])
+    positions = tf.range(tf.shape(mask)[1])
     # XLA rejects argmax for a matrix without columns.
-    first = tf.reduce_min(tf.where(mask, places, places.dtype.max), axis=1)
-    return tf.where(first == places.dtype.max, -1, first)
+    first = tf.reduce_min(
+        tf.where(mask, positions, positions.dtype.max), axis=1
+    )
+    return tf.where(first == positions.dtype.max, -1, first)
 
 
 def _shape(matrix):
@@ -273,9 +275,9 @@ def _at_least_one(size):
     return max(size, 1) if isinstance(size, int) else tf.maximum(size, 1)
 
 
-def _columns(groups, places, size):
-    groups = tf.gather(groups, places // size, batch_dims=1)
-    return groups * size + places % size
+def _columns(groups, positions, size):
+    groups = tf.gather(groups, positions // size, batch_dims=1)
+    return groups * size + positions % size
 
 
 def _flat_rows(values):

@@ -154,7 +154,7 @@ class Matches:
         )
         return mask
 
-    def places(self):
+    def numbers(self):
         """Numbers the images, so that each text matches a range of numbers.
 
         Returns three int32 arrays: the number of each image, and the first and
@@ -162,8 +162,8 @@ class Matches:
         """
         num_images = tf.shape(self.image_ids)[0]
         ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
-        places = first_copies(ids)
-        images, first = places[:num_images], places[num_images:]
+        positions = first_copies(ids)
+        images, first = positions[:num_images], positions[num_images:]
         last = first
         if self._copies is not None:
             first, last = self._copies.bounds(first)
@@ -216,8 +216,8 @@ class _Copies:
 def first_copies(ids):
     """Returns the first position of each id in `ids`, int32 `[num_ids]`."""
     group = _groups(ids, tf.argsort(ids))
-    places, num_ids = tf.range(tf.shape(ids)[0]), tf.shape(ids)[0]
-    first = tf.math.unsorted_segment_min(places, group, num_ids)
+    positions, num_ids = tf.range(tf.shape(ids)[0]), tf.shape(ids)[0]
+    first = tf.math.unsorted_segment_min(positions, group, num_ids)
     return tf.gather(first, group)
 
 
@@ -230,8 +230,8 @@ def _groups(ids, order):
     return tf.scatter_nd(order[:, None], numbers, tf.shape(ids))
 
 
-def _picked(rows, places):
-    return rows if places is None else tf.gather(rows, places)
+def _picked(rows, positions):
+    return rows if positions is None else tf.gather(rows, positions)
 
 
 def _equal_pairs(left, right):

@@ -179,9 +179,9 @@ class RankingLoss:
         embeddings = image_embeddings, text_embeddings
         ids = image_ids, caption_image_ids, text_ids
         images, texts, *ids = gather(*embeddings, *ids)
-        return self.of_ids(images, texts, ids)
+        return self.from_ids(images, texts, ids)
 
-    def of_ids(
+    def from_ids(
         self,
         image_embeddings: Array,
         text_embeddings: Array,
@@ -199,7 +199,7 @@ class RankingLoss:
             image_embeddings: Float `[num_images, embedding_dim]`.
             text_embeddings: Float `[num_captions, embedding_dim]`.
             ids: The arguments of `positive_masks`.
-            idle: As in `of_views`.
+            idle: As in `from_views`.
             largest: Maximum numbers of images and captions in a batch. If None,
                 a batch of unknown size is not compared in tiles.
         """
@@ -235,13 +235,13 @@ class RankingLoss:
 
     def sums_in_tiles(self, terms, images, texts, matches):
         """Computes `sums` without whole similarity matrices."""
-        found = {}
+        sums = {}
         for term in terms:
             # One term after another, so that one tile exists at a time.
-            with tf.control_dependencies([*found.values()]):
+            with tf.control_dependencies([*sums.values()]):
                 sides = tf.identity(images), tf.identity(texts)
-                found[term] = tiles.sums(self, term, *sides, matches)
-        return found
+                sums[term] = tiles.sums(self, term, *sides, matches)
+        return sums
 
     def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
         """Computes the loss of one set of embeddings with labels.
@@ -263,7 +263,7 @@ class RankingLoss:
         alone.term_weights = {"within_view": 1.0}
         masks = Matches(labels, labels).masks("text_to_text")
         view = View(embeddings, embeddings, *masks)
-        return alone.of_views({"within_view": view})
+        return alone.from_views({"within_view": view})
 
     def with_masks(
         self,
@@ -291,9 +291,9 @@ class RankingLoss:
         names = (f"masks.{name}" for name in PositiveMasks._fields)
         sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
         masks = [*map(miners.checked_mask, names, masks, sizes)]
-        return self.of_views(batch_views(images, texts, masks))
+        return self.from_views(batch_views(images, texts, masks))
 
-    def of_views(
+    def from_views(
         self,
         views: dict[str, View],
         idle: tuple[Iterable[str], Array] = ((), False),
@@ -322,8 +322,8 @@ class RankingLoss:
         always = [term for term in terms if term not in scheduled]
 
         def sums(computed):
-            found = term_sums(computed) if computed else {}
-            return [found.get(term, tf.zeros([3])) for term in terms]
+            computed_sums = term_sums(computed) if computed else {}
+            return [computed_sums.get(term, tf.zeros([3])) for term in terms]
 
         def rows():
             if len(always) == len(terms):

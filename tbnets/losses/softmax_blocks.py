@@ -70,11 +70,14 @@ class _Blocks:
         scaled = images / temperature, texts
         scaled = [tf.cast(rows, dtype) for rows in scaled]
         self._sides = [self._split(rows, 0, i) for i, rows in enumerate(scaled)]
-        # A block without matches or padding needs no masks: the places of its
-        # images and texts do not overlap. Padding overlaps all places.
-        places, first, last = matches.places()
+        # A block without matches or padding needs no masks: the numbers of its
+        # images and texts do not overlap. Padding overlaps all numbers.
+        images, first, last = matches.numbers()
         self._bounds = []
-        for padding, sides in ((-1, (places, first)), (LAST, (places, last))):
+        for padding, sides in (
+            (-1, (images, first)),
+            (LAST, (images, last)),
+        ):
             bounds = []
             for i, (rows, count) in enumerate(zip(sides, self._counts)):
                 exists = tf.range(tf.shape(rows)[0]) < count
@@ -129,22 +132,22 @@ class _Blocks:
     def _masks(self, block):
         rows, exists = [], []
         for number, size, count in zip(block, self._size, self._counts):
-            places = number * size + tf.range(size)
-            exists.append(places < count)
-            rows.append(tf.minimum(places, count - 1))
+            positions = number * size + tf.range(size)
+            exists.append(positions < count)
+            rows.append(tf.minimum(positions, count - 1))
         exists = exists[0][:, None] & exists[1][None, :]
         return self._matches.rows("image_to_text", *rows) & exists, exists
 
     def statistics(self):
         """Returns the statistics of images and of texts, `[5, n]` each."""
 
-        def visit(block, *found):
+        def visit(block, *statistics):
             added = self._on_block(block, _block_statistics)
             return [
                 tf.tensor_scatter_nd_update(
                     old, [[i]], _merged(tf.gather(old, i), new)[None]
                 )
-                for old, new, i in zip(found, added, block)
+                for old, new, i in zip(statistics, added, block)
             ]
 
         nothing = tf.constant([-INF, -INF, -INF, 0.0, 0.0])[None, :, None]
@@ -152,10 +155,10 @@ class _Blocks:
             tf.tile(nothing, [tf.shape(side)[0], 1, size])
             for side, size in zip(self._sides, self._size)
         ]
-        found = self._over(visit, start)
+        statistics = self._over(visit, start)
         return [
             tf.reshape(tf.transpose(each, [1, 0, 2]), [5, -1])[:, :size]
-            for each, size in zip(found, self._sizes)
+            for each, size in zip(statistics, self._sizes)
         ]
 
     def slopes(self, statistics, upstream):

@@ -53,9 +53,9 @@ def _over_tiles(loss, term, anchors, candidates, matches):
     def step(tile, total, by_anchors, by_candidates):
         # Sizes are computed in the loop, where XLA knows them.
         num_own, size = _tile_size(own, candidates)
-        places = tile * size + tf.range(size)
-        is_padding = places >= num_own
-        rows = tf.gather(own, tf.minimum(places, num_own - 1))
+        positions = tile * size + tf.range(size)
+        is_padding = positions >= num_own
+        rows = tf.gather(own, tf.minimum(positions, num_own - 1))
         with tf.GradientTape() as tape:
             sides = tf.gather(anchors, rows), tf.identity(candidates)
             tape.watch(sides)

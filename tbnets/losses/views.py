@@ -34,10 +34,10 @@ def batch_views(images, texts, masks):
     `masks` are the fields of `PositiveMasks`.
     """
     cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
-    turned = tf.transpose(cross)
+    transposed = tf.transpose(cross)
     return {
         "image_to_text": View(images, texts, cross, cross),
-        "text_to_image": View(texts, images, turned, turned),
+        "text_to_image": View(texts, images, transposed, transposed),
         "text_to_text": _within(texts, text_mask),
         "image_to_image": _within(images, image_mask),
     }

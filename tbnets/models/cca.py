@@ -83,15 +83,15 @@ def solve_cca(left, right, between, dim):
     """
     # Solving first with the texts' factor, the larger one, saves memory.
     whitened = np.linalg.solve(left, np.linalg.solve(right, between.T).T)
-    turned = len(left) > len(right)
-    inner = whitened.T if turned else whitened
+    transposed = len(left) > len(right)
+    inner = whitened.T if transposed else whitened
     squares, vectors = np.linalg.eigh(inner @ inner.T)
     order = np.argsort(squares, kind="stable")[::-1][:dim]
     correlations = np.sqrt(np.clip(squares[order], 0, 1))
     is_correlated = correlations > NO_CORRELATION
     vectors = vectors[:, order] * is_correlated
     other_vectors = inner.T @ vectors / np.where(is_correlated, correlations, 1)
-    if turned:
+    if transposed:
         vectors, other_vectors = other_vectors, vectors
     return (
         np.linalg.solve(left.T, vectors),

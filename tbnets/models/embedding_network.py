@@ -118,7 +118,7 @@ class EmbeddingNetwork(TwoBranchModel):
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
         images, texts, *ids = gather(*sides, *ids_of(batch))
-        return self.ranking_loss.of_ids(
+        return self.ranking_loss.from_ids(
             images, texts, ids, self.idle_terms(), self.largest_batch
         )
 

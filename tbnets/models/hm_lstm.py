@@ -232,17 +232,17 @@ class HMLSTM(EmbeddingNetwork):
             self.idle_terms(),
             self.largest_batch,
         )
-        at_root = loss.of_ids(images, sentences, *options)
+        at_root = loss.from_ids(images, sentences, *options)
         all_regions = tf.concat([regions, images], axis=0)
         is_contrast = tf.transpose(is_contrast)
         pairs = pair_views(
             all_regions, phrases, region_of, is_contrast, weights
         )
-        of_pairs = loss.of_views(pairs)
+        of_pairs = loss.from_views(pairs)
         output = _joined(at_root, self.phrase_weight, of_pairs, _OF_PAIRS)
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(images)[0])
-            of_mean = loss.of_ids(mean, sentences, *options)
+            of_mean = loss.from_ids(mean, sentences, *options)
             weight = self.region_mean_weight
             output = _joined(output, weight, of_mean, _OF_MEAN)
         return output

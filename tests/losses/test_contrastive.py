@@ -41,7 +41,7 @@ def test_values_and_gradients_are_those_of_the_loops(name, share):
         loss = TripletLoss(**(PRESETS["niu2017"] | {"margin": margin}))
         with tf.GradientTape() as tape:
             tape.watch([regions, phrases])
-            output = loss.of_views(pair_views(regions, phrases, *pairs))
+            output = loss.from_views(pair_views(regions, phrases, *pairs))
         gradients = tape.gradient(
             output.total, [regions, phrases], unconnected_gradients="zero"
         )

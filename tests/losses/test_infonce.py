@@ -83,7 +83,7 @@ def test_anchors_have_weights_and_some_candidates_are_neither():
         tape.watch(sides)
         view = View(*sides, kinds == 0, kinds != 1, weights)
         loss = InfoNCELoss(0.2, {"text_to_image": 1.0})
-        output = loss.of_views({"text_to_image": view})
+        output = loss.from_views({"text_to_image": view})
     np.testing.assert_allclose(output.total, total, rtol=1e-5)
     np.testing.assert_allclose(output.active_fraction["text_to_image"], share)
     for gradient, values in zip(tape.gradient(output.total, sides), wanted):

@@ -73,7 +73,7 @@ def test_the_largest_of_columns_are_those_of_rows_turned_round(count):
     generator = np.random.default_rng(count)
     values = generator.integers(0, 9, (48, 32)).astype(np.float32)
     values[:, 5] = values[:40, 6] = -np.inf
-    found = miners.largest(tf.constant(values), count, turned=True)
+    found = miners.largest(tf.constant(values), count, transposed=True)
     wanted = miners.largest(tf.constant(values.T), count)
     for one, other in zip(found, wanted):
         np.testing.assert_array_equal(one, other)

@@ -85,7 +85,7 @@ def test_padded_batches_compile_once(name, monkeypatch):
         traces.append(texts.shape)
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
-            output = loss.of_ids(images, texts, ids, largest=(6, 14))
+            output = loss.from_ids(images, texts, ids, largest=(6, 14))
         gradients = tape.gradient(
             output.total, [images, texts], unconnected_gradients="zero"
         )
@@ -156,5 +156,5 @@ def test_only_large_batches_use_tiles(monkeypatch):
     ):
         monkeypatch.setattr(tiles, "LARGEST", limit)
         uses.clear()
-        loss.of_ids(images, texts, [*ids, None], largest=largest)
+        loss.from_ids(images, texts, [*ids, None], largest=largest)
         assert bool(uses) == is_large

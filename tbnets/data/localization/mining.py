@@ -195,7 +195,7 @@ class CandidateMining:
             texts, images, picked, matches, places, valid
         )
         idle = network.idle_terms()
-        return network.ranking_loss.of_views(views, idle=idle)
+        return network.ranking_loss.from_views(views, idle=idle)
 
     def logistic_output(
         self, network: Any, batch: Batch, training: bool

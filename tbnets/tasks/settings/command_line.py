@@ -151,7 +151,7 @@ class CommandLine:
 
     Attributes:
         values: dict from the name of each flag to its value or default.
-        given: names of the flags that are set, including flags in flag files.
+        set_flags: names of the flags that are set, also in flag files.
         typed: names of the flags on the command line itself.
     """
 
@@ -168,7 +168,9 @@ class CommandLine:
             unnamed = parser(["", *expanded])[1:]
         except absl_flags.Error as error:
             raise InputError(_message(error, expanded, parser)) from error
-        self.given = {flag.name for flag in named if parser[flag.name].present}
+        self.set_flags = {
+            flag.name for flag in named if parser[flag.name].present
+        }
         self.typed = _typed(words, named)
         self.values = {f.name: _value(f, parser[f.name]) for f in named}
         extra = {flag.name: unnamed for flag in flags if flag.kind == "words"}

@@ -108,7 +108,7 @@ def test_triplets_are_those_of_algorithm_1(name, num_negatives):
             term_weights={term: 2.0},
             reduction="sum",
         )
-        output = loss.of_views(found)
+        output = loss.from_views(found)
         np.testing.assert_allclose(
             output.total, 2 * sum(expected.values()), 1e-4, 1e-4
         )
@@ -139,7 +139,7 @@ def test_other_choices_of_negatives_take_their_share(negatives):
         negatives=negatives, term_weights={"text_to_image": 1}, margin=MARGIN
     )
     found, _ = views(*rows, chains, is_negative, loss.kept_negatives)
-    output = loss.of_views(found)
+    output = loss.from_views(found)
     assert np.isfinite(output.total) and output.total > 0
 
 
@@ -157,7 +157,7 @@ def test_without_negatives_the_loss_and_its_gradient_are_zero():
     with tf.GradientTape() as tape:
         tape.watch(rows[:2])
         found, _ = views(*rows, chains, is_negative, 5)
-        total = loss.of_views(found).total
+        total = loss.from_views(found).total
     assert total == 0
     for gradient in tape.gradient(
         total, rows[:2], unconnected_gradients="zero"

@@ -25,7 +25,7 @@ def test_lines_stand_where_the_file_is_named(tmp_path):
     assert found.take(Options) == Options(
         out="x", alpha=2.0, sizes=[1, 2], names=["y", "--z"]
     )
-    assert found.given == {"out", "alpha", "sizes"}
+    assert found.set_flags == {"out", "alpha", "sizes"}
     assert found.typed == {"out", "sizes"}
     assert parse("-flagfile", str(inner), "--out=x").values["alpha"] == 1
 
