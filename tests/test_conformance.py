@@ -34,9 +34,8 @@ from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import ranking
-from tbnets.losses.presets import PRESETS
+from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.ranking import TERMS
-from tbnets.losses.triplet import TripletLoss
 from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
@@ -385,7 +384,11 @@ def one_row(array):
     return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])
 
 
-@every_name
+# XLA compiles it, and lstm_and_mean has the sizes of a recurrent encoder.
+IN_GRAPHS = [name for name in PARTS if name != "gru_both_ways"]
+
+
+@pytest.mark.parametrize("name", IN_GRAPHS)
 def test_graph_equals_eager(name):
     """In one trace, sizes unknown; of layers gradients and state agree too."""
     (made, _), part = whole(name), PARTS[name]
@@ -499,7 +502,7 @@ def trained(jit_compile):
     made = build(PLAIN)
     made.compile(
         keras.optimizers.SGD(0.1, momentum=0.9),
-        TripletLoss(**PRESETS["kiros2014"]),
+        InfoNCELoss(),
         gradient_clip_norm=1.0,
         jit_compile=jit_compile,
         run_eagerly=not jit_compile,

@@ -19,12 +19,7 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tests.models.test_hm_lstm import BATCH, VOCABULARY
 
-TERMS = {
-    "image_to_text": 1.0,
-    "text_to_image": 1.5,
-    "text_to_text": 0.5,
-    "image_to_image": 0.3,
-}
+TERMS = {"image_to_text": 1.0, "text_to_text": 0.5}
 
 
 class Convolution(ConfiguredLayer):
@@ -105,9 +100,8 @@ CASES = {
 @pytest.mark.parametrize(
     "case, chunk, graph",
     [
-        ("triplets", 2, True),
-        ("triplets", 3, False),
-        ("infonce", 1, False),
+        ("infonce", 2, True),
+        ("triplets", 1, False),
         ("infonce", 100, False),
         ("pairs", 5, False),
     ],

@@ -103,9 +103,15 @@ def make_case(case):
     return trees
 
 
-@pytest.mark.parametrize("in_graph", [False, True])
 @pytest.mark.parametrize(
-    "case, tied", [*((case, False) for case in CASES), ("small", True)]
+    "case, tied, in_graph",
+    [
+        *((case, False, False) for case in CASES),
+        ("small", True, False),
+        # Trees of several depths, and a deep one.
+        ("small", True, True),
+        ("deep", False, True),
+    ],
 )
 def test_equals_the_recursion_with_all_gradients(case, tied, in_graph):
     trees = make_case(case)

@@ -73,7 +73,6 @@ class Lengths(keras.layers.Layer):
 # Image encoder, text encoder, captions.
 NETWORKS = {
     "strings": (functional, of_strings, CAPTIONS),
-    "functional": (functional, of_ids, TOKEN_IDS),
     "subclassed": (functional, Subclassed, TOKEN_IDS),
 }
 

@@ -9,9 +9,9 @@ import tbnets
 from tbnets.models import fit_arguments
 from tests.refusals import assert_about
 
-ROWS = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
+ROWS = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
 BACKUP = keras.callbacks.BackupAndRestore("never")
-EXAMPLES = tbnets.Examples.from_arrays(ROWS, ROWS, np.arange(12))
+EXAMPLES = tbnets.Examples.from_arrays(ROWS, ROWS, np.arange(9))
 
 
 def make_network():
