@@ -62,9 +62,9 @@ from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.serving import deployment, litert, protocol, zoo
 from tbnets.serving.calibration import calibrate_model
-from tbnets.serving.endpoints import add_search
 from tbnets.serving.export import next_version, reexport
 from tbnets.serving.litert_files import KINDS
+from tbnets.serving.search_endpoint import add_search
 from tbnets.serving.search_index import open_index
 from tbnets.tasks import runs
 from tbnets.tasks.localization.task import endpoints_of_phrases

@@ -1,18 +1,11 @@
 """Builds the endpoints, or signatures, of a SavedModel from a network."""
 
 import dataclasses
-import math
 
-import numpy as np
 import tensorflow as tf
 
-from tbnets.data.images import require
 from tbnets.errors import InputError
-from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.losses import distances
-from tbnets.serving import search_index
-from tbnets.serving.confidence import NEIGHBOURS
-from tbnets.serving.identity import identity_of
 from tbnets.serving.inputs import (
     OwnTexts,
     PhotoReader,
@@ -315,109 +308,6 @@ def _localization(reader, phrases, regions, similarities):
         return {"similarities": require_photos(*result)}
 
     return {"localize": localize, "localize_strict": localize_strict}
-
-
-# The `search` endpoint searches an index in the graph. The embeddings are
-# variables, one per shard, and the ids are a variable. The endpoint embeds the
-# queries and compares them with the rows tile by tile. It returns the same
-# results as `search_index.SearchIndex.search`.
-
-
-def add_search(index):
-    """Returns a function for `reexport(add=...)` that adds a search endpoint.
-
-    The `search` endpoint takes `m` texts, as `embed_text` does, and `k`, int32
-    `[]`. It returns `ids` (string) and `similarities` (float32), both `[m,
-    min(k, len(index))]`, best first. If the model is calibrated, it also
-    returns `confidences` (float32). Ties are sorted by row.
-    """
-    if not len(index):
-        raise InputError(
-            "index",
-            "contain embeddings",
-            f"index={index.path}, which is empty",
-            "Add photos to it.",
-        )
-    index.store.verify()
-
-    def add(served):
-        index.check_embedded_by(identity_of(served))
-        [spec] = served.inputs("embed_text").values()
-        shards = [tf.Variable(shard, trainable=False) for shard in index.shards]
-        ids = tf.Variable(tf.constant(index.ids), trainable=False)
-        embed = served.signatures["embed_text"]
-        compare = served.signatures.get("compare")
-        judge = _judge(served.confidence, index)
-
-        @traced(spec, tf.TensorSpec([], tf.int32, "k"))
-        def search(texts, k):
-            k = require(k, k > 0, "`k` must be at least 1. Received:", k)
-            queries = embed(**{spec.name: texts})["embeddings"]
-            wide = k if judge is None else tf.maximum(k, NEIGHBOURS)
-            rows, similarities = _find(shards, compare, queries, wide)
-            results = {
-                "ids": ids.sparse_read(rows[:, :k]),
-                "similarities": similarities[:, :k],
-            }
-            if judge is not None:
-                results["confidences"] = judge(rows[:, :k], similarities)
-            return results
-
-        return {"search": search}
-
-    return add
-
-
-def _judge(confidence, index):
-    """Returns a function that computes the confidences of results, or None."""
-    if confidence is None:
-        return None
-    levels = [confidence.levels(shard) for shard in index.shards]
-    levels = tf.Variable(np.concatenate(levels), trainable=False)
-    temperature, weights = confidence.temperature, confidence.weights
-    bias = weights[0] + weights[3] * math.log(len(index))
-
-    def judge(rows, similarities):
-        ratios = similarities[:, :NEIGHBOURS] / temperature
-        crowd = tf.reduce_logsumexp(ratios, 1, keepdims=True)
-        crowd -= tf.math.log(tf.cast(tf.shape(ratios)[1], tf.float32))
-        own = similarities[:, : tf.shape(rows)[1]] / temperature
-        level = levels.sparse_read(rows) / temperature
-        logits = weights[1] * (own - level) + weights[2] * (own - crowd)
-        return tf.sigmoid(logits + bias)
-
-    return judge
-
-
-def _find(shards, compare, queries, k):
-    """Finds the best `k` rows for each query, a few queries at a time."""
-    size, options = search_index.QUERIES_AT_ONCE, {}
-    if compare is not None:
-
-        def similarities(queries, rows):
-            rows = tf.cast(rows, tf.float32)
-            pairs = {"image_embeddings": rows, "text_embeddings": queries}
-            return tf.transpose(compare(**pairs)["similarities"])
-
-        size = 1
-        options["similarities"] = similarities
-        options["rows_at_once"] = PAIRS_AT_ONCE
-    # At least one block: `map_fn` cannot stack an empty list of results.
-    count, dim = tf.shape(queries)[0], queries.shape[1]
-    blocks = tf.maximum(-(-count // size), 1)
-    size = -(-count // blocks)
-    padded = tf.pad(queries, [[0, blocks * size - count], [0, 0]])
-    results = tf.map_fn(
-        lambda part: search_index.top_k(part, shards, k, **options),
-        tf.reshape(padded, [blocks, size, dim]),
-        parallel_iterations=1,
-        fn_output_signature=(tf.int32, tf.float32),
-    )
-    width = tf.minimum(k, sum(shard.shape[0] for shard in shards))
-    return [
-        tf.ensure_shape(tf.reshape(x, [-1, width])[:count], [None, None])
-        for x in results
-    ]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import endpoints, search_index
 from tbnets.serving import index_writer as writing
+from tbnets.serving import search_endpoint, search_index
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import (
     describe_signature,
@@ -64,13 +64,13 @@ def made(request, tmp_path_factory):
         patch.setattr(writing, "SHARD_ROWS", 5)
         patch.setattr(search_index, "CAST_AT_ONCE", 2)
         patch.setattr(search_index, "QUERIES_AT_ONCE", 2)
-        patch.setattr(endpoints, "PAIRS_AT_ONCE", 3)
+        patch.setattr(search_endpoint, "PAIRS_AT_ONCE", 3)
         dtype = "bfloat16" if request.param == "bfloat16" else "float32"
         identity = identity_of(model)
         with IndexWriter(folder / "index", identity, 3, dtype) as writer:
             writer.put(IDS, ROWS)
         index = open_index(folder / "index")
-        add = endpoints.add_search(index)
+        add = search_endpoint.add_search(index)
         reexport(model.path, folder / "searching" / "1", add=add)
     compare = model.compare if learned else None
     return load_saved_model(folder / "searching"), index, compare
@@ -122,7 +122,7 @@ def test_the_graph_has_the_confidences_of_python(tmp_path):
         np.float16(ROWS), 0.7, [-1.0, 2.0, 1.5, -0.2], [0.0] * 2
     )
     made = tmp_path / "searching" / "1"
-    add = endpoints.add_search(index)
+    add = search_endpoint.add_search(index)
     reexport(model.path, made, add=add, confidence=fitted)
     served, model.confidence = load_saved_model(made), fitted
     described = describe_signature(served.signatures["search"])
@@ -168,21 +168,21 @@ def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
     model, index, _ = made
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:
         writer.put(["a"], [[1, 2, 3]])
-    add = endpoints.add_search(open_index(tmp_path / "other"))
+    add = search_endpoint.add_search(open_index(tmp_path / "other"))
     with refused("index"):
         add(model)
     with IndexWriter(tmp_path / "empty", {"model": "x"}, 3):
         pass
     with refused("index"):
-        endpoints.add_search(open_index(tmp_path / "empty"))
+        search_endpoint.add_search(open_index(tmp_path / "empty"))
     path = min((tmp_path / "other").glob("*.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with refused(path.name):
-        endpoints.add_search(open_index(tmp_path / "other"))
+        search_endpoint.add_search(open_index(tmp_path / "other"))
 
 
 def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
-    monkeypatch.setattr(endpoints, "PAIRS_AT_ONCE", 4)
+    monkeypatch.setattr(search_endpoint, "PAIRS_AT_ONCE", 4)
     pairs = []
 
     def compare(image_embeddings, text_embeddings):
@@ -190,7 +190,7 @@ def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
         found = Learned().similarities(image_embeddings, text_embeddings)
         return {"similarities": found}
 
-    rows, _ = endpoints._find(
+    rows, _ = search_endpoint._find(
         [tf.Variable(ROWS)], compare, tf.constant(QUERIES), 2
     )
     assert rows.shape == (len(QUERIES), 2)
