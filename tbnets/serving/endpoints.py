@@ -25,6 +25,37 @@ def traced(*specs):
     return tf.function(input_signature=specs, autograph=False)
 
 
+@dataclasses.dataclass(frozen=True)
+class Endpoints:
+    """The endpoints of a SavedModel.
+
+    Args:
+        functions: dict of `tf.function`s. Each name becomes a signature and an
+            attribute of the loaded object: `loaded.embed_text(captions)`.
+        default: name of the default signature.
+        tokenizer: `Tokenizer` in the graphs, or None.
+        photos: `PhotoReader` in the graphs, or None.
+    """
+
+    functions: dict
+    default: str
+    tokenizer: Tokenizer | None = None
+    photos: PhotoReader | None = None
+
+
+class Side:
+    """One of the two inputs that a network compares.
+
+    `name` is the endpoint that embeds the input, such as `embed_text`. `spec`
+    is the input's `tf.TensorSpec`. `embed` maps the input to embeddings,
+    float32 `[n, embedding_dim]`.
+    """
+
+    def __init__(self, name, spec, embed):
+        self.name, self.spec = name, spec
+        self.embed = traced(spec)(embed)
+
+
 def two_branch_endpoints(
     model, tokenizer, *, image_shape, read_photos=None, text_dim=None
 ):
@@ -71,21 +102,18 @@ def two_branch_endpoints(
             f"image_shape={image_shape!r}",
             "Write (feature_dim,) or (size, size, 3).",
         )
-    tokenizer = reader_of(model, tokenizer, text_dim)
-    spec = text_spec(tokenizer, text_dim)
-    embed_text = inference(model.embed_text, tokenizer)
-    texts = EndpointSide("embed_text", "text_embeddings", spec, embed_text)
-    embed_arrays = inference(model.embed_images)
-    spec = tf.TensorSpec([None, *image_shape], tf.float32, "image_features")
-    images = EndpointSide("embed_image", "image_embeddings", spec, embed_arrays)
-    learned = getattr(model, "learned_similarity", False)
-    functions, photos = _compared(
-        images,
-        texts,
-        read_photos,
-        model.similarities if learned else distances.similarities,
-        model.embedding_dim if learned else None,
+    texts, tokenizer = _texts("embed_text", model, tokenizer, text_dim)
+    images = Side(
+        "embed_image",
+        tf.TensorSpec([None, *image_shape], tf.float32, "image_features"),
+        lambda rows: model.embed_images(rows, training=False),
     )
+    is_learned = getattr(model, "learned_similarity", False)
+    similarities = model.similarities if is_learned else distances.similarities
+    functions, photos = _whole_images(images, texts, similarities, read_photos)
+    if is_learned:
+        names = "image_embeddings", "text_embeddings"
+        functions["compare"] = _compare(names, model, similarities)
     return Endpoints(functions, "embed_text", tokenizer, photos)
 
 
@@ -95,65 +123,67 @@ def begin_with_photos(served, read_photos):
     `read_photos` is as in `two_branch_endpoints`.
     """
 
-    def side(name, embeddings):
+    def side(name):
         [spec] = served.inputs(name).values()
         embed = served.signatures[name]
-        return EndpointSide(
-            name,
-            embeddings,
-            spec,
-            lambda rows: embed(**{spec.name: rows})["embeddings"],
-        )
+        return Side(name, spec, lambda x: embed(**{spec.name: x})["embeddings"])
 
     def learned(rows, columns):
         pair = {"image_embeddings": rows, "text_embeddings": columns}
         return served.signatures["compare"](**pair)["similarities"]
 
-    functions, _ = _compared(
-        side("embed_image", "image_embeddings"),
-        side("embed_text", "text_embeddings"),
-        read_photos,
+    functions, _ = _whole_images(
+        side("embed_image"),
+        side("embed_text"),
         learned if served.has("compare") else distances.similarities,
+        read_photos,
     )
     del functions["embed_text"]
     return functions
 
 
-def _compared(images, texts, read_photos, *compared):
-    """Returns endpoints for images and texts, and a `PhotoReader` or None."""
-    functions, photos = {}, None
-    is_cosine = compared[0] is distances.similarities
-    if read_photos is not None:
-        arrays, photos = images, PhotoReader(read_photos)
-        functions["embed_image"], images = _of_photos(photos, arrays)
-        if arrays.spec.shape.rank == 2:
-            functions["embed_features"] = embedding(arrays)
-        if is_cosine and getattr(read_photos, "maps", None):
-            cells = _of_cells(photos, read_photos.maps, arrays)
-            functions["embed_cells"] = cells
-    return functions | two_sided(images, texts, *compared), photos
+def _whole_images(images, texts, similarities, read_photos):
+    """Returns the endpoints of whole images and texts, and a `PhotoReader`.
 
+    `images` and `texts` are `Side`s, which `similarities` compares. The
+    `PhotoReader` is None if `read_photos` is None.
+    """
+    if read_photos is None:
+        return _two_sided(images, texts, similarities), None
+    functions, reader = {}, PhotoReader(read_photos)
 
-def _of_photos(reader, arrays):
     @traced(PHOTOS)
-    def answers(images):
-        rows, status = reader.photos(images)
-        embeddings = arrays.embed(tf.ensure_shape(rows, arrays.spec.shape))
+    def embed_photos(photos):
+        rows, status = reader.photos(photos)
+        embeddings = images.embed(tf.ensure_shape(rows, images.spec.shape))
         is_photo = tf.equal(status, "")[:, None]
         return tf.where(is_photo, embeddings, 0.0), status
 
     @traced(PHOTOS)
-    def embed_image(images):
-        embeddings, status = answers(images)
+    def embed_image(photos):
+        embeddings, status = embed_photos(photos)
         return {"embeddings": embeddings, "status": status}
 
-    def embed_strictly(images):
-        return require_photos(*answers(images))
+    functions["embed_image"] = embed_image
+    if images.spec.shape.rank == 2:
+        functions["embed_features"] = _embedding(images)
 
-    strict = EndpointSide(
-        "embed_image_strict", arrays.embeddings, PHOTOS, embed_strictly
+    @traced(PHOTOS)
+    def embed_cells(photos):
+        values, status = reader.photos(photos, read_photos.maps)
+        is_photo = tf.equal(status, "")[:, None, None, None]
+        embeddings = tf.where(is_photo, embed_map(images.embed, values), 0.0)
+        return {"embeddings": embeddings, "status": status}
+
+    is_cosine = similarities is distances.similarities
+    if is_cosine and getattr(read_photos, "maps", None):
+        functions["embed_cells"] = embed_cells
+    strict = Side(
+        "embed_image_strict",
+        PHOTOS,
+        lambda photos: require_photos(*embed_photos(photos)),
     )
-    return embed_image, strict
+    return functions | _two_sided(strict, texts, similarities), reader
 
 
 STEP = 1 / 64
@@ -189,17 +219,6 @@ def embed_map(embed, maps):
     return embeddings + (tf.reshape(embed(moved), size) - embeddings) / STEP
 
 
-def _of_cells(reader, maps, arrays):
-    @traced(PHOTOS)
-    def embed_cells(images):
-        values, status = reader.photos(images, maps)
-        is_photo = tf.equal(status, "")[:, None, None, None]
-        embeddings = tf.where(is_photo, embed_map(arrays.embed, values), 0.0)
-        return {"embeddings": embeddings, "status": status}
-
-    return embed_cells
-
-
 def region_endpoints(
     model, tokenizer, *, region_dim, text_dim=None, read_regions=None
 ):
@@ -230,18 +249,16 @@ def region_endpoints(
         read_regions: the `read` argument of a `PhotoReader` for regions, or
             None.
     """
-    tokenizer = reader_of(model, tokenizer, text_dim)
-    spec = text_spec(tokenizer, text_dim, "phrases")
-    embed_phrases = inference(model.embed_text, tokenizer)
-    phrases = EndpointSide(
-        "embed_phrases", "phrase_embeddings", spec, embed_phrases
-    )
+    name, words = "embed_phrases", "phrases"
+    phrases, tokenizer = _texts(name, model, tokenizer, text_dim, words)
     regions = _regions(region_dim, model.embed_images)
 
     def similarities(texts, rows):
         return tf.transpose(model.similarities(rows, texts))
 
-    functions = two_sided(phrases, regions, similarities, model.embedding_dim)
+    functions = _two_sided(phrases, regions, similarities)
+    names = "phrase_embeddings", "region_embeddings"
+    functions["compare"] = _compare(names, model, similarities)
     reader = None
     if read_regions is not None:
         reader = PhotoReader(read_regions)
@@ -268,16 +285,18 @@ def node_endpoints(model, reader, region_dim):
         return {"embeddings": embeddings, "captions": captions, "spans": spans}
 
     return {
-        "embed_regions": embedding(_regions(region_dim, model.embed_regions)),
+        "embed_regions": _embedding(_regions(region_dim, model.embed_regions)),
         "embed_noun_phrases": embed_noun_phrases,
     }
 
 
 def _regions(region_dim, method):
     spec = tf.TensorSpec([None, region_dim], tf.float32, "region_features")
-    return EndpointSide(
-        "embed_regions", "region_embeddings", spec, inference(method)
-    )
+
+    def embed(rows):
+        return method(rows, training=False)
+
+    return Side("embed_regions", spec, embed)
 
 
 def _localization(reader, phrases, regions, similarities):
@@ -310,64 +329,22 @@ def _localization(reader, phrases, regions, similarities):
     return {"localize": localize, "localize_strict": localize_strict}
 
 
-@dataclasses.dataclass(frozen=True)
-class Endpoints:
-    """The endpoints of a SavedModel.
+def _embedding(side):
+    """Returns the endpoint that embeds the inputs of a `Side`."""
 
-    Args:
-        functions: dict of `tf.function`s. Each name becomes a signature and an
-            attribute of the loaded object: `loaded.embed_text(captions)`.
-        default: name of the default signature.
-        tokenizer: `Tokenizer` in the graphs, or None.
-        photos: `PhotoReader` in the graphs, or None.
-    """
-
-    functions: dict
-    default: str
-    tokenizer: Tokenizer | None = None
-    photos: object | None = None
-
-
-class EndpointSide:
-    """One of the two inputs that a network compares.
-
-    `name` is the endpoint that embeds the input, such as `embed_text`. `spec`
-    is the input's `tf.TensorSpec`. `embed` maps the input to embeddings,
-    float32 `[n, embedding_dim]`. `embeddings` is the name of the input of
-    `compare` that takes them.
-    """
-
-    def __init__(self, name, embeddings, spec, embed):
-        self.name, self.embeddings, self.spec = name, embeddings, spec
-        self.embed = traced(spec)(embed)
-
-
-def inference(method, read=None):
-    """Returns a function that calls a network's method in inference mode."""
-
+    @traced(side.spec)
     def embed(rows):
-        return method(rows if read is None else read(rows), training=False)
+        return {"embeddings": side.embed(rows)}
 
     return embed
 
 
-def embedding(side):
-    """Returns the endpoint that embeds the inputs of an `EndpointSide`."""
-
-    @traced(side.spec)
-    def call(rows):
-        return {"embeddings": side.embed(rows)}
-
-    return call
-
-
-def two_sided(first, second, similarities, compared_dim=None):
-    """Returns the endpoints of a network that compares two `EndpointSide`s.
+def _two_sided(first, second, similarities):
+    """Returns the endpoints that embed two `Side`s and compare them.
 
     For each side, an endpoint with the side's name returns `embeddings`.
     `score` takes `n` and `m` inputs, and returns `similarities`, float32 `[n,
-    m]`. `compare` does the same for embeddings of size `compared_dim`, unless
-    this is None. The function `similarities` compares embeddings.
+    m]`. The function `similarities` compares embeddings.
     """
 
     @traced(first.spec, second.spec)
@@ -375,35 +352,32 @@ def two_sided(first, second, similarities, compared_dim=None):
         rows, columns = first.embed(rows), second.embed(columns)
         return {"similarities": similarities(rows, columns)}
 
-    functions = {side.name: embedding(side) for side in (first, second)}
-    functions["score"] = score
-    if compared_dim is None:
-        return functions
+    functions = {side.name: _embedding(side) for side in (first, second)}
+    return {**functions, "score": score}
 
-    shape = [None, compared_dim]
-    specs = [tf.TensorSpec(shape, name=x.embeddings) for x in (first, second)]
 
-    @traced(*specs)
+def _compare(names, model, similarities):
+    """Returns the endpoint that compares embeddings. `names` has its inputs."""
+    shape = [None, model.embedding_dim]
+
+    @traced(*[tf.TensorSpec(shape, tf.float32, name) for name in names])
     def compare(rows, columns):
         return {"similarities": similarities(rows, columns)}
 
-    return {**functions, "compare": compare}
+    return compare
 
 
-def reader_of(model, tokenizer, text_dim):
-    """Returns the tokenizer to export, which may be an `OwnTexts`."""
+def _texts(name, model, tokenizer, text_dim, strings="captions"):
+    """Returns the `Side` of a network's texts, and the tokenizer to export.
+
+    `name` is the endpoint that embeds texts. `tokenizer` and `text_dim` are as
+    in `two_branch_endpoints`. `strings` is the input's name if it takes
+    strings. The returned tokenizer may be an `OwnTexts`.
+    """
     if tokenizer is None and text_dim is None:
         spec = getattr(model, "text_spec", None)
-        return spec and OwnTexts(model.text_reader, spec)
-    return bounded(tokenizer)
-
-
-def text_spec(tokenizer, text_dim, name="captions"):
-    """Returns the `tf.TensorSpec` of a network's text input.
-
-    `tokenizer` and `text_dim` are as in `two_branch_endpoints`. `name` is the
-    input's name if it takes strings.
-    """
+        tokenizer = spec and OwnTexts(model.text_reader, spec)
+    tokenizer = bounded(tokenizer)
     if (tokenizer is None) == (text_dim is None):
         raise InputError(
             "text_dim",
@@ -412,7 +386,13 @@ def text_spec(tokenizer, text_dim, name="captions"):
             "vocabulary",
             "Pass only the argument that matches the network.",
         )
+    spec = tf.TensorSpec([None], tf.string, strings)
+    spec = getattr(tokenizer, "spec", spec)
     if tokenizer is None:
-        return tf.TensorSpec([None, text_dim], tf.float32, "text_features")
-    strings = tf.TensorSpec([None], tf.string, name)
-    return getattr(tokenizer, "spec", strings)
+        spec = tf.TensorSpec([None, text_dim], tf.float32, "text_features")
+
+    def embed(texts):
+        texts = texts if tokenizer is None else tokenizer(texts)
+        return model.embed_text(texts, training=False)
+
+    return Side(name, spec, embed), tokenizer
