@@ -1,4 +1,4 @@
-"""LiteRT models answer as the SavedModels of their networks."""
+"""LiteRT models answer as their networks."""
 
 import json
 import shutil
@@ -11,7 +11,6 @@ import pytest
 
 import tbnets
 from tbnets import lite
-from tbnets.data.images import decode_images
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import MissingPackageError
 from tbnets.lite import model as lite_model
@@ -19,7 +18,6 @@ from tbnets.serving import litert, litert_files
 from tests import fresh
 from tests.serving.test_litert import (
     CAPTIONS,
-    SIDE,
     VOCABULARY,
     endpoints_of,
     network_of,
@@ -28,19 +26,15 @@ from tests.serving.test_litert import (
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Returns a folder with a LiteRT model, `lite`, and a SavedModel, `1`."""
-    folder, network = tmp_path_factory.mktemp("models"), network_of("gru")
-    litert.write_litert(
-        network, endpoints_of(network), folder / "lite", "float16", pictures()
-    )
-    tbnets.export_saved_model(
-        network,
-        VOCABULARY,
-        folder / "1",
-        image_shape=(SIDE, SIDE, 3),
-        read_photos=lambda photos: decode_images(photos, SIDE),
-    )
+def network():
+    return network_of("gru")
+
+
+@pytest.fixture(scope="module")
+def folder(network, tmp_path_factory):
+    """Returns a folder with a LiteRT model, `lite`."""
+    folder, endpoints = tmp_path_factory.mktemp("models"), endpoints_of(network)
+    litert.write_litert(network, endpoints, folder / "lite", "float32")
     return folder
 
 
@@ -57,22 +51,20 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def test_embeddings_are_those_of_the_saved_model(folder, model):
-    served = tbnets.load_saved_model(folder / "1")
+def test_embeddings_are_those_of_the_network(network, model):
     texts = [*CAPTIONS, "", "nothing known", "the man's"]
-    embeddings = model.embed_text(texts)
+    embeddings, images = model.embed_text(texts), pictures()
     assert embeddings.dtype == np.float32
-    np.testing.assert_allclose(embeddings, served.embed_text(texts), atol=0.01)
-    images = pictures()
-    embeddings = model.embed_images(images)
-    expected = served.embed_images(images)
-    np.testing.assert_allclose(embeddings, expected, atol=0.01)
-    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(
-        model.similarity(images, CAPTIONS),
-        served.similarity(images, CAPTIONS),
-        atol=0.02,
-    )
+    expected = network.embed_text(tbnets.Tokenizer(VOCABULARY)(texts))
+    np.testing.assert_allclose(embeddings, expected, atol=1e-4)
+    pixels = np.stack(images).astype(np.float32)
+    rows = network.embed_images(pixels).numpy()
+    np.testing.assert_allclose(model.embed_images(images), rows, atol=1e-4)
+    lengths = np.linalg.norm(embeddings, axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+    expected = rows @ expected.numpy()[: len(CAPTIONS)].T
+    similarities = model.similarity(images, CAPTIONS)
+    np.testing.assert_allclose(similarities, expected, atol=1e-4)
     assert model.embed_images([]).shape == model.embed_text([]).shape == (0, 8)
 
 
