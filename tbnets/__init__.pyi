@@ -19,10 +19,10 @@ from .layers.text_encoders import MeanOfWords as MeanOfWords
 from .layers.text_encoders import RecurrentEncoder as RecurrentEncoder
 from .layers.tree_lstm import TreeEncoder as TreeEncoder
 from .layers.tree_lstm import TreeLSTM as TreeLSTM
-from .features.fisher_vectors import TfidfVectors as TfidfVectors
-from .features.fisher_vectors import MeanVectors as MeanVectors
-from .features.fisher_vectors import FisherVectors as FisherVectors
-from .features.fisher_vectors import CaptionReader as CaptionReader
+from .layers.caption_vectors import TfidfVectors as TfidfVectors
+from .layers.caption_vectors import MeanVectors as MeanVectors
+from .layers.caption_vectors import FisherVectors as FisherVectors
+from .features.caption_encoder import CaptionReader as CaptionReader
 from .layers.heads import PairHead as PairHead
 from .layers.branch import SeededDropout as SeededDropout
 

@@ -1,6 +1,7 @@
 """Encoders that map captions to fixed vectors.
 
-An encoder is fitted on training captions and saved in one `.npz` file.
+An encoder is fitted on training captions and saved in one `.npz` file. Its
+`layer` computes the same vectors in a graph.
 """
 
 import hashlib
@@ -8,23 +9,25 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.checks import Path, short_repr
+from tbnets.checks import Path, Strings, short_repr
 from tbnets.data.store.npy import write_npz
 from tbnets.errors import InputError, check_kind, import_extra
+from tbnets.layers.caption_vectors import MeanVectors
 from tbnets.text.vocabulary import (
     PADDING_WORD,
     UNKNOWN_WORD,
     Tokenizer,
     Vocabulary,
 )
+from tbnets.text.word_ids import FIRST_WORD_ID
 from tbnets.text.word_vectors import WordVectors
 
 FORMAT = "tbnets-caption-encoder-1"
-FIRST_WORD = 2  # The id of the first word, after padding and unknown.
 
 
 class CaptionEncoder:
@@ -86,6 +89,10 @@ class CaptionEncoder:
         """Returns a `Tokenizer` that uses the encoder's word ids."""
         return Tokenizer(self.vocabulary, max_tokens)
 
+    def layer(self) -> keras.layers.Layer:
+        """Returns a built layer that maps the tokenizer's ids to vectors."""
+        raise NotImplementedError
+
     @property
     def vocabulary(self) -> Vocabulary:
         """The `Vocabulary`, in which word i of `words_` has the id i + 2."""
@@ -127,7 +134,7 @@ class CaptionEncoder:
         An invalid entry raises a KeyError, TypeError or ValueError.
         """
         checked = Vocabulary((PADDING_WORD, UNKNOWN_WORD, *header["words"]))
-        self.words_ = checked.words[FIRST_WORD:]
+        self.words_ = checked.words[FIRST_WORD_ID:]
         self.notes_ = dict(header["notes"])
         for name in self.shapes():
             setattr(self, name, arrays[name])
@@ -154,11 +161,11 @@ def word_counts(vocabulary, captions):
     """
     sparse = import_extra("text", "scipy.sparse")
     ids = Tokenizer(vocabulary).ragged(tf.constant(captions, tf.string))
-    columns = ids.values.numpy() - FIRST_WORD
+    columns = ids.values.numpy() - FIRST_WORD_ID
     rows = ids.value_rowids().numpy()[columns >= 0]
     columns = columns[columns >= 0]
     ones = np.ones(len(columns), np.float32)
-    shape = (len(captions), vocabulary.size - FIRST_WORD)
+    shape = (len(captions), vocabulary.size - FIRST_WORD_ID)
     # `tocsr` sums repeated entries.
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
 
@@ -223,6 +230,42 @@ class MeanFeatures(CaptionEncoder):
         words = np.asarray(counts.sum(axis=1), np.float32)
         return (counts @ self.vectors_) / np.maximum(words, 1)[:, None]
 
+    def layer(self) -> keras.layers.Layer:
+        """Returns the `MeanVectors` layer of the encoder."""
+        return MeanVectors(self.vocabulary.size, self.dim).fitted(self)
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the fitted arrays."""
         return {"vectors_": (len(self.words_), self.dim)}
+
+
+class CaptionReader(tf.Module):
+    """Computes an encoder's features from raw captions, with TensorFlow.
+
+    Args:
+        encoder: a fitted `CaptionEncoder`.
+        max_tokens: maximum number of words per caption; None for no limit.
+
+    Example:
+        encoder = tbnets.TfidfFeatures(3000).fit(captions)
+        reader = tbnets.CaptionReader(encoder)
+        reader(["two dogs run"]).shape  # (1, 3000), or fewer
+    """
+
+    def __init__(
+        self, encoder: CaptionEncoder, max_tokens: int | None = None
+    ) -> None:
+        super().__init__(name="caption_reader")
+        advice = "Fit an encoder, such as `tbnets.TfidfFeatures`."
+        check_kind("encoder", encoder, CaptionEncoder, advice)
+        self.tokenizer = encoder.tokenizer(max_tokens)
+        self.vocabulary = self.tokenizer.vocabulary
+        self.max_tokens = self.tokenizer.max_tokens
+        self.layer = encoder.layer()
+        self.dim = encoder.dim
+
+    __repr__ = short_repr("dim", "vocabulary", "max_tokens")
+
+    def __call__(self, captions: Strings) -> tf.Tensor:
+        """Maps captions, string `[n]`, to features `[n, dim]`."""
+        return self.layer(self.tokenizer(captions))

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 from typing_extensions import Self
 
@@ -16,6 +17,7 @@ from tbnets.features.caption_encoder import (
     check_vectors,
     word_counts,
 )
+from tbnets.layers.caption_vectors import FisherVectors
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
 
@@ -459,6 +461,11 @@ class FisherFeatures(CaptionEncoder):
             terms[k] = gradient_terms(points, *component)
             terms[k] *= shares[:, k, None]
         return terms
+
+    def layer(self) -> keras.layers.Layer:
+        """Returns the `FisherVectors` layer of the encoder."""
+        sizes = self.vectors_.shape[1], self.num_components, len(self.pca_axes_)
+        return FisherVectors(self.vocabulary.size, *sizes).fitted(self)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the fitted arrays."""

@@ -13,12 +13,14 @@ import contextlib
 import functools
 from collections.abc import Sequence
 
+import keras
 import numpy as np
 from typing_extensions import Self
 
 from tbnets.checks import checked_number
 from tbnets.errors import InputError, import_extra
 from tbnets.features.caption_encoder import CaptionEncoder, word_counts
+from tbnets.layers.caption_vectors import TfidfVectors
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
 
@@ -158,6 +160,10 @@ class TfidfFeatures(CaptionEncoder):
         ones = np.ones(size, np.float32), (np.arange(size), self.columns_)
         lemma_of_word = sparse.csr_array(ones, shape=(size, self.dim))
         return word_counts(self.vocabulary, captions) @ lemma_of_word
+
+    def layer(self) -> keras.layers.Layer:
+        """Returns the `TfidfVectors` layer of the encoder."""
+        return TfidfVectors(self.vocabulary.size, self.dim).fitted(self)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shapes of the fitted arrays."""

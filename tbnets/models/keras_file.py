@@ -12,11 +12,7 @@ from tbnets import layers, losses, models
 from tbnets.checks import Path
 from tbnets.data.localization import mining  # noqa: F401
 from tbnets.errors import InputError
-from tbnets.features import (  # noqa: F401
-    fisher_vectors,
-    hub,
-    image_encoders,
-)
+from tbnets.features import hub, image_encoders  # noqa: F401
 from tbnets.features.cnn_weights import check_datasets
 from tbnets.models.two_branch import TwoBranchModel
 from tbnets.training import optimizers  # noqa: F401

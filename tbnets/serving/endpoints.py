@@ -88,9 +88,9 @@ def two_branch_endpoints(
             vectors. If `learned_similarity` is True, its `similarities` method
             compares these vectors.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
-            `inputs.MOST_WORDS`; a `features.fisher_vectors.CaptionReader`; an
-            `inputs.TreeReader`; or None. With None, the model takes text
-            features or the inputs of the network's own Keras layers.
+            `inputs.MOST_WORDS`; a `CaptionReader`; an `inputs.TreeReader`; or
+            None. With None, the model takes text features or the inputs of
+            the network's own Keras layers.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: as in `export.export_saved_model`.
         text_dim: dimension of text features; None if there is a tokenizer.

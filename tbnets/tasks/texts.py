@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.features import hub
+from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.caption_features import load_encoder_of
-from tbnets.features.fisher_vectors import CaptionReader
 from tbnets.serving.inputs import MOST_WORDS, TreeReader
 from tbnets.serving.ops import check_ops
 from tbnets.tasks.settings.settings import Settings

@@ -18,6 +18,7 @@ PADDING_WORD = ""
 UNKNOWN_WORD = "[UNK]"
 PADDING_ID = 0
 UNKNOWN_ID = 1
+FIRST_WORD_ID = 2
 LETTER, MARK_OR_NUMBER, HAN_LETTER, HAN_NUMBER = "LNHJ"
 """Kinds of characters. A Han character is also a letter or a number."""
 OTHER = "."

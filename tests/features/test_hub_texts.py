@@ -14,8 +14,8 @@ from tbnets.errors import InputError
 from tbnets.extras.hub import preset_files, presets, texts
 from tbnets.extras.hub.texts import HubFeatures, HubTextEncoder, HubTokenizer
 from tbnets.features import caption_features
+from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.features.fisher_vectors import CaptionReader
 from tbnets.serving.ops import check_ops
 
 KINDS = ("clip", "siglip", "bert", "t5")

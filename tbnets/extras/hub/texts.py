@@ -88,6 +88,11 @@ class HubFeatures(CaptionEncoder):
         """Returns the `HubTokenizer` of the preset."""
         return HubTokenizer(self.opened.preset, max_tokens)
 
+    def layer(self) -> keras.layers.Layer:
+        """Returns a frozen `HubTextEncoder` with the preset's weights."""
+        preset = self.opened.preset
+        return HubTextEncoder.of(preset, dtype="float32", trainable=False)
+
     def describe(self) -> str:
         """Returns a short description."""
         return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"

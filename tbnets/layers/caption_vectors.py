@@ -1,4 +1,4 @@
-"""Layers that compute the features of caption encoders from word ids.
+"""Layers that compute the vectors of caption encoders from word ids.
 
 The layers store the arrays of a fitted `CaptionEncoder` as non-trainable
 weights. Padding (id 0) and unknown words (id 1) are ignored.
@@ -10,12 +10,11 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from typing_extensions import Self
 
-from tbnets.checks import Array, Strings, short_repr
-from tbnets.errors import check_kind
-from tbnets.features import hub
-from tbnets.features.caption_encoder import FIRST_WORD, CaptionEncoder
+from tbnets.checks import Array
 from tbnets.layers.configured import FittedLayer
+from tbnets.text.word_ids import FIRST_WORD_ID
 
 
 class _EncoderLayer(FittedLayer):
@@ -29,14 +28,19 @@ class _EncoderLayer(FittedLayer):
     word_constants: tuple[str, ...] = ()
     other_constants: tuple[str, ...] = ()
 
-    def take(self, encoder: CaptionEncoder) -> None:
-        """Copies the constants from a fitted `CaptionEncoder`."""
+    def fitted(self, encoder: Any) -> Self:
+        """Builds the layer, copies an encoder's arrays, and returns the layer.
+
+        `encoder` is a fitted `CaptionEncoder`.
+        """
+        self.build((None, None))
         for name in (*self.word_constants, *self.other_constants):
             values = np.asarray(getattr(encoder, f"{name}_"))
             if name in self.word_constants:  # Rows for padding and unknown.
-                values = np.insert(values, [0] * FIRST_WORD, 0, axis=0)
+                values = np.insert(values, [0] * FIRST_WORD_ID, 0, axis=0)
             weight = getattr(self, name)
             weight.assign(tf.cast(values, weight.dtype))
+        return self
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -65,7 +69,7 @@ class TfidfVectors(_EncoderLayer):
         self.num_terms = self.output_dim = num_terms
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants. `take` sets their values."""
+        """Creates the constants. `fitted` sets their values."""
         size = (self.vocabulary_size,)
         # TensorFlow keeps int32 variables on the host.
         self.constant("columns", size, dtype="int64")
@@ -81,7 +85,7 @@ class TfidfVectors(_EncoderLayer):
         rows = tf.broadcast_to(tf.range(count)[:, None], tf.shape(ids))
         counts = tf.scatter_nd(
             tf.stack([rows, columns], axis=-1),
-            tf.cast(ids >= FIRST_WORD, tf.float32),
+            tf.cast(ids >= FIRST_WORD_ID, tf.float32),
             tf.stack([count, self.num_terms]),
         )
         weighted = counts * tf.convert_to_tensor(self.idf)
@@ -114,14 +118,14 @@ class MeanVectors(_EncoderLayer):
         self.word_dim = self.output_dim = word_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants. `take` sets their values."""
+        """Creates the constants. `fitted` sets their values."""
         self.constant("vectors", (self.vocabulary_size, self.word_dim))
         super().build(input_shape)
 
     def call(self, inputs: Array) -> tf.Tensor:
         """Returns the mean vector of the known words in each row of ids."""
         vectors = tf.gather(tf.convert_to_tensor(self.vectors), inputs)
-        is_known = tf.cast(inputs >= FIRST_WORD, tf.float32)
+        is_known = tf.cast(inputs >= FIRST_WORD_ID, tf.float32)
         words = tf.reduce_sum(is_known, axis=1, keepdims=True)
         total = tf.einsum("nw,nwd->nd", is_known, vectors)
         return tf.math.divide_no_nan(total, words)
@@ -163,7 +167,7 @@ class FisherVectors(_EncoderLayer):
         self.output_dim = pca_dim or self.full_dim
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the constants. `take` sets their values."""
+        """Creates the constants. `fitted` sets their values."""
         words, components = self.vocabulary_size, self.num_components
         shape = (components, self.word_dim)
         self.constant("vectors", (words, self.word_dim))
@@ -210,53 +214,3 @@ class FisherVectors(_EncoderLayer):
         rows = rows - tf.convert_to_tensor(self.pca_mean)
         axes = tf.convert_to_tensor(self.pca_axes)
         return tf.where(has_words, tf.matmul(rows, axes, transpose_b=True), 0.0)
-
-
-def fitted_layer(encoder):
-    """Returns a built layer that computes a fitted encoder's features."""
-    if encoder.kind == "hub":
-        preset = encoder.opened.preset
-        layer_class = hub.package().HubTextEncoder
-        return layer_class.of(preset, dtype="float32", trainable=False)
-    size = encoder.vocabulary.size
-    if encoder.kind == "fisher":
-        word_dim, pca_dim = encoder.vectors_.shape[1], len(encoder.pca_axes_)
-        layer = FisherVectors(size, word_dim, encoder.num_components, pca_dim)
-    else:
-        kind = {"tfidf": TfidfVectors, "mean_vector": MeanVectors}[encoder.kind]
-        layer = kind(size, encoder.dim)
-    layer.build((None, None))
-    layer.take(encoder)
-    return layer
-
-
-class CaptionReader(tf.Module):
-    """Computes an encoder's features from raw captions, with TensorFlow.
-
-    Args:
-        encoder: a fitted `CaptionEncoder`.
-        max_tokens: maximum number of words per caption; None for no limit.
-
-    Example:
-        encoder = tbnets.TfidfFeatures(3000).fit(captions)
-        reader = tbnets.CaptionReader(encoder)
-        reader(["two dogs run"]).shape  # (1, 3000), or fewer
-    """
-
-    def __init__(
-        self, encoder: CaptionEncoder, max_tokens: int | None = None
-    ) -> None:
-        super().__init__(name="caption_reader")
-        advice = "Fit an encoder, such as `tbnets.TfidfFeatures`."
-        check_kind("encoder", encoder, CaptionEncoder, advice)
-        self.tokenizer = encoder.tokenizer(max_tokens)
-        self.vocabulary = self.tokenizer.vocabulary
-        self.max_tokens = self.tokenizer.max_tokens
-        self.layer = fitted_layer(encoder)
-        self.dim = encoder.dim
-
-    __repr__ = short_repr("dim", "vocabulary", "max_tokens")
-
-    def __call__(self, captions: Strings) -> tf.Tensor:
-        """Maps captions, string `[n]`, to features `[n, dim]`."""
-        return self.layer(self.tokenizer(captions))

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.features import caption_features
-from tbnets.features.caption_encoder import MeanFeatures
+from tbnets.features.caption_encoder import CaptionReader, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.fisher_vectors import CaptionReader, fitted_layer
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.text.word_vectors import WordVectors
 from tests import refusals
@@ -59,7 +58,7 @@ def test_raw_captions_give_what_the_encoder_gives(encoders, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_takes_part_in_nothing(encoders, kind):
-    layer = fitted_layer(encoders[kind])
+    layer = encoders[kind].layer()
     ids = np.array([[2, 3, 1], [5, 0, 0]], np.int32)
     padded = np.pad(ids, [[0, 0], [0, 5]])
     np.testing.assert_allclose(layer(ids), layer(padded), atol=1e-6)
