@@ -181,7 +181,7 @@ CONVOLUTIONS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Network:
+class Architecture:
     """Functions and settings that build and load a network.
 
     Args:
@@ -207,7 +207,7 @@ class Network:
 
 
 def _lite(number, image_size):
-    return Network(
+    return Architecture(
         functools.partial(efficientnet_lite.build_efficientnet_lite, number),
         efficientnet_lite.preprocess_input,
         image_size,
@@ -224,13 +224,13 @@ def _keras_networks():
     networks = inspect.getmembers(keras.applications, inspect.isfunction)
     for name, constructor in networks:
         preprocess = inspect.getmodule(constructor).preprocess_input
-        size = sizes.get(name, Network.image_size)
-        yield name, Network(constructor, preprocess, size)
+        size = sizes.get(name, Architecture.image_size)
+        yield name, Architecture(constructor, preprocess, size)
 
 
 NETWORKS = {
     **dict(_keras_networks()),
-    "SqueezeNet": Network(
+    "SqueezeNet": Architecture(
         SqueezeNet,
         keras.applications.vgg16.preprocess_input,  # BGR minus the mean.
         has_top=False,
@@ -249,7 +249,7 @@ class Cnn:
     Args:
         name: a key of `NETWORKS`.
         network: functional Keras model that takes preprocessed pixels.
-        preprocess, crop_fraction: as in `Network`.
+        preprocess, crop_fraction: as in `Architecture`.
         image_size: side of the square input in pixels.
         top: whether the network has fully-connected layers and a classifier.
     """
@@ -261,19 +261,17 @@ class Cnn:
     top: bool
     crop_fraction: float = CROP_FRACTION
 
-    def photos_of(self, side):
+    def photo_resizer(self, side):
         """Returns the `image_size` argument for `images.decode_image`."""
         return side
 
-    def describe(self, layers, resize):
+    def description(self):
         """Returns a description of the network, for a store's manifest."""
         return {
             "cnn": self.name,
             "weights_sha256": cnn_weights.weights_sha256(self.network),
-            "layers": layers,
             "image_size": self.image_size,
             "top": self.top,
-            "resize": resize,
         }
 
     def weighty_layers(self):

@@ -35,7 +35,7 @@ _SETTLED_SECONDS = 2
 """Age of a file at which any later change alters its modification time."""
 
 
-def photo_sums(folder, names, index):
+def photo_checksums(folder, names, index):
     """Computes the SHA-256 checksum of each photo, or reads it from a cache.
 
     `names` are relative to `folder`, and `index` is the cache file. Returns,
@@ -125,7 +125,7 @@ class PhotoCache:
             {name: reason} for the unreadable photos.
         """
         make_cache(self.folder, self.cache)
-        sums = photo_sums(self.folder, names, self.cache / INDEX)
+        sums = photo_checksums(self.folder, names, self.cache / INDEX)
         reasons = {name: reason for name, (_, reason) in zip(names, sums)}
         self._keys = {name: key for name, (key, _) in zip(names, sums) if key}
         failed = self._extract({key: name for name, key in self._keys.items()})

@@ -82,7 +82,7 @@ class PhotoFeatures:
             `ten` for the average over `ten_crops`.
 
     Attributes:
-        squares: the `image_size` argument for `images.decode_image`.
+        resizer: the `image_size` argument for `images.decode_image`.
         maps: function like `forward` that returns the maps whose averages are
             the features, float32 `[n, height, width, dim]`; None if there are
             no such maps.
@@ -104,7 +104,7 @@ class PhotoFeatures:
         )
         part = cnn.crop_fraction if crops == "ten" else 1
         self.photo_size = round(cnn.image_size / part)
-        self.squares = cnn.photos_of(self.photo_size)
+        self.resizer = cnn.photo_resizer(self.photo_size)
         photos = tf.TensorSpec([None, self.photo_size, self.photo_size, 3])
         self.compiled_forward = tf.function(
             self.forward, [photos], autograph=False
@@ -112,9 +112,10 @@ class PhotoFeatures:
 
     def description(self):
         """Returns the settings for the manifest of a store."""
-        resize = getattr(self.squares, "description", SQUEEZED)
         return {
-            **self.cnn.describe(self.layers, resize),
+            **self.cnn.description(),
+            "layers": self.layers,
+            "resize": getattr(self.resizer, "description", SQUEEZED),
             "crops": self.crops,
             "photo_size": self.photo_size,
             "pooling": "average",
@@ -122,7 +123,7 @@ class PhotoFeatures:
 
     def decode(self, image_bytes):
         """Decodes a photo, string `[]`, to float32 `[side, side, 3]`."""
-        return decode_image(image_bytes, self.squares)
+        return decode_image(image_bytes, self.resizer)
 
     def forward(self, photos):
         """Computes the features of decoded photos, float32 `[n, dim]`.
@@ -147,7 +148,7 @@ class PhotoFeatures:
 
     def __call__(self, image_bytes):
         """Computes features `[n, dim]` of the JPEG or PNG contents `[n]`."""
-        return self.forward(decode_images(image_bytes, self.squares))
+        return self.forward(decode_images(image_bytes, self.resizer))
 
 
 @in_float32()
@@ -186,7 +187,7 @@ def build_described_cnn(description, weights):
             )
         name = weights
     cnn = build_named_cnn(name, weights, size, description["top"])
-    built = cnn.describe([], "")
+    built = cnn.description()
     for key in ("config_sha256", "weights_sha256"):
         built_sha256, expected_sha256 = built.get(key), description.get(key)
         if built_sha256 != expected_sha256:

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.images import decode_photo, read_upright_sides
-from tbnets.errors import InputError, check_choice
+from tbnets.errors import InputError
 from tbnets.evaluation.boxes import check_boxes
 from tbnets.features.cnn import (
     LAST,
@@ -78,7 +78,9 @@ class AveragedFeatures:
     def description(self) -> dict:
         """Returns the settings for the manifest of a store."""
         return {
-            **self.cnn.describe(self.layers, SQUEEZED),
+            **self.cnn.description(),
+            "layers": self.layers,
+            "resize": SQUEEZED,
             "regions": "roi_average",
             "grids": self.grids,
             "scales": self.scales,
@@ -204,7 +206,9 @@ class WarpFeatures:
     def description(self) -> dict:
         """Returns the settings for the manifest of a store."""
         return {
-            **self.cnn.describe([self.layer], _RESIZE),
+            **self.cnn.description(),
+            "layers": [self.layer],
+            "resize": _RESIZE,
             "regions": "warp",
             "context": self.context,
         }
@@ -273,7 +277,9 @@ class RoiFeatures:
     def description(self) -> dict:
         """Returns the settings for the manifest of a store."""
         return {
-            **self.cnn.describe([self.layer], _RESIZE),
+            **self.cnn.description(),
+            "layers": [self.layer],
+            "resize": _RESIZE,
             "regions": "roi_pool",
             "output_size": self.output_size,
             "shorter_side": self.shorter_side,
@@ -316,18 +322,12 @@ class RoiFeatures:
         return _in_blocks(self._pooled, cells, boxes, POOLED_AT_ONCE, self.dim)
 
 
-KINDS = {
+EXTRACTORS = {
     "warp": WarpFeatures,
     "roi_pool": RoiFeatures,
     "roi_average": AveragedFeatures,
 }
-"""Extractor classes by name."""
-
-
-def make_region_extractor(cnn, kind="roi_pool", layer=LAST, **options):
-    """Builds an extractor, which maps (pixels, boxes) to region features."""
-    check_choice("kind", kind, KINDS)
-    return KINDS[kind](cnn, layer, **options)
+"""Extractor classes by name. An extractor maps (pixels, boxes) to features."""
 
 
 def _in_blocks(function, picture, boxes, size, dim):

@@ -33,8 +33,8 @@ from tbnets.serving.litert_files import (
     VOCABULARY,
 )
 from tbnets.startup import quiet_tensorflow
+from tbnets.text.plain_tokenizer import PADDING_ID, UNKNOWN_ID
 from tbnets.text.vocabulary import Tokenizer, character_tables
-from tbnets.text.word_ids import PADDING_ID, UNKNOWN_ID
 
 _LEAST_COSINE = {"float32": 0.999, "float16": 0.999, "int8": 0.8}
 """Minimum cosine between the embeddings of the original and converted
@@ -131,7 +131,7 @@ def pixels_of(network, reader):
     read = reader.read
     parts = getattr(read, "parts", (read,))
     sides = {part.photo_size for part in parts}
-    if any(callable(part.squares) for part in parts):
+    if any(callable(part.resizer) for part in parts):
         raise _unconvertible(
             "its Keras Hub preset resizes photos in its own way",
             "Choose a network of tools/extract_image_features.py --cnn.",

@@ -9,7 +9,7 @@ from tbnets.errors import InputError
 from tbnets.features import cnn_weights
 from tbnets.features.cnn import (
     NETWORKS,
-    Network,
+    Architecture,
     build_cnn,
     fold_batch_normalization,
     full_network_outputs,
@@ -116,7 +116,7 @@ def test_weights_that_can_not_be_fetched_name_the_flag(monkeypatch):
     def constructor(include_top, weights, input_shape):
         raise Exception(f"URL fetch failure on\nhttps://x/{weights}.h5: None")
 
-    monkeypatch.setitem(NETWORKS, "Far", Network(constructor, None))
+    monkeypatch.setitem(NETWORKS, "Far", Architecture(constructor, None))
     with pytest.raises(InputError, match=r"https://x/imagenet\.h5"):
         build_cnn("Far", "imagenet")
 

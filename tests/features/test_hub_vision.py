@@ -12,7 +12,7 @@ from tbnets.features.photo_features import (
     build_named_cnn,
     open_photo_features,
 )
-from tbnets.features.regions import make_region_extractor
+from tbnets.features.regions import AveragedFeatures, RoiFeatures, WarpFeatures
 from tests import refusals, tiny_hub
 
 
@@ -120,7 +120,7 @@ def test_ten_crops_are_cut_from_what_the_converter_gives(cnns, files):
     features = PhotoFeatures(cnn, crops="ten")
     assert features.photo_size == round(16 * 256 / 224)
     found = features(files)
-    square = cnn.photos_of(18)(tf.io.decode_png(files[0]))
+    square = cnn.photo_resizer(18)(tf.io.decode_png(files[0]))
     crops = [square[y : y + 16, x : x + 16] for x in (0, 2) for y in (0, 2)]
     crops = tf.stack([*crops, square[1:17, 1:17]])
     crops = tf.concat([crops, crops[:, :, ::-1]], 0)
@@ -131,14 +131,14 @@ def test_ten_crops_are_cut_from_what_the_converter_gives(cnns, files):
 def test_regions_are_cut_out_or_averaged_where_there_are_maps(cnns, photos):
     boxes = np.array([[0, 0, 50, 30], [5, 5, 20, 20]])
     clip, resnet = cnns("clip"), cnns("resnet")
-    warped = make_region_extractor(clip, "warp")
+    warped = WarpFeatures(clip)
     assert warped(photos[0], boxes).shape == (2, 6)
-    averaged = make_region_extractor(resnet, "roi_average", ["last", "P2"])
+    averaged = AveragedFeatures(resnet, ["last", "P2"])
     found = averaged(photos[0], boxes)
     assert found.shape == (2, 6 + 64 + 5) and np.isfinite(found).all()
-    for cnn, kind in ((clip, "roi_average"), (clip, "roi_pool")):
+    for extractor in (AveragedFeatures, RoiFeatures):
         with pytest.raises(InputError):
-            make_region_extractor(cnn, kind)
+            extractor(clip)
 
 
 def test_what_a_preset_can_not_is_refused(hub_presets):

@@ -150,23 +150,23 @@ def test_a_failure_that_was_none_of_the_photos_is_tried_again(folder, features):
 
 def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
     index = folder / photo_cache.INDEX
-    first = photo_cache.photo_sums(folder, NAMES, index)
+    first = photo_cache.photo_checksums(folder, NAMES, index)
     assert [reason for _, reason in first] == [None] * 3
     read = []
     monkeypatch.setattr(
         archives, "read_bytes", lambda path: read.append(path) or b"new"
     )
-    assert photo_cache.photo_sums(folder, NAMES, index) == first
+    assert photo_cache.photo_checksums(folder, NAMES, index) == first
     assert read == []
     os.utime(folder / "a.jpg", (1e9, 1e9))
-    again = photo_cache.photo_sums(folder, NAMES, index)
+    again = photo_cache.photo_checksums(folder, NAMES, index)
     assert again == [(hashlib.sha256(b"new").hexdigest(), None), *first[1:]]
     assert read == [folder / "a.jpg"]
 
 
 def test_a_file_of_this_moment_is_read_again(folder):
     write(folder / "a.jpg", photo(0), age=0)
-    photo_cache.photo_sums(folder, NAMES, folder / photo_cache.INDEX)
+    photo_cache.photo_checksums(folder, NAMES, folder / photo_cache.INDEX)
     known = json.loads((folder / photo_cache.INDEX).read_text())
     assert sorted(known) == ["c.png", "more/b.jpg"]
 
@@ -178,7 +178,7 @@ def test_an_index_that_is_none_is_made_anew(folder):
         *(b'{"a.jpg": [1, 2]}', b'{"a.jpg": [1, 2, "../x"]}'),
     ):
         index.write_bytes(content)
-        found = photo_cache.photo_sums(folder, ["a.jpg"], index)
+        found = photo_cache.photo_checksums(folder, ["a.jpg"], index)
         assert found == [(file_sha256(folder / "a.jpg"), None)]
 
 

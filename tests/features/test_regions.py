@@ -16,7 +16,6 @@ from tbnets.features.regions import (
     AveragedFeatures,
     RoiFeatures,
     WarpFeatures,
-    make_region_extractor,
 )
 from tests import reference, refusals
 from tests.features.tiny_cnn import SIDE as TINY_SIDE
@@ -165,7 +164,7 @@ def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
     cnn = vgg_like()
     photo = random_photo(SIDE, SIDE)
     sides = {"shorter_side": SIDE} if kind == "roi_pool" else {}
-    extract = make_region_extractor(cnn, kind, layer, **sides)
+    extract = regions.EXTRACTORS[kind](cnn, layer, **sides)
     [found] = extract(photo, [[0, 0, SIDE, SIDE]])
     name = "fc2" if layer == "last" else layer
     expected = plain_forward(cnn, name, photo[None].astype(np.float32))[0]
@@ -190,7 +189,7 @@ def test_batch_normalisation_is_folded_in_any_policy(kind, options):
     )
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        extract = make_region_extractor(cnn, kind, "second_relu", **options)
+        extract = regions.EXTRACTORS[kind](cnn, "second_relu", **options)
         assert keras.mixed_precision.global_policy().name == "mixed_bfloat16"
     finally:
         keras.mixed_precision.set_global_policy("float32")
@@ -273,7 +272,7 @@ def test_region_features_in_blocks_are_those_at_once(kind, monkeypatch):
     if kind == "roi_average":
         cnn, layer = two_depths(), "early"
     sides = {"shorter_side": 32} if kind == "roi_pool" else {}
-    extract = make_region_extractor(cnn, kind, layer, **sides)
+    extract = regions.EXTRACTORS[kind](cnn, layer, **sides)
     photo = random_photo(20, 30)
     boxes = [[0, 0, 9, 9], [3, 4, 20, 19], [1, 1, 30, 20], [5, 5, 9, 9]]
     at_once = extract(photo, boxes)
@@ -290,7 +289,7 @@ def test_region_features_in_blocks_are_those_at_once(kind, monkeypatch):
 @EAGERLY
 def test_warp_features_show_context():
     cnn, photo = vgg_like(), random_photo(40, 40)
-    wide = make_region_extractor(cnn, "warp", "fc1", context=0.25)
+    wide = WarpFeatures(cnn, "fc1", context=0.25)
     found = wide(photo, [[12, 12, 20, 20]])
     expected = WarpFeatures(cnn, "fc1")(photo, [[8, 8, 24, 24]])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -298,7 +297,7 @@ def test_warp_features_show_context():
     assert described["regions"] == "warp" and described["context"] == 0.25
     assert described["layers"] == ["fc1"]
     assert described["weights_sha256"] == weights_sha256(cnn.network)
-    described = make_region_extractor(cnn, "roi_pool", "fc2").description()
+    described = RoiFeatures(cnn, "fc2").description()
     assert (described["output_size"], described["shorter_side"]) == (4, 600)
 
 
@@ -306,8 +305,7 @@ def test_region_extractor_that_can_not_be_is_refused():
     cnn, deep, photo = vgg_like(), two_depths(), random_photo(9, 9)
     two, bad = ["last", "early"], [[5, 0, 2, 3]]
     for argument, call in (
-        ("kind", lambda: make_region_extractor(cnn, "crop")),
-        ("layers", lambda: make_region_extractor(cnn, "warp", "fc7")),
+        ("layers", lambda: WarpFeatures(cnn, "fc7")),
         ("layers", lambda: AveragedFeatures(cnn, ["fc2"])),
         ("layers", lambda: AveragedFeatures(cnn, ["nowhere"])),
         ("grids", lambda: AveragedFeatures(deep, two, grids=[2])),
@@ -315,7 +313,7 @@ def test_region_extractor_that_can_not_be_is_refused():
     ):
         with refusals.refused(argument):
             call()
-    for extract in (make_region_extractor(cnn, "warp"), AveragedFeatures(deep)):
+    for extract in (WarpFeatures(cnn), AveragedFeatures(deep)):
         with refusals.refused("boxes"):
             extract(photo, bad)
     inputs = keras.Input((8, 8, 3))

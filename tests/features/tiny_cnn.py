@@ -52,7 +52,7 @@ def known(imagenet=None):
         return tiny_network(include_top, input_shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        row = cnn.Network(build, _preprocess, SIDE, find_imagenet=imagenet)
+        row = cnn.Architecture(build, _preprocess, SIDE, find_imagenet=imagenet)
         patch.setitem(cnn.NETWORKS, NAME, row)
         # Its choices are those that there were when the verb was imported.
         flag = ImageFeatures.__dataclass_fields__["cnn"]

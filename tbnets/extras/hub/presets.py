@@ -339,13 +339,13 @@ class HubCnn(Cnn):
 
     preset: Preset | None = None
 
-    def photos_of(self, side):
+    def photo_resizer(self, side):
         """Returns the `PresetPhotos` for `images.decode_image`."""
         return PresetPhotos(self.preset.image_converter, side)
 
-    def describe(self, layers, resize=None):
+    def description(self):
         """Returns a description without paths, for feature stores."""
-        return {**super().describe(layers, resize), **self.preset.description()}
+        return {**super().description(), **self.preset.description()}
 
     def weighty_layers(self):
         """Raises an error, since the layers with weights vary by backbone."""

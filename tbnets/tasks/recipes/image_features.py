@@ -14,7 +14,7 @@ from tbnets.errors import InputError
 from tbnets.features import extraction, photo_features, proposals
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.extraction import extract_regions
-from tbnets.features.regions import KINDS, make_region_extractor
+from tbnets.features.regions import EXTRACTORS
 from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.recipe import Recipe
@@ -193,7 +193,7 @@ class ImageFeatures:
         "(Fast R-CNN); roi_average: averaged from maps of every layer in "
         "--layers, with the photo resized to --image_size, plus position and "
         "area.",
-        choices=sorted(KINDS),
+        choices=sorted(EXTRACTORS),
     )
     grids: list[int] = flag(
         [],
@@ -233,9 +233,9 @@ def build_features(values):
         return photo_features.PhotoFeatures(network, layers, values.crops)
     check_image_features(values)
     if kind != "roi_average":
-        return make_region_extractor(network, kind, *layers)
+        return EXTRACTORS[kind](network, *layers)
     options = {"grids": values.grids or None, "scales": values.scales or None}
-    return make_region_extractor(network, kind, layers, **options)
+    return EXTRACTORS[kind](network, layers, **options)
 
 
 def make_image_features(

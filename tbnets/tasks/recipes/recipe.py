@@ -19,7 +19,7 @@ from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
-from tbnets.features.photo_cache import photo_sums
+from tbnets.features.photo_cache import photo_checksums
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
@@ -173,7 +173,7 @@ class Recipe:
         files = self.files()
         cache = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
-        digests = photo_sums("/", paths, cache)
+        digests = photo_checksums("/", paths, cache)
         return {name: digest for name, (digest, _) in zip(files, digests)}
 
     @functools.cached_property

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from tbnets.text.word_ids import PlainTokenizer
 
 from tbnets.text.vocabulary import (
     Tokenizer,
@@ -11,7 +12,6 @@ from tbnets.text.vocabulary import (
     character_tables,
     split_words,
 )
-from tbnets.text.word_ids import PlainTokenizer
 
 CAPTIONS = [
     "A dog's T-shirt, isn't it? They do n't.",
