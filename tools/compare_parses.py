@@ -29,7 +29,7 @@ from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import Whole, flag
 from tbnets.text import parsing
 from tbnets.text.parsing import DEFAULT_URL, PARSERS
-from tbnets.text.trees import Tree, gold_rows, kind_of, read_tree
+from tbnets.text.trees import Tree, gold_rows, phrase_type, read_tree
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def kinds(tree: Tree) -> set[tuple[int, int, str]]:
     """Returns (start, end, kind) for each phrase of two or more words."""
     ends = np.cumsum([0, *map(len, tree.words)])
     return {
-        (int(ends[start]), int(ends[end]), kind_of(label))
+        (int(ends[start]), int(ends[end]), phrase_type(label))
         for (start, end), text, label in zip(
             tree.spans(), tree.texts, tree.labels
         )

@@ -18,13 +18,13 @@ from tbnets.checks import Path, Strings, short_repr
 from tbnets.data.store.npy import write_npz
 from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.layers.caption_vectors import MeanVectors
+from tbnets.text.plain_tokenizer import FIRST_WORD_ID
 from tbnets.text.vocabulary import (
     PADDING_WORD,
     UNKNOWN_WORD,
     Tokenizer,
     Vocabulary,
 )
-from tbnets.text.word_ids import FIRST_WORD_ID
 from tbnets.text.word_vectors import WordVectors
 
 FORMAT = "tbnets-caption-encoder-1"

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from tbnets.checks import Array
 from tbnets.layers.configured import FittedLayer
-from tbnets.text.word_ids import FIRST_WORD_ID
+from tbnets.text.plain_tokenizer import FIRST_WORD_ID
 
 
 class _EncoderLayer(FittedLayer):

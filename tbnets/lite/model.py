@@ -36,7 +36,7 @@ from tbnets.serving.litert_files import (
 )
 from tbnets.serving.search import PhotoSearch
 from tbnets.startup import quiet_tensorflow, usable_cores
-from tbnets.text.word_ids import PlainTokenizer
+from tbnets.text.plain_tokenizer import PlainTokenizer
 
 
 class Model(PhotoSearch):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tbnets.checks import Array, checked_number, of_fields
 from tbnets.errors import InputError, check_kind
-from tbnets.text.trees import Tree, kind_of
+from tbnets.text.trees import Tree, phrase_type
 from tbnets.text.vocabulary import (
     UNKNOWN_ID,
     PaddedRows,
@@ -140,8 +140,8 @@ def tree_array(tree, word_ids) -> np.ndarray:
     parents = np.array(tree.parents)
     rows[:, PARENT] = np.where(parents < 0, 0, places[parents])[order]
     rows[:, LEVEL] = heights[order] + 1
-    kinds = [kind_of(label) == "NP" for label in tree.labels]
-    rows[:, NOUN_PHRASE] = np.array(kinds)[order]
+    is_noun_phrase = [phrase_type(label) == "NP" for label in tree.labels]
+    rows[:, NOUN_PHRASE] = np.array(is_noun_phrase)[order]
     rows[:, START:] = spans[order]
     return rows
 
@@ -268,17 +268,17 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
         parents = tf.gather(first, trees) + nodes[:, PARENT]
         lasts = tf.gather(first + counts - 1, trees)  # Roots have no parent.
         is_child = tf.range(tf.size(trees)) < lasts
-        kinds = nodes[:, NOUN_PHRASE] * int(noun_phrases)
+        is_np = nodes[:, NOUN_PHRASE] * int(noun_phrases)
         levels = nodes[:, LEVEL] - 1
-        sorts = _sorts(parents, kinds, is_child)
-        order = _order(levels * CLASSES + sorts)
+        child_classes = _child_classes(parents, is_np, is_child)
+        order = _order(levels * CLASSES + child_classes)
         ranks = tf.math.invert_permutation(order)
 
         children = tf.boolean_mask(tf.range(tf.size(parents)), is_child)
         parents = tf.gather(parents, children)
         parent_levels = tf.gather(levels, parents)
-        kinds = tf.gather(kinds, children)
-        edges = _order(parent_levels * 2 + kinds, tf.gather(ranks, parents))
+        is_np = tf.gather(is_np, children)
+        edges = _order(parent_levels * 2 + is_np, tf.gather(ranks, parents))
         last = tf.maximum(first + counts - 1, 0)
         roots = tf.gather(tf.concat([ranks, [-1]], axis=0), last)
         nodes = tf.gather(nodes, order)
@@ -286,7 +286,7 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
             word_ids=tf.boolean_mask(nodes[:, WORD], nodes[:, LEVEL] == 1),
             children=tf.gather(tf.gather(ranks, children), edges),
             parents=tf.gather(tf.gather(ranks, parents), edges),
-            levels=_levels(levels, sorts, parent_levels, kinds),
+            levels=_levels(levels, child_classes, parent_levels, is_np),
             ends=tf.stack([tf.size(order), tf.size(edges)]),
             trees=tf.gather(trees, order),
             is_noun_phrase=nodes[:, NOUN_PHRASE],
@@ -296,7 +296,7 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
         )
 
 
-def _sorts(parents, kinds, is_child):
+def _child_classes(parents, is_np, is_child):
     """Classifies nodes by the kinds of their children.
 
     Class 0 has no noun-phrase children, class 1 has both kinds of children,
@@ -305,8 +305,8 @@ def _sorts(parents, kinds, is_child):
     num_nodes = tf.size(parents)
     parents = tf.where(is_child, parents, -1)  # Parents of -1 are not counted.
     other_children, phrase_children = (
-        _counts(tf.where(kinds == kind, parents, -1), num_nodes)
-        for kind in (0, 1)
+        _counts(tf.where(is_np == value, parents, -1), num_nodes)
+        for value in (0, 1)
     )
     return tf.where(phrase_children > 0, tf.where(other_children > 0, 1, 2), 0)
 
@@ -322,10 +322,10 @@ def _order(keys, then=None):
     return tf.argsort(keys * size + tf.range(size))
 
 
-def _levels(levels, sorts, parent_levels, kinds):
+def _levels(levels, child_classes, parent_levels, is_np):
     highest = tf.reduce_max(tf.concat([levels, [1]], axis=0))
-    nodes = _counts(levels * CLASSES + sorts, (highest + 1) * CLASSES)
-    edges = _counts(parent_levels * 2 + kinds, (highest + 1) * 2)
+    nodes = _counts(levels * CLASSES + child_classes, (highest + 1) * CLASSES)
+    edges = _counts(parent_levels * 2 + is_np, (highest + 1) * 2)
     nodes = tf.reshape(tf.cumsum(nodes, exclusive=True), [-1, CLASSES])
     edges = tf.reshape(tf.cumsum(edges, exclusive=True), [-1, 2])
     return tf.concat([nodes, edges], axis=1)[1:]

@@ -83,7 +83,7 @@ class Tree:
         return [
             (node, int(start), int(end))
             for node, (start, end) in enumerate(self.spans())
-            if kind_of(self.labels[node]) == kind
+            if phrase_type(self.labels[node]) == kind
         ]
 
     def bracketed(self) -> str:
@@ -117,7 +117,7 @@ class Tree:
         return _without_empty(nodes)
 
 
-def kind_of(label) -> str:
+def phrase_type(label) -> str:
     """Removes the grammatical function from a label: `NP-SBJ` becomes `NP`."""
     return re.split("[-=|]", label, maxsplit=1)[0]
 

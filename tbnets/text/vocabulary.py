@@ -13,7 +13,7 @@ from typing_extensions import Self
 from tbnets.checks import Integers, Path, Strings, checked_number, short_repr
 from tbnets.errors import InputError, InputTypeError, check_kind
 from tbnets.files import CheckedFile, shown, write_text
-from tbnets.text.word_ids import (
+from tbnets.text.plain_tokenizer import (
     HAN_LETTER,
     HAN_NUMBER,
     LETTER,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tbnets.text.word_ids import PlainTokenizer
 
+from tbnets.text.plain_tokenizer import PlainTokenizer
 from tbnets.text.vocabulary import (
     Tokenizer,
     Vocabulary,
