@@ -40,7 +40,7 @@ from tbnets.data.photos import left_out_lines
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import InputError, UserError
-from tbnets.extras.demo import loopback
+from tbnets.extras import loopback
 from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Photos, Shown
 from tbnets.serving import search
 from tbnets.tasks.settings.flag import Limits, flag

@@ -35,8 +35,8 @@ from google.protobuf import text_format
 
 from tbnets import startup
 from tbnets.errors import InputError, import_extra
-from tbnets.extras.demo import loopback
-from tbnets.extras.server import models
+from tbnets.extras import loopback
+from tbnets.extras.server.batching import Batching, read_parameters
 from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.extras.server.versions import newest
@@ -163,9 +163,9 @@ def open_models(options, tell):
         folders = folders_of(options.model)
     batching = None
     if options.enable_batching:
-        batching = models.Batching()
+        batching = Batching()
         if options.batching_parameters_file:
-            batching = models.read_parameters(options.batching_parameters_file)
+            batching = read_parameters(options.batching_parameters_file)
     return Models(
         folders,
         policies=policies,

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import event, given
 from werkzeug.test import Client
 
-from tbnets.extras.server.models import Batching, Models
+from tbnets.extras.server.batching import Batching
+from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import RestService
 from tbnets.serving import zoo
 from tbnets.serving.protocol import MOST_BYTES

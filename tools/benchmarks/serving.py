@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import timing
-from tbnets.extras.server.models import Batching, Models
+from tbnets.extras.server.batching import Batching
+from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import protocol, zoo
 

@@ -31,7 +31,7 @@ from tbnets.data.images import read_photo, read_photo_sizes
 from tbnets.data.photos import sort_files
 from tbnets.data.pictures import KINDS, BrokenImageError
 from tbnets.errors import InputError, MissingFileError
-from tbnets.extras.demo.loopback import in_json
+from tbnets.extras.loopback import in_json
 from tbnets.files import readable
 from tbnets.serving import embedding_cache, formatting, search
 from tbnets.serving.heat import heat_maps

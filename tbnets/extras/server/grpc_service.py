@@ -9,8 +9,8 @@ import traceback
 from concurrent import futures
 
 from tbnets.errors import InputError
-from tbnets.extras.demo.loopback import GRACE, in_url
-from tbnets.extras.server import models
+from tbnets.extras.loopback import GRACE, in_url
+from tbnets.extras.server.models import MOST_REQUESTS
 from tbnets.serving import export, protocol
 from tbnets.serving.protocol import HTTP_STATUS, RequestError, invalid
 
@@ -37,7 +37,7 @@ class GrpcServer:
         states = protocol.api("model_service_pb2_grpc")
         import grpc
 
-        threads = models.MOST_REQUESTS + _SPARE_THREADS
+        threads = MOST_REQUESTS + _SPARE_THREADS
         server = self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, "grpc"),
             options=[

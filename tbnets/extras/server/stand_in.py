@@ -12,7 +12,7 @@ import re
 
 from werkzeug.wrappers import Request, Response
 
-from tbnets.extras.demo.loopback import (
+from tbnets.extras.loopback import (
     GRACE,
     HOST,
     in_json,

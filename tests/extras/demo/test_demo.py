@@ -15,7 +15,8 @@ from tbnets import lite
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
 from tbnets.errors import MissingFileError
-from tbnets.extras.demo import demo, loopback
+from tbnets.extras import loopback
+from tbnets.extras.demo import demo
 from tests import photo_files
 from tests import refusals as errors
 from tests.extras.server import shown_colours

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from tbnets.extras.demo import demo, loopback
+from tbnets.extras import loopback
+from tbnets.extras.demo import demo
 from tests.extras.server import shown_colours
 from tests.extras.server.shown_colours import CAPTIONS, COLOURS, HOSTILE, png
 

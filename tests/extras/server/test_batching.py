@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tbnets.errors import InputError
-from tbnets.extras.server.models import Batching, Version, read_parameters
+from tbnets.extras.server.batching import Batching, read_parameters
+from tbnets.extras.server.versions import Version
 from tbnets.serving.protocol import RequestError
 from tests.refusals import refused
 

@@ -9,7 +9,7 @@ from concurrent import futures
 import pytest
 from werkzeug.wrappers import Response
 
-from tbnets.extras.demo import loopback
+from tbnets.extras import loopback
 
 
 def test_a_signal_ends_it_that_another_thread_gets():

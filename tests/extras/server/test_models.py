@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.extras.server.models import Models, Version
-from tbnets.extras.server.versions import Versions
+from tbnets.extras.server.models import Models
+from tbnets.extras.server.versions import Version, Versions
 from tbnets.serving import protocol
 from tbnets.serving.deployment import WARMUP_FILE
 from tbnets.serving.protocol import RequestError

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tbnets.extras.server.models import Batching, Models
+from tbnets.extras.server.batching import Batching
+from tbnets.extras.server.models import Models
 from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import protocol
 from tests.refusals import refused
