@@ -66,7 +66,7 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
     """
     inputs = keras.Input(input_shape)
     outputs = _convolve(inputs, "stem", STEM_CHANNELS, 3, 2)
-    for i, (kernel, stride, expansion, channels) in enumerate(_blocks(number)):
+    for i, (kernel, stride, expansion, channels) in enumerate(blocks(number)):
         name = f"block{i}_"
         outputs = _block(outputs, name, kernel, stride, expansion, channels)
     outputs = _convolve(outputs, "head", HEAD_CHANNELS)
@@ -78,7 +78,8 @@ def build_efficientnet_lite(number, include_top=True, input_shape=None):
     return keras.Model(inputs, outputs, name=f"efficientnet_lite{number}")
 
 
-def _blocks(number):
+def blocks(number):
+    """Yields each block's kernel size, stride, expansion and channels."""
     width, depth = SCALES[number]
     for i, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
         if 0 < i < len(STAGES) - 1:

@@ -5,6 +5,8 @@ import shutil
 import sys
 
 import h5py
+import keras
+import numpy as np
 import pytest
 
 from tbnets.errors import (
@@ -13,10 +15,17 @@ from tbnets.errors import (
     MissingPackageError,
     UnreachableError,
 )
+from tbnets.extras import hub
 from tbnets.extras.hub import preset_files, presets
 from tbnets.extras.hub.preset_files import SHARDS, WEIGHTS
-from tbnets.features import hub
+from tbnets.extras.hub.presets import Preset
+from tbnets.features import hub as hub_names
 from tbnets.features.cnn_weights import weights_sha256
+from tbnets.layers.branch import Branch
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.models.keras_file import load_model
+from tbnets.serving.export import export_saved_model
+from tbnets.serving.served import load_saved_model
 from tests import refusals, tiny_hub
 
 
@@ -175,12 +184,13 @@ def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
 
 def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
     (tmp_path / "own").mkdir()
-    assert hub.placed("hub:own", "", tmp_path) == f"hub:{tmp_path}/own"
-    assert hub.placed("hub:clip_base", "", tmp_path) == "hub:clip_base"
-    assert hub.placed("own", "", tmp_path) == "own"
-    assert hub.unplaced(f"hub:{tmp_path}/own") == "hub:own"
+    assert hub_names.placed("hub:own", "", tmp_path) == f"hub:{tmp_path}/own"
+    assert hub_names.placed("hub:clip_base", "", tmp_path) == "hub:clip_base"
+    assert hub_names.placed("own", "", tmp_path) == "own"
+    assert hub_names.unplaced(f"hub:{tmp_path}/own") == "hub:own"
     assert (
-        hub.unplaced("hub:kaggle://a/b/keras/c") == "hub:kaggle://a/b/keras/c"
+        hub_names.unplaced("hub:kaggle://a/b/keras/c")
+        == "hub:kaggle://a/b/keras/c"
     )
 
 
@@ -204,3 +214,85 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr(presets.keras, "__version__", "2.15.0")
     with pytest.raises(MissingPackageError):
         presets.open_preset("clip_vit_base_patch16")
+
+
+# Backbones and preprocessors of Keras Hub as objects, not as presets.
+
+CAPTIONS = np.array(["a dog runs", "the red ball", ""])
+PIXELS = np.random.default_rng(0).uniform(0, 255, (2, 16, 16, 3))
+PIXELS = PIXELS.astype("float32")
+
+
+def objects_of(folder, preprocessor):
+    backbone = presets.keras_hub().models.Backbone.from_preset(folder)
+    return backbone, preprocessor.from_preset(folder)
+
+
+@pytest.mark.parametrize(
+    "kind, preprocessor",
+    [
+        ("bert", "BertTokenizer"),
+        ("clip", "CLIPPreprocessor"),
+        ("siglip", "SigLIPPreprocessor"),
+    ],
+)
+def test_objects_are_read_like_their_preset(hub_presets, kind, preprocessor):
+    folder = hub_presets[kind]
+    preprocessor = getattr(presets.keras_hub().models, preprocessor)
+    backbone, preprocessor = objects_of(folder, preprocessor)
+    preset = hub.open_preset(folder)
+    ids = hub.HubTokenizer(preset)(CAPTIONS)
+    tokenizer = hub.HubTokenizer(backbone, preprocessor=preprocessor)
+    np.testing.assert_array_equal(tokenizer(CAPTIONS), ids)
+    if kind == "siglip":
+        return  # Its networks are found as those of a CLIP.
+    texts = hub.HubTextEncoder.of(backbone, preprocessor)(ids)
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    wanted = hub.HubTextEncoder.of(preset)(ids)
+    np.testing.assert_allclose(texts, wanted, **close)
+    if kind != "bert":
+        encoder = hub.PresetEncoder(backbone, preprocessor=preprocessor)
+        wanted = hub.PresetEncoder(preset)(PIXELS)
+        np.testing.assert_allclose(encoder(PIXELS), wanted, **close)
+
+
+def test_a_network_of_objects_is_saved_and_served(hub_presets, tmp_path):
+    preprocessor = presets.keras_hub().models.CLIPPreprocessor
+    objects = objects_of(hub_presets["clip"], preprocessor)
+    backbone, preprocessor = objects
+    tokenizer = hub.HubTokenizer(backbone, preprocessor=preprocessor)
+    network = EmbeddingNetwork(
+        Branch((4,)),
+        Branch((4,)),
+        hub.PresetEncoder(backbone, preprocessor=preprocessor),
+        hub.HubTextEncoder.of(*objects),
+    )
+    ids = tokenizer(CAPTIONS[:2]).numpy()
+    network({"images": PIXELS, "captions": ids})
+    network.save(tmp_path / "network.keras")
+    loaded = load_model(tmp_path / "network.keras")
+    images, texts = network.embed_images(PIXELS), network.embed_text(ids)
+    np.testing.assert_array_equal(loaded.embed_images(PIXELS), images)
+    np.testing.assert_array_equal(loaded.embed_text(ids), texts)
+    served = load_saved_model(
+        export_saved_model(network, tokenizer, tmp_path / "1")
+    )
+    answers = served.embed_text([*CAPTIONS[:2]])
+    np.testing.assert_allclose(answers, texts, atol=1e-6)
+
+
+def test_objects_that_do_not_fit_are_rejected(hub_presets):
+    backbone = presets.keras_hub().models.Backbone.from_preset(
+        hub_presets["bert"]
+    )
+    with refusals.refused("preprocessor"):
+        hub.HubTokenizer(backbone)
+    with refusals.refused("preprocessor"):
+        Preset.of(backbone, keras.layers.Rescaling(2.0))
+    with refusals.refused("backbone"):
+        Preset.of(keras.layers.Rescaling(2.0))
+    with refusals.refused("preset"):
+        tokenizer = presets.keras_hub().models.BertTokenizer.from_preset(
+            hub_presets["bert"]
+        )
+        hub.PresetEncoder(backbone, preprocessor=tokenizer)

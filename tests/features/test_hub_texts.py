@@ -37,17 +37,17 @@ def opened(hub_presets):
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_takes_part_in_nothing(opened, kind):
     encoder = opened[kind]
-    ids = encoder.tokenizer()(CAPTIONS)
+    tokenizer, embed = encoder.opened.tokenizer, encoder.opened.embed
+    ids = tokenizer(CAPTIONS)
     assert int(tf.reduce_min(ids[:, 0])) > 0  # Something is read of each.
-    side = encoder.opened.side
-    vectors = side(ids).numpy()
+    vectors = embed(ids).numpy()
     assert vectors.shape == (5, encoder.dim) and np.isfinite(vectors).all()
-    wider = side(tf.pad(ids, [[0, 0], [0, 7]])).numpy()
+    wider = embed(tf.pad(ids, [[0, 0], [0, 7]])).numpy()
     np.testing.assert_allclose(wider, vectors, atol=1e-6)
     for row in (0, 1, 3):
         alone = encoder.transform([CAPTIONS[row]])[0]
         np.testing.assert_allclose(alone, vectors[row], atol=2e-6)
-    check_ops("captions", encoder.tokenizer().graph_def())
+    check_ops("captions", tokenizer.graph_def())
 
 
 @pytest.mark.parametrize(
@@ -88,33 +88,41 @@ def test_readers_of_texts_are_read_and_pooled_as_they_were_trained(opened):
     np.testing.assert_allclose(found, np.mean(states, axis=1), atol=2e-6)
 
 
-def test_an_embedder_is_pooled_as_it_says(opened, hub_presets, tmp_path):
-    folder = shutil.copytree(hub_presets["bert"], tmp_path / "embedder")
+@pytest.fixture(scope="module")
+def embedder(hub_presets, tmp_path_factory):
+    """Returns (folder, `HubFeatures`) of a BERT that says how it is pooled."""
+    folder = tmp_path_factory.mktemp("embedder") / "bert"
+    shutil.copytree(hub_presets["bert"], folder)
     registered = "keras_hub>BertTextEmbedder"
     task = {"registered_name": registered, "config": {"pooling_mode": "max"}}
     (folder / "task.json").write_text(json.dumps(task))
-    encoder = HubFeatures.of(f"hub:{folder}")
+    return folder, HubFeatures.of(f"hub:{folder}")
+
+
+def test_an_embedder_is_pooled_as_it_says(opened, embedder):
+    _, encoder = embedder
     side = encoder.opened.side
-    ids = encoder.tokenizer()(CAPTIONS[:1])
+    ids = encoder.opened.tokenizer(CAPTIONS[:1])
     given = {"token_ids": ids - 1, "padding_mask": tf.ones_like(ids)}
     states = side.network({**given, "segment_ids": tf.zeros_like(ids)})
     found = encoder.transform(CAPTIONS[:1])
     np.testing.assert_allclose(found, np.max(states, axis=1), atol=2e-6)
     assert encoder.digest() != opened["bert"].digest()
+    for name in ("preset", "config_sha256", "tokenizer_sha256"):
+        assert encoder.preset[name] == opened["bert"].preset[name]
 
 
 def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
-    opened, hub_presets, tmp_path
+    embedder, tmp_path
 ):
-    folder = shutil.copytree(hub_presets["bert"], tmp_path / "bert")
-    encoder = HubFeatures.of(f"hub:{folder}")
+    folder, encoder = embedder
     store = tmp_path / "store"
     writer = caption_features.open_writer(store, encoder)
     caption_features.extract_captions(CAPTIONS, encoder, writer)
     writer.finish()
     again = caption_features.load_encoder(store)
-    assert again.digest() == encoder.digest() == opened["bert"].digest()
-    assert str(tmp_path) not in json.dumps(caption_features.description(again))
+    assert again.digest() == encoder.digest()
+    assert str(folder) not in json.dumps(caption_features.description(again))
     reader = CaptionReader(again, 200)
     found = reader(tf.constant(CAPTIONS)).numpy()
     np.testing.assert_allclose(found, encoder.transform(CAPTIONS), atol=1e-6)

@@ -14,7 +14,7 @@ from tbnets.errors import InputError
 from tbnets.features import photo_cache
 from tbnets.features.photo_features import PhotoFeatures
 from tests import photo_files
-from tests.features.test_photo_features import photo
+from tests.features.test_photo_features import photo, vector
 from tests.features.tiny_cnn import tiny_cnn
 
 NAMES = ["a.jpg", "more/b.jpg", "c.png"]
@@ -76,9 +76,8 @@ class Counted:
         """Every photo has the features of its content."""
         found, rows = self.cache.load(names)
         contents = [(self.folder / name).read_bytes() for name in names]
-        np.testing.assert_allclose(
-            found.take(rows), self.features(contents), atol=1e-5
-        )
+        expected = [vector(self.features, content) for content in contents]
+        np.testing.assert_allclose(found.take(rows), expected, atol=1e-5)
 
 
 def test_new_and_changed_photos_alone_are_extracted(folder, features):
@@ -92,22 +91,29 @@ def test_new_and_changed_photos_alone_are_extracted(folder, features):
     write(folder / "c.png", photo(7))
     write(folder / "new.jpg", photo(8))
     (folder / "a.jpg").unlink()
-    names = ["new.jpg", "c.png", "more/b.jpg"]
-    assert again.update(names) == ({}, ["new.jpg", "c.png"])
+    write(folder / "copy.jpg", photo(8))
+    names = ["new.jpg", "copy.jpg", "c.png", "more/b.jpg"]
+    assert again.update(names) == ({}, ["copy.jpg", "c.png"])
+    again.assert_right(names)
+    # A renamed photo and a copy are the same photo.
+    (folder / "new.jpg").rename(folder / "renamed.jpg")
+    names = ["renamed.jpg", "copy.jpg"]
+    assert again.update(names) == ({}, [])
     again.assert_right(names)
     # The cache of a private folder is private.
     assert cache.place.stat().st_mode & 0o7777 == 0o700
 
 
-def test_a_renamed_photo_and_a_copy_are_the_same_photo(folder, features):
-    write(folder / "copy.jpg", photo(0))
-    cache = Counted(folder, features)
-    names = ["a.jpg", "copy.jpg"]
-    assert cache.update(names)[1] == ["copy.jpg"]
-    (folder / "a.jpg").rename(folder / "renamed.jpg")
-    names = ["renamed.jpg", "copy.jpg"]
-    assert cache.update(names) == ({}, [])
-    cache.assert_right(names)
+def write_store(cache, features, names, failed=()):
+    """Writes features of photos and failures to the store of a cache."""
+    description = features.description()
+    writer = photo_cache.FeatureWriter(
+        cache.cache.store, description, features.dim
+    )
+    keys = [file_sha256(cache.folder / name) for name in names]
+    rows = np.zeros((len(keys), features.dim), np.float32)
+    writer.add_shard(keys, rows, failed=failed)
+    return writer
 
 
 def test_each_network_has_its_store(folder, features):
@@ -137,15 +143,11 @@ def test_broken_photos_are_told_and_tried_when_they_are_others(
 
 def test_a_failure_that_was_none_of_the_photos_is_tried_again(folder, features):
     cache = Counted(folder, features)
-    cache.update(NAMES[:1])
-    key = file_sha256(folder / "c.png")
-    writer = photo_cache.FeatureWriter(
-        cache.cache.store, features.description(), features.dim
-    )
-    writer.add_shard([], None, failed={key: "cannot be read: disk"})
+    failed = {file_sha256(folder / "c.png"): "cannot be read: disk"}
+    write_store(cache, features, NAMES[:1], failed)
     problems, extracted = cache.update(NAMES)
     assert problems == {} and sorted(extracted) == sorted(NAMES[1:])
-    cache.assert_right(NAMES)
+    cache.assert_right(NAMES[1:])
 
 
 def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
@@ -184,10 +186,10 @@ def test_an_index_that_is_none_is_made_anew(folder):
 
 def test_a_damaged_store_can_be_removed(folder, features):
     cache = Counted(folder, features)
-    cache.update(NAMES[:1])
+    write_store(cache, features, NAMES[:1]).finish()
     path = cache.cache.store / "00000.npy"
     path.write_bytes(path.read_bytes()[:-4])
-    for read in (cache.cache.load, cache.cache.update):
+    for read in (cache.cache.update, cache.cache.load):
         with pytest.raises(InputError, match=f"remove {cache.cache.store}"):
             read(NAMES[:1])
 

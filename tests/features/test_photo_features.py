@@ -1,5 +1,7 @@
 """Tests of photos -> features, of one network or several."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +21,12 @@ from tests.features.tiny_cnn import NAME, SIDE, known, tiny_cnn
 
 def photo(seed=0, mode="RGB", format="JPEG", size=(40, 30)):
     return photo_files.encode(mode, format, size[::-1], seed)
+
+
+@functools.cache
+def vector(features, content):
+    """Returns the features of one photo, which other tests compare with."""
+    return features([content])[0].numpy()
 
 
 def test_ten_crops_literal():

@@ -1,5 +1,6 @@
 """Tests of cutting boxes out and of features of regions."""
 
+import functools
 import math
 
 import keras
@@ -30,6 +31,7 @@ def random_photo(height, width, seed=0):
     return pixels.astype(np.uint8)
 
 
+@functools.cache
 def vgg_like(joint="flatten", pool=True):
     """conv, pool, conv, pool, then fully-connected: VGG in small."""
     layers = keras.layers
@@ -325,6 +327,7 @@ def test_region_extractor_that_can_not_be_is_refused():
         RoiFeatures(odd, "row")
 
 
+@functools.cache
 def two_depths():
     """Maps of 8 x 8 cells of 4 channels and, averaged, 4 x 4 of 6."""
     layers = keras.layers
