@@ -10,11 +10,11 @@ from tbnets.evaluation.boxes import check_boxes
 from tbnets.features.cnn import (
     LAST,
     SQUEEZED,
-    fold_batch_normalization,
     in_float32,
     pooled_network,
 )
 from tbnets.features.cutting import BOXES, roi_average, roi_pool, warped_crops
+from tbnets.features.folding import fold_batch_normalization
 from tbnets.features.photo_features import build_described_cnn
 
 GEOMETRY_DIM = 5
