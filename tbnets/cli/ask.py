@@ -39,7 +39,7 @@ import numpy as np
 from tbnets import files
 from tbnets.cli import localize as localizing
 from tbnets.cli import query
-from tbnets.cli.asking import (
+from tbnets.cli.model_flags import (
     JSON,
     alone,
     check_text,

@@ -32,8 +32,8 @@ import tempfile
 from typing import Annotated
 
 from tbnets import files, lite
-from tbnets.cli.asking import ANY_MODEL, RuntimeFlags, whole_images
 from tbnets.cli.localize import NEEDED
+from tbnets.cli.model_flags import ANY_MODEL, RuntimeFlags, whole_images
 from tbnets.cli.query import read_queries
 from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines

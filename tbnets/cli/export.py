@@ -55,8 +55,8 @@ import dataclasses
 import os
 import pathlib
 
-from tbnets.cli.asking import MODEL
 from tbnets.cli.data_flags import Choosing, OfRun, check_choosing, chosen
+from tbnets.cli.model_flags import MODEL
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile

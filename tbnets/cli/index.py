@@ -23,7 +23,7 @@ searched only with the network that made it. See docs/search.md.
 import dataclasses
 import os
 
-from tbnets.cli.asking import MODEL, AskingFlags, check_endpoints
+from tbnets.cli.model_flags import MODEL, ModelFlags, check_endpoints
 from tbnets.data.store.manifest import BFLOAT16
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
@@ -36,7 +36,7 @@ from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(AskingFlags):
+class Options(ModelFlags):
     """Flags for the index folder, the rows to index, and the network."""
 
     model: str = flag("flickr8k_photos", f"{MODEL}.")

@@ -38,14 +38,14 @@ import PIL.Image
 
 from tbnets import files
 from tbnets.checks import first_twice
-from tbnets.cli.asking import (
+from tbnets.cli.data_flags import Choosing, check_choosing, chosen
+from tbnets.cli.model_flags import (
     MODEL,
-    AskingFlags,
+    ModelFlags,
     alone,
     check_text,
     write_answers_json,
 )
-from tbnets.cli.data_flags import Choosing, check_choosing, chosen
 from tbnets.data.archives import PHOTO_SUFFIXES
 from tbnets.data.images import read_photo
 from tbnets.data.pictures import BrokenImageError, read_content
@@ -68,11 +68,11 @@ NEEDED = {
         "regions must be computed with --region_features=roi_average.",
     ),
 }
-"""Required endpoints, for `AskingFlags.open`."""
+"""Required endpoints, for `ModelFlags.open`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(AskingFlags, Choosing):
+class Options(ModelFlags, Choosing):
     """Flags for the photos, the phrases, the network and the outputs."""
 
     words: list[str] = flag(

@@ -59,28 +59,31 @@ ignored.
 
 import contextlib
 import dataclasses
+import errno
 import os
+import pathlib
 import sys
 
-from tbnets.cli.asking import (
+from tbnets import files
+from tbnets.cli.model_flags import (
     JSON,
+    STDOUT,
     RuntimeFlags,
     alone,
-    check_outputs,
     check_text,
     whole_images,
     write_answers_json,
-    write_answers_page,
-    write_explanations,
-    write_montage,
 )
 from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import AUTO, read_file
 from tbnets.data.captions import CaptionSource, read_captions
+from tbnets.data.photos import find_photo, is_listed
+from tbnets.data.pictures import open_upright
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.serving import embedding_cache, formatting, search
+from tbnets.serving.heat import heat_maps
 from tbnets.serving.identity import identity_of
 from tbnets.tasks.settings.flag import (
     Count,
@@ -90,6 +93,17 @@ from tbnets.tasks.settings.flag import (
     flag,
     must_come_with,
 )
+from tbnets.text.parsing import short_noun_phrases
+from tbnets.visualization import montage, page
+from tbnets.visualization.boxes import draw_boxes
+from tbnets.visualization.montage import PHOTO_SIZE, draw_sheet, shade
+
+ANSWERS = "answers.png"
+"""Default name of the contact sheet."""
+OUTPUTS = ("montage", "explain", "html", "json")
+"""Flags that name a file to write."""
+MOST_ROWS, MOST_ANSWERS = 40, 50
+"""Maximum numbers of queries, and of images per query, on a contact sheet."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -359,6 +373,101 @@ def check_gallery(options, model):
             "none",
             f"Add --{flag_name}=...",
         )
+
+
+def check_outputs(options):
+    """Raises an error if an output would overwrite a photo or other output."""
+    places = {name: getattr(options, name) for name in OUTPUTS}
+    if options.cache and options.images and options.montage is None:
+        places["cache"] = os.path.join(options.cache, ANSWERS)
+    uses = dict.fromkeys(map(os.path.realpath, options.like), "a photo")
+    for name, path in places.items():
+        real = pathlib.Path(os.path.realpath(path or STDOUT))
+        if path in (None, "", STDOUT) or (real.exists() and not real.is_file()):
+            continue
+        if options.images and is_listed(real, options.images):
+            uses[str(real)] = "among the photos of --images"
+        if use := uses.get(str(real)):
+            raise InputError(
+                f"--{name}",
+                "differ from all photos and outputs",
+                f"--{name}={getattr(options, name)}, which is {use}",
+                "Choose another path.",
+            )
+        uses[str(real)] = f"the value of --{name}"
+
+
+def write_montage(options, ids, order, similarities):
+    """Writes the contact sheet to --montage or to the cache folder."""
+    folder = files.folder_beside(options.images, options.cache)
+    path = pathlib.Path(options.montage or folder / ANSWERS)
+    queries = [*options.queries, *map(pathlib.Path, options.like)]
+    best = order[:MOST_ROWS, :MOST_ANSWERS]
+    sheet = montage.draw_montage(
+        queries[:MOST_ROWS], ids, best, similarities, options.images
+    )
+    try:
+        if not options.montage:
+            files.make_folder_of(options.images, folder)
+        files.write_atomically(path, lambda file: sheet.save(file, "PNG"))
+    except OSError as error:
+        if options.montage:
+            raise
+        reason = os.strerror(error.errno or errno.EIO)
+        print(
+            f"note: cannot draw the results to {path}: {reason}. Set "
+            "--montage to another path.",
+            file=sys.stderr,
+        )
+    else:
+        drawn = f" (the first {MOST_ROWS} queries)"
+        drawn *= len(queries) > MOST_ROWS
+        print(f"\nThe best images side by side: {path}{drawn}")
+
+
+def write_explanations(options, model, ids, order):
+    """Draws where photos match queries and their noun phrases, to --explain."""
+    pictures, advice = {}, ""
+    for number, query in enumerate(options.queries[:MOST_ROWS]):
+        phrases = [query]
+        try:
+            phrases += [x for x in short_noun_phrases(query) if x != query]
+        except ModuleNotFoundError:
+            advice = '. Noun phrases need: pip install "tbnets[parse]"'
+        best = [ids[row] for row in order[number, :MOST_ANSWERS]]
+        paths = [find_photo(options.images, name) for name in best]
+        for place, path in enumerate(filter(None, paths)):
+            [maps] = heat_maps(model, [path], phrases)
+            photo, _ = open_upright(path, PHOTO_SIZE)
+            for row, (phrase, heat) in enumerate(zip(phrases, maps)):
+                drawn = shade(photo, heat), [], 2 * PHOTO_SIZE, phrase
+                pictures[number, row, place] = draw_boxes(*drawn)
+    if not pictures:
+        print("\nnote: --explain is not drawn, because the photos are missing.")
+        return
+    # Each phrase begins a row of the sheet.
+    rows = {f"{i} {j}:{k}": pictures[i, j, k] for i, j, k in sorted(pictures)}
+    sheet = draw_sheet(rows, "Bright: where the photo matches the words above.")
+    files.write_atomically(
+        options.explain, lambda file: sheet.save(file, "PNG")
+    )
+    print(f"\nWhere the words are found: {options.explain}{advice}")
+
+
+def write_answers_page(options, notes, ids, order, similarities):
+    """Writes the results as an HTML page to --html."""
+    sections = []
+    texts = [note for _, note in notes]
+    texts += ["photos like it"] * len(options.like)
+    queries = [*options.queries, *options.like]
+    for query, note, rows, values in zip(queries, texts, order, similarities):
+        names = [ids[row] for row in rows]
+        sections.append(page.Section(query, note, names, values))
+    about = f"The best of {len(ids):,} photos in {options.images}, found by "
+    page.write_page(
+        options.html, sections, options.images, about + options.model
+    )
+    print(f"\nThe results as a page: {options.html}")
 
 
 def main(options):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tbnets import lite
-from tbnets.cli import asking
+from tbnets.cli import model_flags
 from tbnets.cli.query import Options
 from tbnets.errors import InputError
 from tbnets.serving.identity import FORMAT
@@ -66,8 +66,8 @@ def test_runtime_depends_on_the_flag_the_package_and_the_model(
     monkeypatch, model, runtime, is_installed, expected
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: is_installed)
-    monkeypatch.setattr(asking.zoo, "open_model", lambda *_: "Served")
-    monkeypatch.setattr(asking, "checked", lambda model, *_: model)
+    monkeypatch.setattr(model_flags.zoo, "open_model", lambda *_: "Served")
+    monkeypatch.setattr(model_flags, "checked", lambda model, *_: model)
     opened = Options(model=model, runtime=runtime).open({})
     assert opened == expected or isinstance(opened, expected)
 

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from tbnets.text.word_ids import PlainTokenizer
 
 from tbnets.text.plain_tokenizer import PlainTokenizer
 from tbnets.text.vocabulary import (

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import cli
-from tbnets.cli import asking, query
+from tbnets.cli import query
 from tbnets.data.images import decode_images
 from tbnets.errors import InputError
 from tbnets.serving.confidence import Confidence
@@ -383,7 +383,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path, rights):
         images=str(photos), cache=None, montage=None, queries=["red"], like=[]
     )
     order = np.zeros([1, 1], int)
-    asking.write_montage(options, ["red.png"], order, np.ones([1, 1]))
+    query.write_montage(options, ["red.png"], order, np.ones([1, 1]))
     place = tmp_path / "photos.tbnets"
     assert (place / "answers.png").is_file()
     assert place.stat().st_mode & 0o7777 == rights
@@ -409,7 +409,7 @@ def test_files_to_write_are_no_photos_and_no_other_file(
     given = {"images": "photos", "queries": ["a"], "like": ["like.png"]}
     error = pytest.raises(InputError, match=named)
     with error if named else contextlib.nullcontext():
-        asking.check_outputs(query.Options(**given, **flags))
+        query.check_outputs(query.Options(**given, **flags))
 
 
 def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
@@ -419,13 +419,13 @@ def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
         sizes.append((len(queries), *order.shape))
         return PIL.Image.new("RGB", (1, 1))
 
-    monkeypatch.setattr(asking.montage, "draw_montage", draw)
+    monkeypatch.setattr(query.montage, "draw_montage", draw)
     options = types.SimpleNamespace(
         **{"images": str(tmp_path), "cache": None, "like": []},
         **{"montage": f"{tmp_path}/a.png", "queries": ["red"] * 300},
     )
     order = np.zeros([300, 90], int)
-    asking.write_montage(options, ["a.png"], order, order)
+    query.write_montage(options, ["a.png"], order, order)
     assert sizes == [(40, 40, 50)]
 
 

@@ -1,0 +1,148 @@
+"""Defines the flags that select a model, and checks and JSON output.
+
+The commands that query a model share this module.
+"""
+
+import contextlib
+import dataclasses
+import importlib.util
+import io
+import json
+
+from tbnets import files, lite
+from tbnets.errors import InputError
+from tbnets.serving import zoo
+from tbnets.tasks.settings.flag import flag
+
+MODEL = (
+    "Name of a zoo model (model_zoo/README.md); or a run folder of "
+    "tools/train.py, whose newest SavedModel is used; or the folder of one "
+    "version, RUN/saved_model/1"
+)
+"""Help of --model, for models on this machine."""
+ANY_MODEL = (
+    f"{MODEL}; or the address of a model on a server, "
+    "http://localhost:8501/NAME."
+)
+JSON = (
+    "JSON file for the results; - writes them to standard output, without "
+    "other output."
+)
+"""Help of --json."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags:
+    """Flags for the model that runs the queries."""
+
+    model: str = flag("flickr8k_photos", ANY_MODEL)
+    trust: bool = flag(
+        False,
+        "Load --model even if its graph has ops that read or write files. "
+        "Use it only for models that you trust.",
+    )
+
+    def open(self, requirements):
+        """Loads --model, which must accept text.
+
+        `requirements` maps each required endpoint to two strings for the error
+        message: the requirement and the advice.
+        """
+        if "://" in self.model:
+            from tbnets.extras.server.client import Client
+
+            model = Client.at(self.model)
+        else:
+            model = zoo.open_model(self.model, self.trust)
+        return checked(model, self.model, requirements)
+
+
+RUNTIMES = ("auto", "litert", "tensorflow")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RuntimeFlags(ModelFlags):
+    """Flags for a model that runs in LiteRT or TensorFlow."""
+
+    runtime: str = flag(
+        "auto",
+        "litert starts at once and needs the package ai-edge-litert and a "
+        "LiteRT model (tbnets export --litert; flickr8k_photos has one); "
+        "tensorflow runs every model. auto: litert if both are there.",
+        choices=RUNTIMES,
+    )
+
+    def open(self, requirements):
+        """Loads --model like `ModelFlags.open`, but in the chosen runtime."""
+        is_local = "://" not in self.model
+        is_found = is_local and lite.find(self.model) is not None
+        if self.runtime == "auto":
+            is_found = is_found and importlib.util.find_spec("ai_edge_litert")
+        if self.runtime == "litert" or (self.runtime == "auto" and is_found):
+            return checked(lite.load(self.model), self.model, requirements)
+        return super().open(requirements)
+
+
+def whole_images(advice):
+    """Returns the `requirements` that a search passes to `ModelFlags.open`."""
+    requirement = "be a network for whole images", advice
+    return {"embed_image": requirement, "embed_text": requirement}
+
+
+def check_endpoints(model, name, requirements):
+    """Raises an error if a model lacks an endpoint in `requirements`."""
+    for endpoint, (requirement, advice) in requirements.items():
+        if not model.has(endpoint):
+            raise InputError(
+                "--model",
+                requirement,
+                f"--model={name}, which has {sorted(model.signatures)}",
+                advice,
+            )
+
+
+def checked(model, name, requirements):
+    """Checks that a model has endpoints and accepts words, and returns it."""
+    check_endpoints(model, name, requirements)
+    if not model.takes_captions:
+        raise InputError(
+            "--model",
+            "take words",
+            f"--model={name}, which takes text features",
+            "Use a model that was trained on words.",
+        )
+    return model
+
+
+STDOUT = "-"
+"""File name that means standard output."""
+
+
+def alone(path):
+    """Returns a context manager that hides other output if `path` is "-"."""
+    if path == STDOUT:
+        return contextlib.redirect_stdout(io.StringIO())
+    return contextlib.nullcontext()
+
+
+def write_answers_json(path, record):
+    """Writes the results to --json, if it is set."""
+    if path == STDOUT:
+        print(json.dumps(record, indent=2, sort_keys=True))
+    elif path:
+        files.write_json(path, record)
+        print(f"\nThe results as JSON: {path}")
+
+
+def check_text(tool, texts):
+    """Raises an error if a sentence is not valid UTF-8."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                tool,
+                "get text in UTF-8",
+                f"{text!r}",
+                "Convert the text, or set the terminal to UTF-8.",
+            ) from error
