@@ -43,7 +43,7 @@ from tbnets.errors import InputError, UserError
 from tbnets.extras import loopback
 from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Photos, Shown
 from tbnets.serving import search
-from tbnets.tasks.settings.flag import Limits, flag
+from tbnets.tasks.settings.flag import Limits, flag, name_flags
 
 NUM_SCENES = 250
 ADVICE = "Leave --model out, or name a model like flickr8k_photos."
@@ -147,13 +147,13 @@ def show(options, folder, captions, cache):
         )
     localizer = None
     if boxes:
+        localizer_options = dataclasses.replace(
+            options, model=boxes, runtime="tensorflow"
+        )
         try:
-            localizer = dataclasses.replace(
-                options, model=boxes, runtime="tensorflow"
-            ).open(NEEDED)
+            localizer = localizer_options.open(NEEDED)
         except UserError as error:
-            message = re.sub(r"\bmodel(?=[=`])", "localizer", str(error))
-            error.args = (message,)
+            name_flags(error, {"localizer": boxes})
             raise
     explainer = explainer_of(model_options, model)
     embeddings = search.embed(model.embed_text, captions, "caption")

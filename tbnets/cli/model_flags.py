@@ -94,9 +94,9 @@ def check_endpoints(model, name, requirements):
     for endpoint, (requirement, advice) in requirements.items():
         if not model.has(endpoint):
             raise InputError(
-                "--model",
+                "model",
                 requirement,
-                f"--model={name}, which has {sorted(model.signatures)}",
+                f"model={name}, which has {sorted(model.signatures)}",
                 advice,
             )
 
@@ -106,9 +106,9 @@ def checked(model, name, requirements):
     check_endpoints(model, name, requirements)
     if not model.takes_captions:
         raise InputError(
-            "--model",
+            "model",
             "take words",
-            f"--model={name}, which takes text features",
+            f"model={name}, which takes text features",
             "Use a model that was trained on words.",
         )
     return model

@@ -188,6 +188,7 @@ FLAGS_OF_ARGUMENTS = {
     "format": ("captions_format",),
     "gradient_clip_norm": ("clip_norm",),
     "image_branch": ("image_units",),
+    "model": ("localizer",),
     "name": ("cnn", "image_encoder"),
     "output_dim": ("cca_dim",),
     "positives": ("positive_pairs",),
