@@ -19,7 +19,8 @@ from tbnets import seeds
 from tbnets.errors import UserError
 from tbnets.evaluation import (
     boxes,
-    correspondences,
+    choices,
+    query_bank,
     ranking,
     retrieval,
     score_tiles,
@@ -143,7 +144,7 @@ def suppress(scores=(1,), iou_threshold=0.5, limit=None):
 
 
 def level(num_own=(5, 7), temperature=0.1, one=1):
-    ranking.level(of_matrix(np.eye(9) * one), *num_own, temperature)
+    query_bank.level(of_matrix(np.eye(9) * one), *num_own, temperature)
 
 
 def with_positives(positives):
@@ -152,7 +153,7 @@ def with_positives(positives):
 
 
 def choice(choice="mean_box", temperature=1, exponent=0, **more):
-    correspondences.checked_choice(choice, temperature, exponent, **more)
+    choices.checked_choice(choice, temperature, exponent, **more)
 
 
 def compiled(**given):
@@ -403,15 +404,15 @@ MEASURES = [
     ("scores", lambda: level((9, 7))),
     ("scores", lambda: level((5, 9))),
     ("scores", lambda: level(one=NAN)),
-    ("choice", lambda: correspondences.answers(SCORES, BOX * 6, "mean_box")),
-    ("choice", lambda: choice(known=correspondences.CANDIDATE_CHOICES)),
-    ("scores", lambda: correspondences.answers(SCORES * NAN, BOX * 6, MEAN)),
+    ("choice", lambda: choices.answers(SCORES, BOX * 6, "mean_box")),
+    ("choice", lambda: choice(known=choices.CANDIDATE_CHOICES)),
+    ("scores", lambda: choices.answers(SCORES * NAN, BOX * 6, MEAN)),
     ("metrics", lambda: tbnets.format_table("metrics.json")),
     ("metrics", lambda: tbnets.format_table({"test": {"recall_sum": 1.0}})),
     ("images", lambda: search(images=(one for one in UNIT))),
 ]
 BUILT, READER = network(built=True), reader(built=True)
-MEAN = correspondences.Choice("mean_box")
+MEAN = choices.Choice("mean_box")
 MINED = functools.partial(tbnets.hardest_negatives, SCORES, EYE)
 FOUR = functools.partial(tbnets.Branch, (4,))
 RECURRENT = functools.partial(tbnets.RecurrentEncoder, 9)

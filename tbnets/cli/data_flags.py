@@ -14,7 +14,7 @@ from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.store.joining import take_share
 from tbnets.data.store.writer import fault_of_name
-from tbnets.evaluation.correspondences import CHOICES, CHOOSING, TEMPERATURE
+from tbnets.evaluation.choices import CHOICES, CHOOSING, TEMPERATURE
 from tbnets.features import extraction
 from tbnets.files import require_file
 from tbnets.tasks.settings.data_groups import COLUMN_HELP

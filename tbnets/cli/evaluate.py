@@ -60,8 +60,8 @@ from tbnets.cli import data_flags, zero_shot
 from tbnets.data.splits import NoSuchSplit, usual_name
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
-from tbnets.evaluation.correspondences import CHOOSING
-from tbnets.evaluation.ranking import TEMPERATURE
+from tbnets.evaluation.choices import CHOOSING
+from tbnets.evaluation.query_bank import TEMPERATURE
 from tbnets.tasks.settings.data_groups import CaptionSettings
 from tbnets.tasks.settings.flag import (
     Limits,

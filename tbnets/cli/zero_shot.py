@@ -11,7 +11,7 @@ from tbnets.data.captions import caption_key
 from tbnets.data.store.npy import check_numbers
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
-from tbnets.evaluation.checks import row_norms
+from tbnets.evaluation.exact_ranks import row_norms
 from tbnets.features import caption_features, hub
 from tbnets.features.photo_cache import make_cache
 from tbnets.files import CheckedFile

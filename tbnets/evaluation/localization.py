@@ -16,7 +16,7 @@ from tbnets.checks import (
 )
 from tbnets.errors import InputError, check_kind
 from tbnets.evaluation import boxes, checks
-from tbnets.evaluation.correspondences import (
+from tbnets.evaluation.choices import (
     DEFAULT,
     MOST_SIMILAR,
     Choice,

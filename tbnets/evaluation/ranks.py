@@ -99,20 +99,6 @@ def summarize_direction(ranks, recall_at: tuple = RECALL_AT) -> dict:
     return metrics
 
 
-class Side(NamedTuple):
-    """Embeddings of images or of captions.
-
-    Attributes:
-        embeddings: float32 `[n, dim]`.
-        norms: float64 `[n]`, Euclidean norms of the rows.
-        groups: int64 `[n]`, each row's image. Rows of one image are positives.
-    """
-
-    embeddings: np.ndarray
-    norms: np.ndarray
-    groups: np.ndarray
-
-
 def positive_pairs(row_groups, column_groups):
     """Returns the (row, column) pairs of equal groups, as two int64 arrays.
 

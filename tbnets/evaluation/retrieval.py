@@ -7,14 +7,8 @@ import numpy as np
 
 from tbnets.checks import Array, Integers, checked_number
 from tbnets.errors import InputError, InputTypeError, check_choice
-from tbnets.evaluation import checks, ranking, score_tiles
-from tbnets.evaluation.ranks import (
-    RECALL_AT,
-    Ranks,
-    best_scores,
-    group_pairs,
-    summarize_ranks,
-)
+from tbnets.evaluation import checks, exact_ranks, ranking, score_tiles
+from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
 
 class Protocol(NamedTuple):
@@ -235,28 +229,13 @@ def retrieval_ranks(
     images, texts, rows, groups = checks.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image, image_groups
     )
-    images = checks.finite_side("image_embeddings", images, groups)
-    texts = checks.finite_side("text_embeddings", texts, groups[rows])
-    ranks = _exact_ranks(images, texts, memory_limit_mb)
+    images = exact_ranks.finite_side("image_embeddings", images, groups)
+    texts = exact_ranks.finite_side("text_embeddings", texts, groups[rows])
+    ranks = exact_ranks.cross_ranks(images, texts, memory_limit_mb)
     if text_to_text:
-        by_text = ranking.queries_of(texts, _best_other_caption(texts), texts)
-        ranking.count_better([texts] * 2, [by_text] * 2, memory_limit_mb)
-        ranks["text_to_text"] = by_text.result()
+        text_ranks = exact_ranks.caption_ranks(texts, memory_limit_mb)
+        ranks["text_to_text"] = text_ranks
     return ranks
-
-
-def _exact_ranks(images, texts, memory_limit_mb):
-    pairs = group_pairs(images.groups, texts.groups)
-    positives = checks.pair_scores(images, texts, *pairs)
-    best = best_scores(len(images.groups), pairs[0], positives)
-    by_image = ranking.queries_of(images, best, texts)
-    best = best_scores(len(texts.groups), pairs[1], positives)
-    by_text = ranking.queries_of(texts, best, images)
-    ranking.count_better((images, texts), (by_image, by_text), memory_limit_mb)
-    return {
-        "image_to_text": by_image.result(),
-        "text_to_image": by_text.result(),
-    }
 
 
 def _precise_ranks(images, texts, positives):
@@ -273,22 +252,6 @@ def _precise_ranks(images, texts, positives):
         for name, values in precisions.items():
             means[f"{direction}/{name}"] = float(np.mean(values))
     return ranks, means
-
-
-def _best_other_caption(side):
-    """Returns captions' best scores with others of their image, else inf."""
-    order = np.argsort(side.groups, kind="stable")
-    groups, place = side.groups[order], np.arange(len(order))
-    first = np.searchsorted(groups, groups, "left")
-    counts = np.searchsorted(groups, groups, "right") - first
-    best = np.full(len(order), -np.inf, np.float32)
-    # Compare each caption with the s-th next caption of its image, cyclically.
-    for step in range(1, counts.max()):
-        here = np.flatnonzero(counts > step)
-        there = first[here] + (place[here] - first[here] + step) % counts[here]
-        scores = checks.pair_scores(side, side, order[here], order[there])
-        best[order[here]] = np.maximum(best[order[here]], scores)
-    return np.where(best > -np.inf, best, np.float32(np.inf))
 
 
 def bootstrap_interval(

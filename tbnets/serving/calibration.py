@@ -8,7 +8,7 @@ import numpy as np
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
-from tbnets.evaluation.ranking import TEMPERATURE
+from tbnets.evaluation.query_bank import TEMPERATURE
 from tbnets.serving import search
 from tbnets.serving.confidence import NEIGHBOURS, Confidence, features
 from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE

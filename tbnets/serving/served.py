@@ -25,7 +25,7 @@ from tbnets.data.images import (
     read_photo_sizes,
 )
 from tbnets.errors import InputError
-from tbnets.evaluation import correspondences
+from tbnets.evaluation import choices
 from tbnets.evaluation.boxes import (
     check_boxes,
     clip_boxes,
@@ -343,7 +343,7 @@ class Served(PhotoSearch):
                 extra.
             choice: `most_similar`; `expected_overlap`, the region on which many
                 similar regions agree; or `mean_box`, the mean of the regions
-                around the most similar region (see `correspondences.Choice`).
+                around the most similar region (see `choices.Choice`).
                 None for the choice in the model's metadata, or else
                 `most_similar`.
             choice_temperature: temperature of `expected_overlap` and
@@ -375,11 +375,9 @@ class Served(PhotoSearch):
         chosen = choice, choice_temperature, choice_area_exponent
         options = own_choice(self) if choice is None else {}
         options |= {
-            k: v
-            for k, v in zip(correspondences.CHOOSING, chosen)
-            if v is not None
+            k: v for k, v in zip(choices.CHOOSING, chosen) if v is not None
         }
-        rule = correspondences.checked_choice(**options)
+        rule = choices.checked_choice(**options)
         content = read_content(photo)  # Encodes pixels only once.
         try:
             if boxes is None:
@@ -390,7 +388,7 @@ class Served(PhotoSearch):
             similarities = self.localize(phrases, content, boxes)
         except BrokenImageError as error:
             raise BrokenImageError(photo, error.reason) from error
-        scores, answers = correspondences.answers(similarities, boxes, rule)
+        scores, answers = choices.answers(similarities, boxes, rule)
         answers, regions = answers.astype(np.float32), []
         for values, score, answer_boxes in zip(similarities, scores, answers):
             rows = non_maximum_suppression(boxes, score, SUPPRESSION, top)
@@ -450,9 +448,7 @@ def _inside(boxes, photo):
 def own_choice(model):
     """Returns the `choice*` arguments of `find` in a model's metadata."""
     saved = model.metadata.get("metadata", {}).get("choice", {})
-    return {
-        name: saved[name] for name in correspondences.CHOOSING if name in saved
-    }
+    return {name: saved[name] for name in choices.CHOOSING if name in saved}
 
 
 def load_saved_model(path: Path, trust: bool = False) -> Served:

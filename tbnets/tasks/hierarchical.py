@@ -21,14 +21,16 @@ from tbnets.data.phrase_pairs import (
 from tbnets.errors import InputError
 from tbnets.evaluation import ranking
 from tbnets.evaluation.boxes import iou
-from tbnets.evaluation.correspondences import (
+from tbnets.evaluation.choices import (
     CANDIDATE_CHOICES,
     CHOOSING,
     DEFAULT,
     MOST_SIMILAR,
-    Links,
     answers,
     checked_choice,
+)
+from tbnets.evaluation.correspondences import (
+    Links,
     evaluate_correspondences,
     phrases_of_spans,
 )
@@ -322,7 +324,7 @@ class CorrespondenceScores(Scores):
         """Returns the metrics of phrases, or {} if no links are known.
 
         `region_phrase_ranking` adds the metrics of `Matcher.rank_true_regions`.
-        `choosing` contains arguments of `correspondences.checked_choice`.
+        `choosing` contains arguments of `choices.checked_choice`.
         """
         choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
         if self.links is None:

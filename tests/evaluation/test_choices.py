@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import correspondences, localization
-from tbnets.evaluation.correspondences import Choice
+from tbnets.evaluation import choices, localization
+from tbnets.evaluation.choices import Choice
 from tests import reference
 
 # Two boxes that agree, one that cuts off their half, and one elsewhere.
@@ -31,7 +31,7 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
     generator = np.random.default_rng(count)
     similarities, boxes = random_case(generator, count, levels)
     for name in ("expected_overlap", "mean_box"):
-        scores, found = correspondences.answers(
+        scores, found = choices.answers(
             similarities, boxes, Choice(name, temperature, exponent)
         )
         assert scores.dtype == np.float32 and found.shape == (3, count, 4)
@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
 
 def test_a_minute_temperature_leaves_the_most_similar():
     with np.errstate(all="raise", under="ignore"):
-        _, found = correspondences.answers(
+        _, found = choices.answers(
             SIMILARITIES, BOXES, Choice("mean_box", 1e-310)
         )
     # The second overlaps the third by 45 / 95 alone, and the first as much as
@@ -58,10 +58,10 @@ def test_a_minute_temperature_leaves_the_most_similar():
     np.testing.assert_array_equal(found[0], expected)
 
 
-@pytest.mark.parametrize("name", correspondences.CHOICES)
+@pytest.mark.parametrize("name", choices.CHOICES)
 def test_no_candidate_and_no_phrase(name):
     for shape in ((2, 0), (0, 4), (0, 0)):
-        scores, found = correspondences.answers(
+        scores, found = choices.answers(
             np.zeros(shape), BOXES[: shape[1]], Choice(name)
         )
         assert scores.shape == shape and found.shape == (*shape, 4)

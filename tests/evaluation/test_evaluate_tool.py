@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tbnets.cli import zero_shot
-from tbnets.evaluation import ranking, retrieval, score_tiles
+from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tests import tiny, verbs
 
 
@@ -110,5 +110,5 @@ def test_features_are_levelled_by_a_bank(tmp_path):
     files = "{split}_ims.npy", "{split}_texts.npy"
     found = measured(folder, *files, "--query_bank=train")
     scores = score_tiles.embedding_scores(*map(np.concatenate, zip(*sides)))
-    scores = ranking.level(scores, *map(len, sides[0]))
+    scores = query_bank.level(scores, *map(len, sides[0]))
     assert found == score_tiles.evaluate_scores(scores, np.arange(12) // 2)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.evaluation import checks as exact
-from tbnets.evaluation import ranking, retrieval
-from tbnets.evaluation.ranks import Side
+from tbnets.evaluation import exact_ranks, ranking, retrieval
+from tbnets.evaluation.exact_ranks import Side
 from tests.evaluation import oracle
 
 # A limit too small for anything: tiles of 8 x 8.
@@ -137,7 +136,7 @@ def test_result_does_not_depend_on_the_memory_limit():
     images[2050:] = images[:50]
     texts[2250:] = texts[:50]
     whole = retrieval.retrieval_ranks(images, texts, rows)
-    assert ranking.block_size(16, 2) < 700
+    assert exact_ranks.block_size(16, 2) < 700
     parts = retrieval.retrieval_ranks(images, texts, rows, memory_limit_mb=2)
     assert oracle.as_lists(parts) == oracle.as_lists(whole)
     scores = images.astype(np.float64) @ texts.T.astype(np.float64)
@@ -152,7 +151,7 @@ def test_result_does_not_depend_on_the_memory_limit():
 @pytest.mark.parametrize("share", [1, 10**9])
 def test_few_and_many_undecided_pairs_are_ranked_alike(monkeypatch, share):
     # 1: no strip is scored exactly as a whole; 10**9: any with such a pair.
-    monkeypatch.setattr(ranking, "DENSE_SHARE", share)
+    monkeypatch.setattr(exact_ranks, "DENSE_SHARE", share)
     case = random_case(0, levels=2)
     found = retrieval.retrieval_ranks(*case)
     assert oracle.as_lists(found) == oracle.ranks(*case)
@@ -218,20 +217,20 @@ def test_scores_are_rounded_from_the_exact_sum():
     # even. More rounds up, if float64 can hold it: 2**-60 is lost.
     x = np.array([[1, 2**-12, 2**-30]], np.float32)
     y = np.array([[1, 2**-12, 2**-30], [1, 2**-12, 0]], np.float32)
-    sides = [Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
-    scores = exact.pair_scores(*sides, np.array([0, 0]), np.array([0, 1]))
+    sides = [Side(v, exact_ranks.row_norms(v), v[:, 0]) for v in (x, y)]
+    scores = exact_ranks.pair_scores(*sides, np.array([0, 0]), np.array([0, 1]))
     assert scores.tolist() == [1.0, 1.0]
     # With 2**-50 in place of 2**-60 float64 sees the difference.
     z = np.array([[1, 2**-12, 2**-20]], np.float32)
-    side, index = Side(z, exact.row_norms(z), z[:, 0]), np.array([0])
-    scores = exact.pair_scores(sides[0], side, index, index)
+    side, index = Side(z, exact_ranks.row_norms(z), z[:, 0]), np.array([0])
+    scores = exact_ranks.pair_scores(sides[0], side, index, index)
     assert scores.tolist() == [1 + 2.0**-23]
     # 2**60 + 1 - 2**60: float64 forgets the 1 if it comes between.
     for order in map(list, itertools.permutations(range(3))):
         x = np.array([[2**30, 1, 2**30]], np.float32)[:, order]
         y = np.array([[2**30, 1, -(2**30)]], np.float32)[:, order]
-        sides = [Side(v, exact.row_norms(v), v[:, 0]) for v in (x, y)]
-        assert exact.pair_scores(*sides, index, index).tolist() == [1.0]
+        sides = [Side(v, exact_ranks.row_norms(v), v[:, 0]) for v in (x, y)]
+        assert exact_ranks.pair_scores(*sides, index, index).tolist() == [1.0]
 
 
 def test_bootstrap_interval_holds_the_statistic():

@@ -15,7 +15,7 @@ from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation import ranking
-from tbnets.evaluation.correspondences import CHOOSING, checked_choice
+from tbnets.evaluation.choices import CHOOSING, checked_choice
 from tbnets.evaluation.localization import localize, summarize
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
@@ -205,7 +205,7 @@ class LocalizationScores(Scores):
 
         `region_phrase_ranking` adds the metrics of
         `RegionScorer.rank_true_regions`. `choosing` contains arguments of
-        `correspondences.checked_choice`.
+        `choices.checked_choice`.
         """
         if region_phrase_ranking and self.scorer is None:
             raise InputError(

@@ -16,7 +16,7 @@ from tbnets.data.phrase_pairs import PhotoRegions
 from tbnets.data.phrases import PhraseRegions
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
-from tbnets.evaluation import correspondences
+from tbnets.evaluation import choices
 from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.regions import GEOMETRY_DIM
 from tbnets.progress import progress_bar
@@ -44,7 +44,7 @@ class PhraseRegionScores(Scores):
     """
 
     what = "phrases and regions"
-    options = correspondences.CHOOSING
+    options = choices.CHOOSING
 
     phrases: PhraseRegions
     images: np.ndarray
@@ -64,13 +64,13 @@ class PhraseRegionScores(Scores):
 
     def metrics(self, **choosing):
         """Returns the metrics of `evaluate_correspondences`."""
-        known = correspondences.CANDIDATE_CHOICES
-        choice = correspondences.checked_choice(**choosing, known=known)
+        known = choices.CANDIDATE_CHOICES
+        choice = choices.checked_choice(**choosing, known=known)
         phrases, count = self.phrases, self.phrases.num_phrases
         chosen = np.zeros(count, np.int64)
         for photo, rows in enumerate(self.phrases_of_photos):
             table, boxes = self.similarities[photo], self.candidates(photo)
-            ranked, _ = correspondences.answers(table, boxes, choice)
+            ranked, _ = choices.answers(table, boxes, choice)
             chosen[rows] = ranked.argmax(axis=1)
         columns = phrases.boxes, self.images, phrases.phrase_to_chain
         links = Links(np.arange(count), *columns, np.ones(count, bool), 0)

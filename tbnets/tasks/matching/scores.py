@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.evaluation import ranking, retrieval, score_tiles
+from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tbnets.evaluation.ranks import group_pairs
 from tbnets.serving import formatting, search
 from tbnets.tasks.scores import (
@@ -162,7 +162,7 @@ class RetrievalScores(Scores):
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
         in_distances: whether scores of pairs are negative distances.
-        bank_temperature: temperature for `ranking.level`, or None if `pairs`
+        bank_temperature: temperature for `query_bank.level`, or None if `pairs`
             includes no query bank.
     """
 
@@ -214,7 +214,7 @@ class RetrievalScores(Scores):
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
             if temperature is not None:
-                pairs = ranking.level(pairs, *self._counts, temperature)
+                pairs = query_bank.level(pairs, *self._counts, temperature)
             scored = protocol, pairs, *self._matches
             return retrieval.evaluate_scores_protocol(*scored)
         return retrieval.evaluate_protocol(

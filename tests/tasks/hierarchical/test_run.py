@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
-from tbnets.evaluation.correspondences import Choice
+from tbnets.evaluation.choices import Choice
 from tbnets.tasks import hierarchical as matcher
 from tbnets.tasks import runs
 from tbnets.text import trees as tree_files

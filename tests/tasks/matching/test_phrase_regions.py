@@ -8,7 +8,7 @@ import pytest
 
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.evaluation.correspondences import CHOOSING, Choice, answers
+from tbnets.evaluation.choices import CHOOSING, Choice, answers
 from tbnets.tasks import runs
 from tbnets.tasks.matching.phrase_regions import phrase_region_scores
 from tests import tiny, tiny_scenes
