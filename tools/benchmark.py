@@ -26,8 +26,6 @@ BENCHMARKS = {
     "evaluation": "retrieval of 25,000 captions",
     "extraction": "image features from files to store, compared with the "
     "forward passes",
-    "shards": "pairs of photos and captions from tar archives, compared with "
-    "decoding photos in memory",
     "fisher_vectors": "encoding captions, compared with writing them",
     "region_step": "a step of phrase localization, compared with its matmuls",
     "tree_lstm": "the LSTM over trees, compared with matmuls and Keras' LSTM",
@@ -62,8 +60,7 @@ class Options:
         [],
         "Images in a batch, with a table for each number (default 500,1500; "
         "train_step uses the first), in the evaluation (default 5000), in the "
-        "embedded folder of search (20000), in the shards (100,000), or in the "
-        "index (1,000,000).",
+        "embedded folder of search (20000), or in the index (1,000,000).",
     )
     embedding_dim: Count = flag(512, "Embedding size.")
     hidden_dim: Count = flag(2048, "Hidden units of a branch, or of tree_lstm.")
@@ -74,7 +71,7 @@ class Options:
     )
     images: str = flag(
         "",
-        "Folder of photos: extraction, shards, search, litert, batch_sizes, "
+        "Folder of photos: extraction, search, litert, batch_sizes, "
         "approximate, confidence, pointing.",
     )
     captions: str = flag(
