@@ -45,7 +45,11 @@ from zoo_making.served import phrase_scores, served_scores
 
 from tbnets import cli
 from tbnets.checks import rounded
-from tbnets.cli.data_flags import Choosing, check_choosing, chosen
+from tbnets.cli.data_flags import (
+    ChoiceFlags,
+    check_choice_flags,
+    choice_arguments,
+)
 from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import new_folder, write_json, write_text
@@ -70,7 +74,7 @@ from tbnets.tasks.settings.records import flagfile_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Choosing):
+class Options(ChoiceFlags):
     """Flags for the run, the model and its card."""
 
     run_dir: str = flag("", "Folder of the run.")
@@ -144,7 +148,7 @@ def make(options, folder):
     )
     path = pathlib.Path(options.run_dir, cards.METRICS)
     report = cards.read_metrics(path, cards.OF_RUN)
-    fitted, choice, extras = None, chosen(options), {}
+    fitted, choice, extras = None, choice_arguments(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
         extras = {
@@ -339,7 +343,7 @@ def check_confidence(options):
 
 def check_flags(options):
     """Raises an error if a flag is missing or has no effect."""
-    check_choosing(options)
+    check_choice_flags(options)
     check_confidence(options)
     if options.regions and not (options.cnn_weights and options.phrases):
         raise must_come_with(options, "regions", "--cnn_weights and --phrases")

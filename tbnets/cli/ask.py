@@ -41,10 +41,10 @@ from tbnets.cli import localize as localizing
 from tbnets.cli import query
 from tbnets.cli.model_flags import (
     JSON,
-    alone,
+    check_model,
     check_text,
-    checked,
-    whole_images,
+    image_requirements,
+    quiet_if_stdout,
     write_answers_json,
 )
 from tbnets.data.photos import list_photos
@@ -110,7 +110,7 @@ class Options:
 
     def open(self, requirements):
         """Connects to the model and checks it for the required endpoints."""
-        return checked(self.connect(), self.model, requirements)
+        return check_model(self.connect(), self.model, requirements)
 
 
 def status(options, texts):
@@ -185,7 +185,7 @@ def ask_photo_embeddings(options, model):
 def score(options, texts):
     """Compares sentences with photos. Returns a JSON record."""
     advice = "Use localize to find the boxes of phrases."
-    model = options.open(whole_images(advice))
+    model = options.open(image_requirements(advice))
     if not (texts and options.images):
         raise _missing_input(options, "sentences and --images")
     query_options = query.Options(
@@ -257,6 +257,6 @@ def main(options):
     check_text("tools/ask.py", texts)
     check_place("output", options.output, ".npy")
     check_place("json", options.json)
-    with alone(options.json):
+    with quiet_if_stdout(options.json):
         record = QUESTIONS[question](options, texts)
     write_answers_json(options.json, record)

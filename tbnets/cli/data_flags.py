@@ -14,7 +14,7 @@ from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.store.joining import take_share
 from tbnets.data.store.writer import fault_of_name
-from tbnets.evaluation.choices import CHOICES, CHOOSING, TEMPERATURE
+from tbnets.evaluation.choices import CHOICE_ARGUMENTS, CHOICES, TEMPERATURE
 from tbnets.features import extraction
 from tbnets.files import require_file
 from tbnets.tasks.settings.data_groups import COLUMN_HELP
@@ -29,7 +29,7 @@ from tbnets.tasks.settings.flag import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfRun:
+class RunFlags:
     """Flags for the checkpoint and the data of a run."""
 
     checkpoint: str = flag(
@@ -43,7 +43,7 @@ class OfRun:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Choosing:
+class ChoiceFlags:
     """Flags that control how the box of a phrase is chosen."""
 
     choice: str = flag(
@@ -65,20 +65,20 @@ class Choosing:
     )
 
 
-def check_choosing(options):
+def check_choice_flags(options):
     """Raises an error if a flag requires --choice, which is not set."""
     set_names = changed(options)
-    for name in CHOOSING[1:]:
+    for name in CHOICE_ARGUMENTS[1:]:
         if name in set_names and "choice" not in set_names:
             choices = " or ".join(f"--choice={name}" for name in CHOICES[1:])
             raise must_come_with(options, name, choices)
 
 
-def chosen(options):
-    """Returns the `Choosing` flags as a dict, or {} if --choice is not set."""
+def choice_arguments(options):
+    """Returns the `ChoiceFlags` as a dict, or {} if --choice is not set."""
     if "choice" not in changed(options):
         return {}
-    return {name: getattr(options, name) for name in CHOOSING}
+    return {name: getattr(options, name) for name in CHOICE_ARGUMENTS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class CaptionFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shared(CaptionFlags):
+class ShardFlags(CaptionFlags):
     """Flags for the captions, and for the share of them to process."""
 
     shard: str = flag(
@@ -148,7 +148,7 @@ class Shared(CaptionFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PhotoFlags(Shared):
+class PhotoFlags(ShardFlags):
     """Flags for the photos to process and the store to write."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")

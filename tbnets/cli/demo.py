@@ -32,8 +32,8 @@ import tempfile
 from typing import Annotated
 
 from tbnets import files, lite
-from tbnets.cli.localize import NEEDED
-from tbnets.cli.model_flags import ANY_MODEL, RuntimeFlags, whole_images
+from tbnets.cli.localize import REQUIREMENTS
+from tbnets.cli.model_flags import ANY_MODEL, RuntimeFlags, image_requirements
 from tbnets.cli.query import read_queries
 from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines
@@ -127,7 +127,7 @@ def explainer_of(options, model):
     is_lite = isinstance(model, lite.Model)
     if is_lite and options.runtime == "auto" and options.localizer != "":
         tensorflow = dataclasses.replace(options, runtime="tensorflow")
-        model = tensorflow.open(whole_images(ADVICE))
+        model = tensorflow.open(image_requirements(ADVICE))
     return model if model.has("embed_cells") else None
 
 
@@ -137,7 +137,7 @@ def show(options, folder, captions, cache):
     name = options.model if options.model is not None else usual[0]
     boxes = options.localizer if options.localizer is not None else usual[1]
     model_options = dataclasses.replace(options, model=name)
-    model = model_options.open(whole_images(ADVICE))
+    model = model_options.open(image_requirements(ADVICE))
     if not model.takes_photos:
         raise InputError(
             "--model",
@@ -151,7 +151,7 @@ def show(options, folder, captions, cache):
             options, model=boxes, runtime="tensorflow"
         )
         try:
-            localizer = localizer_options.open(NEEDED)
+            localizer = localizer_options.open(REQUIREMENTS)
         except UserError as error:
             name_flags(error, {"localizer": boxes})
             raise

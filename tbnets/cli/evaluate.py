@@ -60,7 +60,7 @@ from tbnets.cli import data_flags, zero_shot
 from tbnets.data.splits import NoSuchSplit, usual_name
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
-from tbnets.evaluation.choices import CHOOSING
+from tbnets.evaluation.choices import CHOICE_ARGUMENTS
 from tbnets.evaluation.query_bank import TEMPERATURE
 from tbnets.tasks.settings.data_groups import CaptionSettings
 from tbnets.tasks.settings.flag import (
@@ -78,25 +78,28 @@ from tbnets.visualization import plots
 
 # Flags and their dependencies.
 
-_OF_A_SPLIT = (
+_SPLIT_FLAGS = (
     *("split", "data_root", "save_embeddings", "combine_with", "map"),
     *("query_bank", "bank_temperature"),
 )
-_OF_PHRASES = ("region_phrase_ranking", *CHOOSING)
-_OF_DATA = ("images", *(field.name for field in flags_of(CaptionSettings)))
-WAYS = {
-    "run_dir": (*_OF_A_SPLIT, "checkpoint", *_OF_PHRASES, "phrases", "regions"),
-    "hub": (*_OF_A_SPLIT, *_OF_DATA, "cache", "prompt"),
-    "image_features": (*_OF_A_SPLIT, *_OF_DATA, "text_features"),
+_REGION_FLAGS = ("region_phrase_ranking", *CHOICE_ARGUMENTS)
+_DATA_FLAGS = ("images", *(field.name for field in flags_of(CaptionSettings)))
+ALLOWED_FLAGS = {
+    "run_dir": (
+        *(*_SPLIT_FLAGS, "checkpoint", *_REGION_FLAGS),
+        *("phrases", "regions"),
+    ),
+    "hub": (*_SPLIT_FLAGS, *_DATA_FLAGS, "cache", "prompt"),
+    "image_features": (*_SPLIT_FLAGS, *_DATA_FLAGS, "text_features"),
     "image_embeddings": (
         *("text_embeddings", "caption_to_image", "normalize"),
         "positive_pairs",
     ),
 }
 """Maps a flag that selects the measured embeddings to the flags it allows."""
-OF_TASKS = ("protocol", "text_to_text", *_OF_PHRASES)
+TASK_FLAGS = ("protocol", "text_to_text", *_REGION_FLAGS)
 """Flags that only some tasks use."""
-_PAIRS = {
+_REQUIRED_FLAGS = {
     "combine_weight": "combine_with",
     "bank_temperature": "query_bank",
     "map_images": "map",
@@ -109,9 +112,10 @@ MAP_CAPTIONS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfData(CaptionSettings):
-    """Flags for a data set and its embeddings."""
+class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
+    """Flags for the measured embeddings, the metrics and the outputs."""
 
+    run_dir: str = flag("", "Folder of the run to evaluate.")
     hub: str = flag(
         "",
         "Keras Hub preset that embeds --images and --captions, instead of a "
@@ -137,13 +141,6 @@ class OfData(CaptionSettings):
         "split; may contain {split}.",
     )
     images: str = flag("", "Folder of the photos.")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(data_flags.OfRun, OfData, data_flags.Choosing):
-    """Flags for the measured embeddings, the metrics and the outputs."""
-
-    run_dir: str = flag("", "Folder of the run to evaluate.")
     split: str = flag("test", "Split to evaluate.")
     save_embeddings: str = flag(
         "", "Folder to write the three arrays of the split to."
@@ -226,41 +223,42 @@ class Options(data_flags.OfRun, OfData, data_flags.Choosing):
     )
 
 
-def ways_of(name):
-    """Names the keys of `WAYS` that allow a flag; "" if it is always used."""
-    ways = [f"--{way}" for way in WAYS if name in (way, *WAYS[way])]
-    return " or ".join(ways)
+def sources_of(name):
+    """Names the flags in `ALLOWED_FLAGS` that allow a flag, or returns ""."""
+    sources = [s for s, names in ALLOWED_FLAGS.items() if name in (s, *names)]
+    return " or ".join(f"--{source}" for source in sources)
 
 
 def help_sections():
-    """Returns {title: flags}, the sections of --help, grouped by `ways_of`."""
+    """Returns {title: flags}, the sections of --help, by `sources_of`."""
     sections = {}
     for option in flags_of(Options):
-        ways = ways_of(option.name)
-        title = f"Used with {ways}" if ways else "Always used"
+        sources = sources_of(option.name)
+        title = f"Used with {sources}" if sources else "Always used"
         sections.setdefault(title, []).append(option)
     return dict(sorted(sections.items(), reverse=True))
 
 
-def chosen_way(options):
-    """Returns the key of `WAYS` that is set, or the last key if none is."""
+def selected_source(options):
+    """Returns the flag in `ALLOWED_FLAGS` that is set, or the last one."""
     set_flags = changed(options)
-    way = next((way for way in WAYS if way in set_flags), [*WAYS][-1])
-    for name in sorted(set_flags - {way, *WAYS[way]}):
-        if ways := ways_of(name):
+    sources = [source for source in ALLOWED_FLAGS if source in set_flags]
+    source = sources[0] if sources else [*ALLOWED_FLAGS][-1]
+    for name in sorted(set_flags - {source, *ALLOWED_FLAGS[source]}):
+        if sources := sources_of(name):
             raise InputError(
                 f"--{name}",
-                f"be used with {ways}",
-                f"--{name}={getattr(options, name)} with --{way}",
-                f"Leave out --{name} or --{way}.",
+                f"be used with {sources}",
+                f"--{name}={getattr(options, name)} with --{source}",
+                f"Leave out --{name} or --{source}.",
             )
-    return way
+    return source
 
 
 def check_evaluate_flags(options):
     """Raises an error if a flag or an output is unusable."""
-    data_flags.check_choosing(options)
-    check_pairs(options, _PAIRS)
+    data_flags.check_choice_flags(options)
+    check_pairs(options, _REQUIRED_FLAGS)
     for name in ("combine_with", "query_bank"):
         if options.phrases and (value := getattr(options, name)):
             raise InputError(
@@ -308,12 +306,12 @@ def evaluate_split(options):
             zero_shot.scores(options, x) for x in splits_of(options)
         ]
     points = map_points(options, split_scores[0])
-    scores = levelled(options, split_scores)
+    scores = with_query_bank(options, split_scores)
     weights = options.combine_weight
     if len(weights) == 1:
         weights = weights * len(options.combine_with)
     for run_dir, weight in zip(options.combine_with, weights):
-        other_scores = levelled(options, run_scores(options, run_dir))
+        other_scores = with_query_bank(options, run_scores(options, run_dir))
         scores = scores.combine(other_scores, weight)
         title += f" and {weight:g} of {run_dir}"
     if options.save_embeddings:
@@ -323,7 +321,7 @@ def evaluate_split(options):
         title += f", query bank: {options.query_bank}"
     if "protocol" in scores.options:
         title += f", protocol: {options.protocol}"
-    for name, value in data_flags.chosen(options).items():
+    for name, value in data_flags.choice_arguments(options).items():
         title += f", {name.replace('_', ' ')}: {value}"
     print_metrics(
         options, scores.metrics(**measure_options(options, scores)), title
@@ -348,7 +346,7 @@ def splits_of(options):
     return [options.split, *filter(None, [options.query_bank])]
 
 
-def levelled(options, scores):
+def with_query_bank(options, scores):
     """Returns the scores of --split, normalised with --query_bank if set."""
     first, *bank = scores
     return first.with_bank(*bank, options.bank_temperature) if bank else first
@@ -394,7 +392,7 @@ def map_points(options, scores):
 
 def measure_options(options, scores):
     """Returns the options that `scores.metrics` supports."""
-    unsupported = set(OF_TASKS) - set(scores.options)
+    unsupported = set(TASK_FLAGS) - set(scores.options)
     for name in sorted(changed(options) & unsupported):
         raise InputError(
             f"--{name}",
@@ -404,7 +402,7 @@ def measure_options(options, scores):
         )
     return {
         name: getattr(options, name)
-        for name in OF_TASKS
+        for name in TASK_FLAGS
         if name in scores.options
     }
 
@@ -431,9 +429,9 @@ def evaluate_arrays(options):
     }
     missing = [f"--{name}" for name, path in paths.items() if not path]
     if missing:
-        other_ways = [f"--{way}" for way in WAYS if way not in paths]
+        sources = [f"--{name}" for name in ALLOWED_FLAGS if name not in paths]
         raise InputError(
-            f"{', '.join(other_ways)} or {', '.join(missing)} must be given. "
+            f"{', '.join(sources)} or {', '.join(missing)} must be given. "
             "Received: none. `python tools/evaluate.py --help` shows an "
             "example."
         )
@@ -479,10 +477,10 @@ def _metrics_of_arrays(options, sides):
 
 def main(options):
     """Computes and prints the metrics."""
-    way = chosen_way(options)
+    source = selected_source(options)
     check_evaluate_flags(options)
-    of_split = "split" in WAYS[way]
-    evaluate = evaluate_split if of_split else evaluate_arrays
+    is_of_split = "split" in ALLOWED_FLAGS[source]
+    evaluate = evaluate_split if is_of_split else evaluate_arrays
     try:
         evaluate(options)
     except NoSuchSplit as error:

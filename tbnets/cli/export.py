@@ -55,7 +55,12 @@ import dataclasses
 import os
 import pathlib
 
-from tbnets.cli.data_flags import Choosing, OfRun, check_choosing, chosen
+from tbnets.cli.data_flags import (
+    ChoiceFlags,
+    RunFlags,
+    check_choice_flags,
+    choice_arguments,
+)
 from tbnets.cli.model_flags import MODEL
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
@@ -81,7 +86,7 @@ from tbnets.tasks.trained import rebuild
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(OfRun, Choosing):
+class Options(RunFlags, ChoiceFlags):
     """Flags for the network to export and for the exported model."""
 
     run_dir: str = flag("", "Folder of the run to export. Or set --model.")
@@ -186,7 +191,7 @@ def check_source(options):
             "`--run_dir` or `--model` must be given: a run or an exported "
             f"model. Received: {received}. Write --run_dir=VALUE; see --help."
         )
-    check_choosing(options)
+    check_choice_flags(options)
     pairs = {"choice": "regions", "regions": "cnn_weights"}
     pairs |= {"confidence": "photos", "photos": "confidence"}
     pairs |= {"images": "litert", "calibration": "litert"}
@@ -310,7 +315,7 @@ def export_run(options, path, extra):
     fitted, metadata, endpoints = None, {}, None
     if options.regions:
         fitted = with_regions(session, options.regions)
-        metadata = {"choice": chosen(options)}
+        metadata = {"choice": choice_arguments(options)}
         endpoints = endpoints_of_phrases(session.task, session.network, fitted)
     return runs.export(
         session,

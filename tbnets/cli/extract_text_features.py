@@ -25,14 +25,14 @@ See docs/text_features.md.
 
 import dataclasses
 
-from tbnets.cli.data_flags import Shared
+from tbnets.cli.data_flags import ShardFlags
 from tbnets.tasks.recipes import text_features
 from tbnets.tasks.recipes.text_features import texts_by_split
 from tbnets.tasks.settings.flag import REQUIRED, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(text_features.TextFeatures, Shared):
+class Options(text_features.TextFeatures, ShardFlags):
     """Flags for the features, the captions and the store."""
 
     output: str = flag(REQUIRED, "Folder of the feature store to write.")

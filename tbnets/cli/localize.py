@@ -38,12 +38,16 @@ import PIL.Image
 
 from tbnets import files
 from tbnets.checks import first_twice
-from tbnets.cli.data_flags import Choosing, check_choosing, chosen
+from tbnets.cli.data_flags import (
+    ChoiceFlags,
+    check_choice_flags,
+    choice_arguments,
+)
 from tbnets.cli.model_flags import (
     MODEL,
     ModelFlags,
-    alone,
     check_text,
+    quiet_if_stdout,
     write_answers_json,
 )
 from tbnets.data.archives import PHOTO_SUFFIXES
@@ -56,7 +60,7 @@ from tbnets.tasks.settings.flag import Count, check_place, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 
 LEAST_SIDE, MOST_SIDE = 640, 1280
-NEEDED = {
+REQUIREMENTS = {
     "embed_phrases": (
         "be a network of phrase localization",
         "Query it with tools/query.py, or train a network with "
@@ -72,7 +76,7 @@ NEEDED = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(ModelFlags, Choosing):
+class Options(ModelFlags, ChoiceFlags):
     """Flags for the photos, the phrases, the network and the outputs."""
 
     words: list[str] = flag(
@@ -207,7 +211,7 @@ def write_picture(path, pixels, phrases, phrase_regions):
 def localize_photo(options, model, phrases, notes, photo, picture):
     """Prints and draws the boxes in a photo. Returns a JSON record."""
     content = read_content(photo)
-    choice = chosen(options) or own_choice(model)
+    choice = choice_arguments(options) or own_choice(model)
     phrase_regions = model.find(phrases, content, options.top, **choice)
     print_boxes(phrases, notes, phrase_regions)
     if picture:
@@ -241,14 +245,14 @@ def localize_all(options, model, phrases, photos, pictures):
 
 def main(options):
     """Localizes the phrases in the photos."""
-    check_choosing(options)
+    check_choice_flags(options)
     photos, phrases = read_words(options)
     pictures = places_of_pictures(options, photos)
     check_places(options, photos, pictures)
     for photo in photos:
         if not os.path.isfile(photo):
             read_photo(photo)  # Its errors name the file.
-    model = options.open(NEEDED)
-    with alone(options.json):
+    model = options.open(REQUIREMENTS)
+    with quiet_if_stdout(options.json):
         record = localize_all(options, model, phrases, photos, pictures)
     write_answers_json(options.json, record)

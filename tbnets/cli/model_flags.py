@@ -54,7 +54,7 @@ class ModelFlags:
             model = Client.at(self.model)
         else:
             model = zoo.open_model(self.model, self.trust)
-        return checked(model, self.model, requirements)
+        return check_model(model, self.model, requirements)
 
 
 RUNTIMES = ("auto", "litert", "tensorflow")
@@ -79,11 +79,11 @@ class RuntimeFlags(ModelFlags):
         if self.runtime == "auto":
             is_found = is_found and importlib.util.find_spec("ai_edge_litert")
         if self.runtime == "litert" or (self.runtime == "auto" and is_found):
-            return checked(lite.load(self.model), self.model, requirements)
+            return check_model(lite.load(self.model), self.model, requirements)
         return super().open(requirements)
 
 
-def whole_images(advice):
+def image_requirements(advice):
     """Returns the `requirements` that a search passes to `ModelFlags.open`."""
     requirement = "be a network for whole images", advice
     return {"embed_image": requirement, "embed_text": requirement}
@@ -101,7 +101,7 @@ def check_endpoints(model, name, requirements):
             )
 
 
-def checked(model, name, requirements):
+def check_model(model, name, requirements):
     """Checks that a model has endpoints and accepts words, and returns it."""
     check_endpoints(model, name, requirements)
     if not model.takes_captions:
@@ -118,7 +118,7 @@ STDOUT = "-"
 """File name that means standard output."""
 
 
-def alone(path):
+def quiet_if_stdout(path):
     """Returns a context manager that hides other output if `path` is "-"."""
     if path == STDOUT:
         return contextlib.redirect_stdout(io.StringIO())

@@ -23,7 +23,7 @@ docs/trees.md describes the files and the quality of the trees.
 import dataclasses
 import pathlib
 
-from tbnets.cli.data_flags import Shared
+from tbnets.cli.data_flags import ShardFlags
 from tbnets.data.store.joining import take_share, tell_file
 from tbnets.tasks.recipes import text_features
 from tbnets.tasks.recipes.text_features import texts_by_id
@@ -31,7 +31,7 @@ from tbnets.tasks.settings.flag import REQUIRED, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(text_features.Trees, Shared):
+class Options(text_features.Trees, ShardFlags):
     """Flags for the captions, the parser and the file of trees."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")

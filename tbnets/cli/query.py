@@ -69,9 +69,9 @@ from tbnets.cli.model_flags import (
     JSON,
     STDOUT,
     RuntimeFlags,
-    alone,
     check_text,
-    whole_images,
+    image_requirements,
+    quiet_if_stdout,
     write_answers_json,
 )
 from tbnets.data.caption_files import CaptionFile
@@ -288,7 +288,7 @@ def query_record(options, notes, ids, ranked):
 
 def answer(options, model, gallery=None):
     """Runs the queries and writes the --json file."""
-    with alone(options.json):
+    with quiet_if_stdout(options.json):
         if options.image:
             record = answer_image(options, model)
         else:
@@ -498,7 +498,7 @@ def main(options):
     if needs_tensorflow and options.runtime == "auto":
         # `tbnets index` embeds photos with TensorFlow.
         options = dataclasses.replace(options, runtime="tensorflow")
-    requirements = whole_images(advice)
+    requirements = image_requirements(advice)
     if options.explain:
         requirements["embed_cells"] = (
             "draw --explain, which needs the signature embed_cells",

@@ -165,7 +165,7 @@ def with_usual(line, resolved):
     return run_line.Resolved(settings.replace(**defaults), sources)
 
 
-def told_before(task):
+def describe_missing(task):
     """Describes missing recipe results. If none is missing, checks the data."""
     results = task.missing()
     if not results:
@@ -203,7 +203,7 @@ def main(options, line):
         if options.print_settings:
             print(run_line.format_settings(resolved))
         else:
-            print(told_before(registry.open_task(resolved.settings)))
+            print(describe_missing(registry.open_task(resolved.settings)))
         return
     if options.local_workers and not local_workers.is_worker():
         _start_workers(options, line)

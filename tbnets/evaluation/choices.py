@@ -15,7 +15,7 @@ from tbnets.evaluation import checks
 CHOICES = ("most_similar", "expected_overlap", "mean_box")
 CANDIDATE_CHOICES = MOST_SIMILAR, EXPECTED_OVERLAP = CHOICES[:2]
 """Choices whose box is always a candidate."""
-CHOOSING = ("choice", "choice_temperature", "choice_area_exponent")
+CHOICE_ARGUMENTS = ("choice", "choice_temperature", "choice_area_exponent")
 """Names of the arguments and flags that form a `Choice`."""
 TEMPERATURE = 0.1
 
@@ -64,7 +64,7 @@ def checked_choice(
     choice_area_exponent=0.0,
     known=CHOICES,
 ) -> Choice:
-    """Checks the arguments in `CHOOSING`, and returns their `Choice`.
+    """Checks the arguments in `CHOICE_ARGUMENTS`, and returns their `Choice`.
 
     `known` contains the names in `CHOICES` that the caller supports.
     """

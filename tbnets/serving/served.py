@@ -374,9 +374,8 @@ class Served(PhotoSearch):
         top = checked_number("top", top, 1, whole=True)
         chosen = choice, choice_temperature, choice_area_exponent
         options = own_choice(self) if choice is None else {}
-        options |= {
-            k: v for k, v in zip(choices.CHOOSING, chosen) if v is not None
-        }
+        pairs = zip(choices.CHOICE_ARGUMENTS, chosen)
+        options |= {k: v for k, v in pairs if v is not None}
         rule = choices.checked_choice(**options)
         content = read_content(photo)  # Encodes pixels only once.
         try:
@@ -448,7 +447,8 @@ def _inside(boxes, photo):
 def own_choice(model):
     """Returns the `choice*` arguments of `find` in a model's metadata."""
     saved = model.metadata.get("metadata", {}).get("choice", {})
-    return {name: saved[name] for name in choices.CHOOSING if name in saved}
+    names = choices.CHOICE_ARGUMENTS
+    return {name: saved[name] for name in names if name in saved}
 
 
 def load_saved_model(path: Path, trust: bool = False) -> Served:

@@ -23,7 +23,7 @@ from tbnets.evaluation import ranking
 from tbnets.evaluation.boxes import iou
 from tbnets.evaluation.choices import (
     CANDIDATE_CHOICES,
-    CHOOSING,
+    CHOICE_ARGUMENTS,
     DEFAULT,
     MOST_SIMILAR,
     answers,
@@ -311,7 +311,7 @@ class CorrespondenceScores(Scores):
     """
 
     what = "noun phrases and regions"
-    options = ("region_phrase_ranking", *CHOOSING)
+    options = ("region_phrase_ranking", *CHOICE_ARGUMENTS)
     about_pictures = WHAT_IS_SHOWN
 
     examples: PairExamples

@@ -67,7 +67,7 @@ def test_runtime_depends_on_the_flag_the_package_and_the_model(
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: is_installed)
     monkeypatch.setattr(model_flags.zoo, "open_model", lambda *_: "Served")
-    monkeypatch.setattr(model_flags, "checked", lambda model, *_: model)
+    monkeypatch.setattr(model_flags, "check_model", lambda model, *_: model)
     opened = Options(model=model, runtime=runtime).open({})
     assert opened == expected or isinstance(opened, expected)
 

@@ -15,7 +15,7 @@ from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation import ranking
-from tbnets.evaluation.choices import CHOOSING, checked_choice
+from tbnets.evaluation.choices import CHOICE_ARGUMENTS, checked_choice
 from tbnets.evaluation.localization import localize, summarize
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
@@ -188,7 +188,7 @@ class LocalizationScores(Scores):
     """
 
     what = "phrases and regions"
-    options = ("region_phrase_ranking", *CHOOSING)
+    options = ("region_phrase_ranking", *CHOICE_ARGUMENTS)
     about_pictures = WHAT_IS_SHOWN
 
     similarities: np.ndarray

@@ -44,7 +44,7 @@ class PhraseRegionScores(Scores):
     """
 
     what = "phrases and regions"
-    options = choices.CHOOSING
+    options = choices.CHOICE_ARGUMENTS
 
     phrases: PhraseRegions
     images: np.ndarray

@@ -126,7 +126,7 @@ def ids_of(session, *splits):
 
 def test_a_dry_run_looks_at_what_is_named(folder):
     def told(*more):
-        return train.told_before(registry.open_task(settings_for(*more)))
+        return train.describe_missing(registry.open_task(settings_for(*more)))
 
     assert "photos.tbnets" in told()
     with refused("--image_features", kind=MissingFileError):

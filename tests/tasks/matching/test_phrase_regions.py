@@ -8,7 +8,7 @@ import pytest
 
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.evaluation.choices import CHOOSING, Choice, answers
+from tbnets.evaluation.choices import CHOICE_ARGUMENTS, Choice, answers
 from tbnets.tasks import runs
 from tbnets.tasks.matching.phrase_regions import phrase_region_scores
 from tests import tiny, tiny_scenes
@@ -138,7 +138,7 @@ def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
     chance = usual["correspondence_chance"]
     assert chance < usual["correspondence_accuracy"] <= 1
     options = ("expected_overlap", 0.2, 0.5)
-    found, right = scores.metrics(**dict(zip(CHOOSING, options))), []
+    found, right = scores.metrics(**dict(zip(CHOICE_ARGUMENTS, options))), []
     candidates = scores.regions.candidates
     truth = scores.phrases.boxes
     for photo, rows in enumerate(scores.phrases_of_photos):
