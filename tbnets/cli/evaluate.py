@@ -56,7 +56,7 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files
-from tbnets.cli import data_flags, zero_shot
+from tbnets.cli import data_flags, embedding_files, zero_shot
 from tbnets.data.splits import NoSuchSplit, usual_name
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
@@ -435,16 +435,14 @@ def evaluate_arrays(options):
             "Received: none. `python tools/evaluate.py --help` shows an "
             "example."
         )
-    sides = [
-        zero_shot.read_array(options.image_embeddings),
-        zero_shot.read_array(options.text_embeddings),
-    ]
+    read = embedding_files.read_array
+    sides = [read(options.image_embeddings), read(options.text_embeddings)]
     if options.normalize:
-        sides = [zero_shot.unit_rows(side) for side in sides]
+        sides = [embedding_files.unit_rows(side) for side in sides]
     metrics = _metrics_of_arrays(options, sides)
     print_metrics(options, metrics, f"protocol: {options.protocol}")
     for name, side in zip(paths, sides):
-        if note := zero_shot.lengths_note(side):
+        if note := embedding_files.lengths_note(side):
             print(f"warning  --{name} has {note}")
 
 
@@ -454,7 +452,7 @@ def _metrics_of_arrays(options, sides):
         return retrieval.evaluate_protocol(
             options.protocol,
             *sides,
-            zero_shot.read_caption_to_image(options.caption_to_image),
+            embedding_files.read_caption_to_image(options.caption_to_image),
             memory_limit_mb=limit,
             text_to_text=options.text_to_text,
         )
@@ -470,7 +468,7 @@ def _metrics_of_arrays(options, sides):
         raise must_come_with(options, "positive_pairs", must)
     return retrieval.evaluate_retrieval(
         *sides,
-        positives=zero_shot.read_array(options.positive_pairs),
+        positives=embedding_files.read_array(options.positive_pairs),
         memory_limit_mb=limit,
     )
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from tbnets.cli import zero_shot
+from tbnets.cli.embedding_files import unit_rows
 from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tests import tiny, verbs
 
@@ -77,7 +77,7 @@ def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
     more = f"--save_embeddings={tmp_path}"
     found = measured(folder, "images.npy", "texts.npy", more)
     assert found == retrieval.evaluate_retrieval(
-        *map(zero_shot.unit_rows, (images, texts)), np.arange(12) // 2
+        *map(unit_rows, (images, texts)), np.arange(12) // 2
     )
     saved = np.load(tmp_path / "image_embeddings.npy")
     np.testing.assert_allclose(np.linalg.norm(saved, axis=1), 1, rtol=1e-6)
@@ -106,7 +106,7 @@ def test_features_are_levelled_by_a_bank(tmp_path):
         rng = np.random.default_rng(len(images))
         texts = rng.normal(size=(2 * len(images), 8)).astype("float32")
         np.save(folder / f"{split}_texts.npy", texts)
-        sides.append([zero_shot.unit_rows(one) for one in (images, texts)])
+        sides.append([unit_rows(one) for one in (images, texts)])
     files = "{split}_ims.npy", "{split}_texts.npy"
     found = measured(folder, *files, "--query_bank=train")
     scores = score_tiles.embedding_scores(*map(np.concatenate, zip(*sides)))

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import PIL.Image
 
-from tbnets.cli import zero_shot
+from tbnets.cli import embedding_files
 from tbnets.data.images import fault_of, read_photo, read_photo_sizes
 from tbnets.data.store.opening import load_features, open_features
 from tbnets.data.store.writer import FeatureWriter
@@ -94,7 +94,7 @@ def _store(write, read=_read_store, **more):
 
 def _evaluate(folder):
     images, texts = (
-        zero_shot.read_array(folder / f"{name}.npy")
+        embedding_files.read_array(folder / f"{name}.npy")
         for name in ("images", "texts")
     )
     return [
@@ -102,7 +102,7 @@ def _evaluate(folder):
             "full",
             images,
             texts,
-            zero_shot.read_caption_to_image(folder / rows),
+            embedding_files.read_caption_to_image(folder / rows),
         )
         for rows in ("rows.npy", "rows.txt")
     ]

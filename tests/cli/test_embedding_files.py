@@ -3,13 +3,13 @@ import io
 import numpy as np
 import pytest
 
-from tbnets.cli import zero_shot
+from tbnets.cli import embedding_files
 from tests.refusals import refused
 
 
 def test_array_is_mapped_not_read(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3))
-    array = zero_shot.read_array(tmp_path / "x.npy")
+    array = embedding_files.read_array(tmp_path / "x.npy")
     assert isinstance(array, np.memmap)
     np.testing.assert_array_equal(array, np.eye(3))
 
@@ -37,19 +37,19 @@ def content_of(array, **options):
 def test_broken_file_is_named(tmp_path, content):
     (tmp_path / "x.npy").write_bytes(content)
     with refused("x.npy"):
-        zero_shot.read_array(tmp_path / "x.npy")
+        embedding_files.read_array(tmp_path / "x.npy")
 
 
 def test_archive_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.eye(2))
     with refused("x.npz"):
-        zero_shot.read_array(tmp_path / "x.npz")
+        embedding_files.read_array(tmp_path / "x.npz")
 
 
 def test_rows_from_text(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("1\r\n 0\n9007199254740993\n\n")
-    rows = zero_shot.read_caption_to_image(path)
+    rows = embedding_files.read_caption_to_image(path)
     # 2**53 + 1 would become even in a float.
     assert rows.tolist() == [1, 0, 9007199254740993]
     assert rows.dtype == np.int64
@@ -63,16 +63,16 @@ def test_bad_line_is_named(tmp_path, text, line):
     path = tmp_path / "rows.txt"
     path.write_text(text)
     with refused(f"rows.txt:{line}"):
-        zero_shot.read_caption_to_image(path)
+        embedding_files.read_caption_to_image(path)
 
 
 def test_unit_rows_have_length_1_but_those_of_zeros():
     rows = np.array([[3, 4], [0, 0], [-300, 400]], np.float16)
-    found = zero_shot.unit_rows(rows)
+    found = embedding_files.unit_rows(rows)
     np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [-0.6, 0.8]])
     assert found.dtype == np.float32
 
 
 def test_lengths_are_told_unless_they_are_1():
-    assert not zero_shot.lengths_note([[0.6, 0.8], [0, 1.001]])
-    assert "0.1 to 5" in zero_shot.lengths_note([[3, 4], [0.1, 0]])
+    assert not embedding_files.lengths_note([[0.6, 0.8], [0, 1.001]])
+    assert "0.1 to 5" in embedding_files.lengths_note([[3, 4], [0.1, 0]])
