@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageOps
 from tbnets.data.photos import find_photo
 from tbnets.data.pictures import open_upright
 from tbnets.files import readable
-from tbnets.visualization.boxes import columns, font
+from tbnets.visualization.fonts import columns, font
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
 MOST_SIDE = 400

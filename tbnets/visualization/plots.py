@@ -10,7 +10,8 @@ from PIL import Image, ImageDraw
 
 from tbnets.errors import import_extra
 from tbnets.files import readable, write_atomically
-from tbnets.visualization.boxes import font, freest
+from tbnets.visualization.boxes import freest
+from tbnets.visualization.fonts import font
 
 IMAGE, CAPTION, PHRASE = "image", "caption", "noun phrase"
 

@@ -5,7 +5,7 @@ import PIL.Image
 import PIL.ImageColor
 import pytest
 
-from tbnets.visualization import boxes, montage
+from tbnets.visualization import fonts, montage
 
 IDS = ["a.png", "b.png", "c.png"]
 COLOURS = {"a.png": (10, 20, 200), "b.png": (200, 20, 200), "c.png": (9, 99, 9)}
@@ -59,7 +59,7 @@ def test_names_do_not_cover_each_other():
     for name in ("W" * 80, "字" * 80, "Schuhe/2912476706_9a0dbd3a67.jpg"):
         fitting = montage._fitting(name)
         assert name.endswith(fitting) and len(fitting) > 9
-        width = boxes.font(13, fitting).getlength(fitting)
+        width = fonts.font(13, fitting).getlength(fitting)
         assert width <= montage.PHOTO_SIZE
 
 
