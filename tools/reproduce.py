@@ -69,7 +69,7 @@ def known_row(name, known):
     if row is None and name in names:
         return measured.Row(name=name, configuration=name)
     if row is None:
-        rows = known.kept.keys() | known.made.keys()
+        rows = known.recorded.keys() | known.definitions.keys()
         near = difflib.get_close_matches(name, names | rows, 1)
         advice = f"Did you mean {near[0]}?" if near else "See configs/."
         raise InputError(
@@ -108,7 +108,7 @@ def main(options):
     results = measured.read()
     if options.check:
         return _check(results)
-    for path, text in checks.written(results).items():
+    for path, text in checks.generated_files(results).items():
         if path.read_text("utf-8") != text:
             write_text(path, text)
             print(path)

@@ -78,9 +78,9 @@ def test_numbers_of_others_are_those_of_a_paper(results, pages):
     metrics = ["", " ".join(f"test/{x}/recall_at_1" for x in BOTH), ""]
     table = {"columns": columns, "metrics": metrics, "rows": rows}
     parts = {"new": {"part": "new", **table}}
-    changed = dataclasses.replace(results, parts=results.parts | parts)
+    changed = dataclasses.replace(results, tables=results.tables | parts)
     (pages / "docs" / "new.md").write_text("<!-- new -->\n<!-- end -->\n")
-    for path, text in checks.written(changed, pages).items():
+    for path, text in checks.generated_files(changed, pages).items():
         path.write_text(text, "utf-8")
     first, second = checks.findings(changed, pages)
     assert "found 23.3, 15.1, column 'published', row 'quickstart'" in first
@@ -106,10 +106,10 @@ def test_a_row_that_is_nobodys_is_refused(results, pages, row):
     columns = ["NAME", "R@1"]
     table = {"columns": columns, "metrics": ["", ""], "rows": [row]}
     parts = {"new": {"part": "new", **table}}
-    changed = dataclasses.replace(results, parts=results.parts | parts)
+    changed = dataclasses.replace(results, tables=results.tables | parts)
     (pages / "docs" / "new.md").write_text("<!-- new -->\n<!-- end -->\n")
     with pytest.raises(InputError, match="slow"):
-        checks.written(changed, pages)
+        checks.generated_files(changed, pages)
 
 
 def test_published_numbers_are_those_that_flagfiles_expect(results):
@@ -134,7 +134,7 @@ def test_the_command_of_each_row_is_one(results, monkeypatch):
     settings = functools.cache(lambda *words: read_settings(words))
     read_settings = recording._settings
     monkeypatch.setattr(recording, "_settings", lambda words: settings(*words))
-    rows = {**results.made, **results.kept}.values()
+    rows = {**results.definitions, **results.recorded}.values()
     for row in [row for row in rows if row.configuration and row.flags]:
         names = [
             sorted(flag.partition("=")[0] for flag in flags.split())
@@ -174,7 +174,7 @@ def record(tmp_path):
 
     def call(*folders, name="", cpu="fast"):
         path = recording.record(folders, name, cpu, target)
-        return json.loads(path.read_text()), measured.read(target).kept
+        return json.loads(path.read_text()), measured.read(target).recorded
 
     return call
 
@@ -376,7 +376,7 @@ def test_a_flagfile_expects_what_was_kept(results):
         *(("accuracy", "61.2"), ("chance", "11.2"), ("upper_bound", "91.2")),
     ):
         values[f"test/correspondence_{name}"] = value
-    row = dataclasses.replace(results.kept["quickstart"], values=values)
+    row = dataclasses.replace(results.recorded["quickstart"], values=values)
     text = (
         "# Expected: test R@1/5/10 {} image to text, {}\n"
         "#   text to image, recall sum {}, dev {}; mAP 6.6. {} % of\n"
@@ -385,7 +385,9 @@ def test_a_flagfile_expects_what_was_kept(results):
     )
     before = "9.9/9.9/9.9", "8.8/8.8/8.8", 199.9, 177.7, 50.0, 9.0, 99.9
     after = "1.0/5.0/10.0", "1.1/5.1/10.1", 301.3, 302.4, 61.2, 11.2, 91.2
-    assert checks.expecting(text.format(*before), row) == text.format(*after)
+    assert checks.with_expected_numbers(
+        text.format(*before), row
+    ) == text.format(*after)
 
 
 def test_a_flagfile_that_expects_something_else_is_found(results, pages):

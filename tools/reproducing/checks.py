@@ -30,7 +30,7 @@ _NUMBERS = {
 def findings(measured, root=ROOT):
     """Returns a message for each outdated page and each unexplained number."""
     problems = []
-    generated = written(measured, root)
+    generated = generated_files(measured, root)
     for path, text in generated.items():
         if path.read_text("utf-8") != text:
             problems.append(
@@ -44,13 +44,13 @@ def findings(measured, root=ROOT):
     return [*problems, *_not_published(measured)]
 
 
-def written(measured, root=ROOT):
+def generated_files(measured, root=ROOT):
     """Returns a dict {path: text} of the generated pages and flag files."""
-    texts = pages.written(measured, root)
-    for name, row in measured.kept.items():
+    texts = pages.generated_pages(measured, root)
+    for name, row in measured.recorded.items():
         path = root / "configs" / f"{name}.flags"
         if path.exists():
-            texts[path] = expecting(path.read_text("utf-8"), row)
+            texts[path] = with_expected_numbers(path.read_text("utf-8"), row)
     return texts
 
 
@@ -99,7 +99,7 @@ def _numbers(cell):
 
 def _not_published(measured):
     published = [*_published_rows(measured)]
-    for name, table in measured.parts.items():
+    for name, table in measured.tables.items():
         for row in table["rows"]:
             first, *_ = row["cells"]
             if pages.AS_REPORTED in first:
@@ -125,7 +125,7 @@ def _published_rows(measured):
             yield values | {rounded(float(n)) for n in values - {"-"}}
 
 
-def expecting(text, row):
+def with_expected_numbers(text, row):
     """Returns a flag file with a row's numbers after "Expected:"."""
     before, mark, remainder = text.partition("# Expected:")
     expected, source, remainder = remainder.partition("# Source:")

@@ -60,39 +60,40 @@ class Row:
 class Measured:
     """The content of docs/measured/.
 
-    `kept` maps names to the `Row`s with results in NAME.json. `made` maps names
-    to the `Row`s without results in rows.json. `parts` maps names of generated
-    parts of pages to their tables. `published` contains the tables of papers.
+    `recorded` maps names to the `Row`s with results in NAME.json. `definitions`
+    maps names to the `Row`s without results in rows.json. `tables` maps the
+    generated parts of pages to their tables. `published` contains the tables of
+    papers.
     """
 
-    kept: dict
-    made: dict
-    parts: dict
+    recorded: dict
+    definitions: dict
+    tables: dict
     published: list
 
     def row(self, name):
         """Returns the row named `name`, with results if recorded, or None."""
-        return self.kept.get(name) or self.made.get(name)
+        return self.recorded.get(name) or self.definitions.get(name)
 
 
 def read(folder=FOLDER):
     """Reads the recorded results in a folder."""
-    made = {
+    definitions = {
         name: Row(name=name, **row)
         for name, row in CheckedFile(folder / "rows.json").json().items()
     }
-    kept = {
+    recorded = {
         path.stem: _row_of(path.stem, CheckedFile(path).json())
         for path in sorted(folder.glob("*.json"))
         if path.stem not in ("published", "rows")
     }
-    parts = {
+    tables = {
         table["part"]: table
         for path in sorted((folder / "pages").glob("*.json"))
         for table in CheckedFile(path).json()
     }
     published = CheckedFile(folder / "published.json").json()
-    return Measured(kept, made, parts, published)
+    return Measured(recorded, definitions, tables, published)
 
 
 def _row_of(name, report):

@@ -40,7 +40,7 @@ _SHOWN = {
 """Metrics in the columns of the table of all rows."""
 
 
-def written(measured, root):
+def generated_pages(measured, root):
     """Returns a dict {path: text} of the pages with updated tables."""
     parts = {
         f"{table['paper']}, {table['table']}": _of_paper(table, measured)
@@ -50,9 +50,9 @@ def written(measured, root):
     parts |= {
         name: _table(
             table["columns"],
-            [_cells_of(table, row, measured.kept) for row in table["rows"]],
+            [_cells_of(table, row, measured.recorded) for row in table["rows"]],
         )
-        for name, table in measured.parts.items()
+        for name, table in measured.tables.items()
     }
     pages = {path: path.read_text("utf-8") for path in all_pages(root)}
     pages = {p: text for p, text in pages.items() if _PART.search(text)}
@@ -89,7 +89,7 @@ def _of_paper(table, measured):
         if "configuration" in row:
             theirs[0] += f": {row['configuration']}"
         for name in row.get("ours", ()):
-            ours = _recorded(name, measured.kept)
+            ours = _recorded(name, measured.recorded)
             cells = _cells(table["metrics"], ours)
             rows.append([*theirs, name, *cells, *_about(ours)])
             theirs = [""] * len(theirs)
@@ -179,7 +179,7 @@ def _recorded(name, recorded):
 def _rows(measured):
     head = ["NAME", *_SHOWN, "seeds", "epochs", "CPU", "date"]
     rows = []
-    for name, row in sorted(measured.kept.items()):
+    for name, row in sorted(measured.recorded.items()):
         epochs = ", ".join(map(str, row.epochs))
         seeds, *about = _about(row)
         cells = _cells(_SHOWN.values(), row)
@@ -190,7 +190,7 @@ def _rows(measured):
 def _flags(measured):
     rows = [
         [name, _made_by(row)]
-        for name, row in sorted(measured.kept.items())
+        for name, row in sorted(measured.recorded.items())
         if row.flags or row.of
     ]
     return _table(["row", "configuration and flags"], rows)
