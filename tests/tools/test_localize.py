@@ -20,8 +20,7 @@ def folder(tmp_path_factory):
     photo = tiny_localizer.write_photo(folder / "photo.png")
     (folder / "cut.png").write_bytes(photo.read_bytes()[:-30])
     (folder / "file").touch()
-    for name in ("black.png", "black.PNG"):
-        PIL.Image.new("RGB", (60, 40)).save(folder / name)
+    PIL.Image.new("RGB", (60, 40)).save(folder / "black.PNG")
     return folder
 
 
@@ -81,7 +80,7 @@ def test_mean_boxes_are_drawn_into_a_folder(localize_by, tmp_path):
 
 def test_several_photos_are_asked_for_the_same(localize_by, folder, tmp_path):
     path, drawn = tmp_path / "several.json", tmp_path / "drawn.d"
-    _, err, failure = localize_by(
+    out, err, failure = localize_by(
         *(MODEL, f"--json={path}", f"--output={drawn}/"),
         *(PHOTO, "{folder}/cut.png", "{folder}/black.PNG", "red"),
     )
@@ -93,27 +92,21 @@ def test_several_photos_are_asked_for_the_same(localize_by, folder, tmp_path):
     ]
     assert len(photo["phrases"][0]["regions"]) == 1
     assert black["phrases"][0]["regions"] == []
+    assert "no box is proposed" in out
     names = ["black.localized.png", "photo.localized.png"]
     assert sorted(os.listdir(drawn)) == names
 
 
-def test_a_phrase_without_a_known_word_is_warned_of(localize_by):
-    out, err, failure = localize_by(MODEL, PHOTO, "a zebra", "...")
-    assert failure == "" and out.count("rank") == 2
-    assert len(err.splitlines()) == 2 and '"a zebra"' in err
-
-
-def test_json_stands_alone_on_standard_output(localize_by):
-    out, _, failure = localize_by(MODEL, "--json=-", PHOTO, "zebra")
+def test_json_stands_alone_and_phrases_without_a_known_word_are_warned_of(
+    localize_by,
+):
+    line = MODEL, "--json=-", PHOTO, "a zebra", "..."
+    out, err, failure = localize_by(*line)
     assert failure == ""
-    [phrase] = json.loads(out)["phrases"]
-    assert phrase["note"] == "no word of this is known"
-    assert len(phrase["regions"]) == 1
-
-
-def test_a_photo_without_proposals_is_told(localize_by):
-    out, _, failure = localize_by(MODEL, "{folder}/black.png", "red")
-    assert failure == "" and "no box is proposed" in out
+    assert len(err.splitlines()) == 2 and '"a zebra"' in err
+    for phrase in json.loads(out)["phrases"]:
+        assert phrase["note"] == "no word of this is known"
+        assert len(phrase["regions"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tbnets.serving.checksums import write_checksums
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import add_confidence, write_saved_model
-from tbnets.serving.litert_files import FOLDER
+from tbnets.serving.litert_files import FOLDER, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
 from tests import tiny, verbs
@@ -281,3 +281,6 @@ def test_a_litert_model_is_added_and_measured(tmp_path):
     assert 0 <= metrics["litert"]["float16"]["recall_sum"] <= 600
     assert "litert/float16" in (folder / "README.md").read_text()
     assert lite.find(folder) == folder / "litert/float16"
+    # The description of the GRU's network was read from the SavedModel.
+    record = json.loads((folder / "litert/float16" / MODEL).read_text())
+    assert min(record["cosines"].values()) > 0.999

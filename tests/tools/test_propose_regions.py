@@ -38,7 +38,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
         *(f"--captions={folder / 'dataset.json'}", "--splits=test"),
         *(f"--recall={folder / 'Annotations'}", "--recall_at=1,50"),
         *(f"--output={tmp_path / 'store'}", f"--picture={picture}"),
-        *("--method=selective_search", "--limit=60"),
+        "--limit=60",
     )
     assert "3 in the store" in output
     lines = [line.split() for line in output.splitlines() if "first" in line]

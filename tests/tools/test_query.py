@@ -17,7 +17,7 @@ from tbnets.cli import query
 from tbnets.data.images import decode_images
 from tbnets.errors import InputError
 from tbnets.serving.confidence import Confidence
-from tbnets.serving.export import export_saved_model, reexport
+from tbnets.serving.export import add_confidence, export_saved_model
 from tbnets.serving.formatting import NOTHING_FITS
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
@@ -76,19 +76,22 @@ def answers_of(text):
     return tables
 
 
+def write_network(folder):
+    """Exports a network of photos."""
+    export_saved_model(
+        ColorNetwork(),
+        VOCABULARY,
+        folder / "1",
+        image_shape=(4, 4, 3),
+        read_photos=lambda photos: decode_images(photos, 4),
+    )
+
+
 def write_networks(folder):
     """Exports a network of photos, `bytes`, and one of features."""
-    for name, shape, read_photos in (
-        ("bytes", (4, 4, 3), lambda photos: decode_images(photos, 4)),
-        ("features", (3,), None),
-    ):
-        export_saved_model(
-            ColorNetwork(),
-            VOCABULARY,
-            folder / name / "1",
-            image_shape=shape,
-            read_photos=read_photos,
-        )
+    write_network(folder / "bytes")
+    path = folder / "features" / "1"
+    export_saved_model(ColorNetwork(), VOCABULARY, path, image_shape=(3,))
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +121,6 @@ def folder(tmp_path_factory):
     (folder / "x_ids.txt").write_text("red.png\n../../outside\n")
     np.save(folder / "nan_ims.npy", np.full([2, 3], np.nan, np.float32))
     (folder / "captions.txt").write_text("green\n\nA RED one\nblue!\n")
-    table = "image,caption\na,green\na,A RED one\nb,green\nb,blue!\n"
-    (folder / "captions.csv").write_text(table)
     (folder / "none.txt").write_text("\n \n")
     return folder
 
@@ -327,10 +328,6 @@ def test_where_nothing_can_be_kept_the_answers_are_the_same(query_of):
     [
         # "A RED one" has two unknown words: [3, 2, 2] / sqrt(17).
         ([BYTES, CAPTIONS, RED], ("0.728", "0.000")),
-        (
-            [BYTES, "--captions={folder}/captions.csv", RED],
-            ("0.728", "0.000"),
-        ),
         # [0.6, 0.8, 0] with [3, 2, 2] / sqrt(17): 3.4 / 4.123 = 0.825.
         ([*FEATURES, CAPTIONS, "--image=red.png"], ("0.825", "0.800")),
     ],
@@ -468,7 +465,8 @@ def test_doubtful_results_are_marked(folder, tmp_path):
     fitted = Confidence(
         np.float16([[1, 0, 0], [0, 1, 0]]), 0.5, [0.0, 2.0, 2.0, 0.0], [0.0] * 2
     )
-    reexport(folder / "bytes", tmp_path / "1", confidence=fitted)
+    shutil.copytree(folder / "bytes" / "1", tmp_path / "1")
+    add_confidence(tmp_path / "1", fitted)
     words = [str(folder / "photos"), "red", f"--cache={tmp_path}"]
     told = {}
     for limit in (0, 1):

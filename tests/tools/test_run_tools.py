@@ -60,27 +60,32 @@ def run_dir(data, tmp_path_factory):
     return run_dir
 
 
-@pytest.fixture(scope="module", params=["dev", "test"])
-def evaluated(request, run_dir, tmp_path_factory):
-    """(split, metrics of its evaluation, folder of its embeddings)."""
-    folder = tmp_path_factory.mktemp(request.param)
-    drawn = [f"--map={folder / 'map.png'}", "--map_images=3"]
-    has_map = request.param == "test" and importlib.util.find_spec("sklearn")
-    text = tool(
-        "evaluate",
-        f"--run_dir={run_dir}",
-        f"--split={request.param}",
-        f"--json={folder / 'metrics.json'}",
-        f"--save_embeddings={folder / 'embeddings'}",
-        *(drawn if has_map else ()),
-    )
-    assert text.startswith(f"{run_dir}, {request.param}, protocol: full\n")
-    metrics = json.loads((folder / "metrics.json").read_text())
-    return request.param, metrics, folder / "embeddings"
+def measured(run_dir, split, path, *more):
+    """Evaluates a split of the run; returns the metrics in the JSON file."""
+    line = f"--run_dir={run_dir}", f"--split={split}", f"--json={path}"
+    text = tool("evaluate", *line, *more)
+    assert text.startswith(f"{run_dir}, {split}, protocol: full\n")
+    return json.loads(path.read_text())
 
 
-def test_evaluation_of_a_run_repeats_its_own_report(run_dir, evaluated):
-    split, metrics, _ = evaluated
+@pytest.fixture(scope="module")
+def evaluated(run_dir, tmp_path_factory):
+    """(metrics of the test split, folder of its embeddings)."""
+    folder = tmp_path_factory.mktemp("test")
+    more = [f"--save_embeddings={folder / 'embeddings'}"]
+    if importlib.util.find_spec("sklearn"):
+        more += [f"--map={folder / 'map.png'}", "--map_images=3"]
+    metrics = measured(run_dir, "test", folder / "metrics.json", *more)
+    return metrics, folder / "embeddings"
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_evaluation_of_a_run_repeats_its_own_report(
+    run_dir, evaluated, split, tmp_path
+):
+    metrics, _ = evaluated
+    if split == "dev":
+        metrics = measured(run_dir, "dev", tmp_path / "metrics.json")
     reported = metrics_of(run_dir)[split]
     assert metrics.keys() == reported.keys()
     for name, value in reported.items():
@@ -88,7 +93,7 @@ def test_evaluation_of_a_run_repeats_its_own_report(run_dir, evaluated):
 
 
 def test_saved_embeddings_have_the_same_metrics(evaluated, tmp_path):
-    _, metrics, folder = evaluated
+    metrics, folder = evaluated
     names = ("image_embeddings", "text_embeddings", "caption_to_image")
     assert {path.stem for path in folder.iterdir()} == set(names)
     files = [f"--{name}={folder / name}.npy" for name in names]
@@ -96,10 +101,9 @@ def test_saved_embeddings_have_the_same_metrics(evaluated, tmp_path):
     assert json.loads((tmp_path / "again.json").read_text()) == metrics
 
 
-@pytest.mark.parametrize("evaluated", ["test"], indirect=True)
 def test_a_map_is_drawn_of_the_split(evaluated):
     pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
-    _, _, folder = evaluated
+    _, folder = evaluated
     with PIL.Image.open(folder.parent / "map.png") as drawn:
         assert drawn.size == (1400, 1044)
         colours = {colour for _, colour in drawn.getcolors(1 << 16)}
@@ -113,20 +117,20 @@ def answers(text):
     return [(float(similarity), answer) for _, similarity, answer in lines]
 
 
-def query(saved_model, data, split, caption):
-    features = f"--image_features={data / f'{split}_ims.npy'}"
+def query(saved_model, data, caption):
+    features = f"--image_features={data / 'test_ims.npy'}"
     line = f"--model={saved_model}", features, "--top=6", caption
     return answers(tool("query", *line))
 
 
-def assert_ranks_as_embedded(saved_model, data, split, row, embeddings):
+def assert_ranks_as_embedded(saved_model, data, row, embeddings):
     """A caption's answers are the images by falling similarity."""
-    caption = (data / f"{split}_caps.txt").read_text().splitlines()[row]
-    ids = (data / f"{split}_ids.txt").read_text().split()
+    caption = (data / "test_caps.txt").read_text().splitlines()[row]
+    ids = (data / "test_ids.txt").read_text().split()
     images = np.load(embeddings / "image_embeddings.npy")
     texts = np.load(embeddings / "text_embeddings.npy")
     wanted = dict(zip(ids, images @ texts[row]))
-    found = query(saved_model, data, split, caption)
+    found = query(saved_model, data, caption)
     assert {name for _, name in found} == set(ids)
     for similarity, name in found:
         # Printed with three digits.
@@ -138,9 +142,9 @@ def assert_ranks_as_embedded(saved_model, data, split, row, embeddings):
 def test_query_of_the_exported_run_ranks_as_its_evaluation(
     data, run_dir, evaluated
 ):
-    split, _, folder = evaluated
+    _, folder = evaluated
     best = run_dir / "saved_model" / "1"
-    assert_ranks_as_embedded(best, data, split, 3, folder)
+    assert_ranks_as_embedded(best, data, 3, folder)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +161,7 @@ def test_another_checkpoint_is_exported_as_it_is_evaluated(
 ):
     line = f"--run_dir={run_dir}", "--checkpoint=last"
     tool("evaluate", *line, f"--save_embeddings={tmp_path}")
-    assert_ranks_as_embedded(last_epoch, data, "test", 0, tmp_path)
+    assert_ranks_as_embedded(last_epoch, data, 0, tmp_path)
 
 
 def test_export_tells_the_epoch_of_its_checkpoint(run_dir, last_epoch):
@@ -178,9 +182,8 @@ def test_a_finished_run_is_not_trained_or_exported_again(run_dir, last_epoch):
 
 
 def test_query_asks_the_newest_version_of_a_run(data, run_dir, last_epoch):
-    assert query(run_dir, data, "test", "a red dog") == query(
-        last_epoch, data, "test", "a red dog"
-    )
+    newest = query(run_dir, data, "a red dog")
+    assert newest == query(last_epoch, data, "a red dog")
 
 
 def test_ctrl_c_says_how_to_go_on(data, tmp_path):
