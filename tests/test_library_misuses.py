@@ -144,7 +144,7 @@ def suppress(scores=(1,), iou_threshold=0.5, limit=None):
 
 
 def level(num_own=(5, 7), temperature=0.1, one=1):
-    query_bank.level(of_matrix(np.eye(9) * one), *num_own, temperature)
+    query_bank.normalize(of_matrix(np.eye(9) * one), *num_own, temperature)
 
 
 def with_positives(positives):

@@ -160,9 +160,9 @@ class Options(RunFlags, ChoiceFlags):
     )
 
 
-_OF_MODEL = {"signatures", "index", "trust", "confidence", "photos"}
-_OF_LITERT = {"litert", "images", "calibration"}
-_OF_LITERT |= {"checkpoint", "data_root", "cnn_weights"}
+_MODEL_FLAGS = {"signatures", "index", "trust", "confidence", "photos"}
+_LITERT_FLAGS = {"litert", "images", "calibration"}
+_LITERT_FLAGS |= {"checkpoint", "data_root", "cnn_weights"}
 
 
 def main(options):
@@ -199,11 +199,11 @@ def check_source(options):
     set_flags = changed(options) - {"run_dir", "model", "output"}
     advice = "Leave it out."
     if options.litert:
-        unused, needs = set_flags - _OF_LITERT, "an export without --litert"
+        unused, needs = set_flags - _LITERT_FLAGS, "an export without --litert"
     elif options.model:
-        unused, needs = set_flags - _OF_MODEL - {"serving"}, "--run_dir"
+        unused, needs = set_flags - _MODEL_FLAGS - {"serving"}, "--run_dir"
     else:
-        unused, needs = set_flags & _OF_MODEL, "--model"
+        unused, needs = set_flags & _MODEL_FLAGS, "--model"
         advice = "Export the run, then its SavedModel."
     if options.model and not options.output:
         raise InputError(

@@ -6,8 +6,8 @@ import numpy as np
 
 from tbnets.checks import SAME_THING, checked_number
 from tbnets.errors import InputError, check_choice, check_kind
+from tbnets.evaluation import arguments
 from tbnets.evaluation import boxes as box_math
-from tbnets.evaluation import checks
 
 # Often many candidates show one object, and the most similar candidate contains
 # only its most typical part. A consensus of candidates can be better.
@@ -94,7 +94,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         and the box to return for each candidate, float64 `[p, k, 4]`.
     """
     check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
-    similarities = checks.finite_scores(similarities)
+    similarities = arguments.finite_scores(similarities)
     boxes = box_math.check_boxes(boxes)
     same = np.broadcast_to(boxes, (*similarities.shape, 4))
     if choice.name == MOST_SIMILAR or not similarities.size:

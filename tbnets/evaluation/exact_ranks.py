@@ -16,7 +16,7 @@ import numpy as np
 import threadpoolctl
 
 from tbnets.errors import InputError
-from tbnets.evaluation.checks import finite_scores, warn_of_bfloat16
+from tbnets.evaluation.arguments import finite_scores, warn_of_bfloat16
 from tbnets.evaluation.ranks import (
     Queries,
     best_scores,

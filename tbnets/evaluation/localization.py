@@ -15,7 +15,7 @@ from tbnets.checks import (
     rows_by,
 )
 from tbnets.errors import InputError, check_kind
-from tbnets.evaluation import boxes, checks
+from tbnets.evaluation import arguments, boxes
 from tbnets.evaluation.choices import (
     DEFAULT,
     MOST_SIMILAR,
@@ -151,7 +151,7 @@ def evaluate_localization(
 
 def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Computes the metrics of `evaluate_localization` from a `Localized`."""
-    recall_at = checks.checked_recall_at(recall_at)
+    recall_at = arguments.checked_recall_at(recall_at)
     metrics = _summary(localized, slice(None), DIRECTION, recall_at)
     if types is not None:
         check_kind("types", types, Mapping, "Pass a dict: name -> bools.")
@@ -287,4 +287,4 @@ def _checked_scores(values, image, overlaps, rows):
             f"scores of shape {values.shape} for {len(rows)} phrases and "
             f"{num_proposals} proposals of image {image}",
         )
-    return checks.finite_scores(values, rows)
+    return arguments.finite_scores(values, rows)

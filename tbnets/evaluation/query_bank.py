@@ -21,7 +21,7 @@ import numpy as np
 
 from tbnets.checks import checked_number
 from tbnets.errors import InputError
-from tbnets.evaluation.checks import finite_scores
+from tbnets.evaluation.arguments import finite_scores
 from tbnets.evaluation.score_tiles import row_blocks, spread
 from tbnets.progress import progress_bar
 
@@ -29,7 +29,7 @@ TEMPERATURE = 0.4
 """Default temperature, in standard deviations of the scores."""
 
 
-def level(scores, num_images, num_texts, temperature=TEMPERATURE):
+def normalize(scores, num_images, num_texts, temperature=TEMPERATURE):
     """Subtracts from each score the level of its candidate.
 
     The level of a candidate is a soft mean of its scores with a bank of

@@ -10,7 +10,7 @@ import numpy as np
 
 from tbnets.checks import checked_array
 from tbnets.errors import InputError
-from tbnets.evaluation import checks
+from tbnets.evaluation import arguments
 from tbnets.evaluation.exact_ranks import (
     MAX_BLOCK,
     Side,
@@ -39,7 +39,7 @@ class EmbeddingScores:
         arrays = dict(zip(names, (queries, candidates)))
         self._sides = [
             finite_side(name, rows, np.arange(len(rows)))
-            for name, rows in zip(names, checks.checked_embeddings(**arrays))
+            for name, rows in zip(names, arguments.checked_embeddings(**arrays))
         ]
 
     @property
@@ -122,7 +122,7 @@ def _strips(scores, pairs):
     step = max(1, SCORES_AT_ONCE // max(1, scores.shape[1]))
     for first in range(0, len(queries), step):
         query_rows = queries[first : first + step]
-        values = checks.finite_scores(scores[query_rows], query_rows)
+        values = arguments.finite_scores(scores[query_rows], query_rows)
         positive = np.zeros(values.shape, bool)
         own_pairs = pairs[ends[first] : ends[first + len(query_rows)]]
         positive[

@@ -7,7 +7,7 @@ import numpy as np
 
 from tbnets.checks import Array, Integers, checked_number
 from tbnets.errors import InputError, InputTypeError, check_choice
-from tbnets.evaluation import checks, exact_ranks, ranking, score_tiles
+from tbnets.evaluation import arguments, exact_ranks, ranking, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
 
@@ -48,11 +48,11 @@ def evaluate_protocol(
     over the folds; `num_queries` is summed. The other arguments are as in
     `evaluate_retrieval` and `retrieval_ranks`.
     """
-    images, texts, rows, groups = checks.checked_arrays(
+    images, texts, rows, groups = arguments.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image, image_groups
     )
 
-    recall_at, metrics = checks.checked_recall_at(recall_at), []
+    recall_at, metrics = arguments.checked_recall_at(recall_at), []
     for fold, captions, own_rows in _folds(name, len(images), rows):
         fold_texts = texts if len(captions) == len(texts) else texts[captions]
         arrays = images[fold], fold_texts, own_rows
@@ -67,7 +67,7 @@ def evaluate_scores_protocol(
     """Evaluates `PairScores` by a protocol, like `evaluate_protocol`."""
     counts = scores.num_images, scores.num_texts
     given = caption_to_image, image_groups
-    rows, groups = checks.checked_groups(*given, *counts)
+    rows, groups = arguments.checked_groups(*given, *counts)
     numbers, metrics = np.arange(scores.num_images), []
     for fold, captions, own_rows in _folds(name, len(numbers), rows):
         some = scores.subset(numbers[fold], captions)
@@ -170,7 +170,7 @@ def evaluate_retrieval(
     Caption), Sec. 4.1, and Musgrave et al. 2020, Sec. 3.2 (R-Precision, mAP@R);
     recalls as in Parekh et al. 2021 (Crisscrossed Captions).
     """
-    recall_at = checks.checked_recall_at(recall_at)
+    recall_at = arguments.checked_recall_at(recall_at)
     if (caption_to_image is None) == (positives is None):
         received = "neither" if positives is None else "both"
         raise InputError(
@@ -226,7 +226,7 @@ def retrieval_ranks(
         ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
-    images, texts, rows, groups = checks.checked_arrays(
+    images, texts, rows, groups = arguments.checked_arrays(
         image_embeddings, text_embeddings, caption_to_image, image_groups
     )
     images = exact_ranks.finite_side("image_embeddings", images, groups)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation.checks import checked_groups, finite_scores
+from tbnets.evaluation.arguments import checked_groups, finite_scores
 from tbnets.evaluation.ranks import (
     Queries,
     best_scores,
@@ -44,7 +44,7 @@ class PairScores(NamedTuple):
         pairs: maps image rows and text rows int64 `[p]` to scores float32
             `[p]`.
         image_levels: float32 `[num_images]`, levels to subtract when texts rank
-            images (`ranking.level`).
+            images (`query_bank.normalize`).
         text_levels: float32 `[num_texts]`, levels to subtract when images rank
             texts.
     """

@@ -49,7 +49,7 @@ class Scores:
         """Returns these scores, normalised with a query bank.
 
         `bank` contains this network's scores on a second split. `temperature`
-        is passed to `query_bank.level`.
+        is passed to `query_bank.normalize`.
         """
         raise InputError(
             "--query_bank",

@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_loops(temperature, tile, monkeypatch):
     monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
     matrix = made()
     for_images, for_texts = by_loops(matrix, temperature)
-    scores = query_bank.level(of_matrix(matrix), IMAGES, TEXTS, temperature)
+    scores = query_bank.normalize(of_matrix(matrix), IMAGES, TEXTS, temperature)
     images, texts = np.arange(IMAGES), np.arange(TEXTS)
     found = scores.tile(images, texts)
     ranks = oracle.as_lists(score_tiles.score_ranks(scores, ROWS))
@@ -53,14 +53,14 @@ def test_scores_are_those_of_the_loops(temperature, tile, monkeypatch):
 
 def test_large_scores_at_a_small_temperature_stay_finite():
     matrix = made() * 1e4
-    scores = query_bank.level(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
+    scores = query_bank.normalize(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
     np.testing.assert_allclose(
         scores.image_levels, matrix[:IMAGES, TEXTS:].max(axis=1), rtol=1e-2
     )
 
 
 def test_folds_keep_the_levels_of_their_rows():
-    scores = query_bank.level(of_matrix(made()), IMAGES, TEXTS)
+    scores = query_bank.normalize(of_matrix(made()), IMAGES, TEXTS)
     rows = np.array([3, 0]), np.array([6, 1, 2])
     some = scores.subset(*rows)
     np.testing.assert_array_equal(

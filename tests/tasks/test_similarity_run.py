@@ -180,7 +180,7 @@ def test_a_bank_levels_runs_taken_together(run, embedding, tmp_path):
     np.testing.assert_allclose(found, plain.pairs.tile(*rows), 1e-5, 1e-5)
     found = distances.combine(distances, 0.3).pairs.tile(*rows)
     np.testing.assert_allclose(found, distances.pairs.tile(*rows), 1e-5, 1e-5)
-    whole = query_bank.level(learned.pairs, 6, 12, 0.3)
+    whole = query_bank.normalize(learned.pairs, 6, 12, 0.3)
     levels = [
         reference.bank_level(row, 0.3 * score_tiles.spread(parts[0][0].pairs))
         for row in learned.pairs.tile(images[:6], texts[12:])

@@ -162,8 +162,8 @@ class RetrievalScores(Scores):
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
         in_distances: whether scores of pairs are negative distances.
-        bank_temperature: temperature for `query_bank.level`, or None if `pairs`
-            includes no query bank.
+        bank_temperature: temperature for `query_bank.normalize`, or None if
+            `pairs` includes no query bank.
     """
 
     what = "images and captions"
@@ -214,7 +214,7 @@ class RetrievalScores(Scores):
         if self.pairs:
             pairs, temperature = self.pairs, self.bank_temperature
             if temperature is not None:
-                pairs = query_bank.level(pairs, *self._counts, temperature)
+                pairs = query_bank.normalize(pairs, *self._counts, temperature)
             scored = protocol, pairs, *self._matches
             return retrieval.evaluate_scores_protocol(*scored)
         return retrieval.evaluate_protocol(
