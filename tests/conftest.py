@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import random
 import sys
 import types
 
@@ -101,9 +102,13 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Seeds the weights that a test and its fixtures draw without a seed."""
-    if keras := sys.modules.get("keras"):
-        keras.utils.set_random_seed(0)
+    """Seeds the weights that a test and its fixtures draw without a seed.
+
+    Keras draws the seeds of weights with `random`. A global seed of TensorFlow
+    would clear its kernels, and each test would prepare the graphs of shared
+    models again.
+    """
+    random.seed(0)
 
 
 @pytest.fixture(scope="session")
