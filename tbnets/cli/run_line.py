@@ -74,12 +74,15 @@ def resolve(line, before=None):
         if record["from"]:
             trained = open_trained(record["from"])
             take(_of_trained(line, trained), f"--from={trained.name}")
-        usual = _usual_values(record)
-        usual = {k: v for k, v in usual.items() if k not in line.set_flags}
-        take({k: v for k, v in usual.items() if record[k] != v}, "other flags")
+        implied = {
+            name: value
+            for name, value in _implied_values(record).items()
+            if name not in line.set_flags and record[name] != value
+        }
+        take(implied, "other flags")
     preset = f"--loss={record['loss']}"
-    of_preset = [f.name for f in FLAGS["loss"] if f.default is None]
-    sources = {**dict.fromkeys(of_preset, preset), **sources}
+    loss_flags = [f.name for f in FLAGS["loss"] if f.default is None]
+    sources = {**dict.fromkeys(loss_flags, preset), **sources}
     return Resolved(registry.settings_of(record), sources)
 
 
@@ -128,7 +131,7 @@ def _of_trained(line, trained):
     return {name: values[name] for name in values.keys() - set_names}
 
 
-def _usual_values(record):
+def _implied_values(record):
     values = {}
     path = record["captions"] or record["images"]
     sources = Sources(

@@ -10,7 +10,7 @@ from tbnets.checks import checked_number, short_text, with_parts
 from tbnets.errors import InputError
 
 
-def parameters_of(kind, method, base):
+def parameters_of(owner, method, base):
     """Returns the parameters of a method and of the methods that it overrides.
 
     `base` is the last base class to include.
@@ -19,7 +19,7 @@ def parameters_of(kind, method, base):
         {name: `inspect.Parameter`} without `self`, `*args` and `**kwargs`.
     """
     parameters = {}
-    for base_class in reversed(kind.__mro__):
+    for base_class in reversed(owner.__mro__):
         if issubclass(base_class, base) and method in vars(base_class):
             parameters |= inspect.signature(vars(base_class)[method]).parameters
     parameters.pop("self", None)

@@ -169,12 +169,12 @@ def _validation(model, arguments):
     return measure
 
 
-def _step_function(model, kind="train"):
+def _step_function(model, mode="train"):
     """Returns a function that runs a step on the next batch of an iterator."""
     strategy = model.distribute_strategy
 
     def step(iterator):
-        step_method = getattr(model, f"{kind}_step")
+        step_method = getattr(model, f"{mode}_step")
         logs = strategy.run(step_method, args=(iterator.get_next(),))
         local = strategy.experimental_local_results
         return {name: local(value)[0] for name, value in logs.items()}
@@ -184,11 +184,11 @@ def _step_function(model, kind="train"):
     return tf.function(step, autograph=False, reduce_retracing=True)
 
 
-def _epoch(model, run, batches, steps, callbacks, kind="train"):
+def _epoch(model, run, batches, steps, callbacks, mode="train"):
     """Runs the steps of an epoch; returns the logs of the last step."""
-    logs, name = None, "x" if kind == "train" else "validation_data"
-    begin = getattr(callbacks, f"on_{kind}_batch_begin")
-    end = getattr(callbacks, f"on_{kind}_batch_end")
+    logs, name = None, "x" if mode == "train" else "validation_data"
+    begin = getattr(callbacks, f"on_{mode}_batch_begin")
+    end = getattr(callbacks, f"on_{mode}_batch_end")
     for number in itertools.count() if steps is None else range(steps):
         begin(number)
         try:
@@ -203,7 +203,7 @@ def _epoch(model, run, batches, steps, callbacks, kind="train"):
                 "Repeat the data set, or use fewer steps.",
             ) from error
         end(number, logs)
-        if kind == "train" and model.stop_training:
+        if mode == "train" and model.stop_training:
             break
     return logs
 

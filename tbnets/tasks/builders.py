@@ -282,15 +282,15 @@ def build_loss(settings: Settings):
             f"`--{TERMS[0]}_weight` or another weight must be > 0. Received: "
             f"{weights}. Raise a weight."
         )
-    kind, arguments = LOSSES[settings.loss.loss]
+    loss_class, arguments = LOSSES[settings.loss.loss]
     values, unused = settings.values(), unused_flags(settings)
     names = arguments.keys() & values.keys() - unused.keys()
     options = {name: values[name] for name in names}
-    if kind is TripletLoss:
+    if loss_class is TripletLoss:
         # Sparse gradients are faster on CPUs. XLA compiles only dense ones.
         is_sparse = no_accelerator() and not settings.training.jit_compile
         options["gradient"] = "sparse" if is_sparse else "dense"
-    return kind(term_weights=weights, **options)
+    return loss_class(term_weights=weights, **options)
 
 
 def first_hard_epoch(settings: Settings):

@@ -62,11 +62,11 @@ class RunState:
 
 
 def _variables(model, optimizer):
-    kinds = {"model": list(zip(weight_names(model), model.weights))}
+    sections = {"model": list(zip(weight_names(model), model.weights))}
     if optimizer is not None:
         variables = optimizer_variables(optimizer)
-        kinds["optimizer"] = [(v.name, v) for v in variables]
-    return kinds
+        sections["optimizer"] = [(v.name, v) for v in variables]
+    return sections
 
 
 def _to_numpy(variable):
@@ -82,15 +82,15 @@ def save_checkpoint(path, model, optimizer, state):
     variables, but write no file. `optimizer` may be None.
     """
     arrays, names, values = {}, {}, vars(state).copy()
-    for kind, variables in _variables(model, optimizer).items():
+    for section, variables in _variables(model, optimizer).items():
         for i, (name, variable) in enumerate(variables):
-            key = f"{kind}/{i:04d}"
+            key = f"{section}/{i:04d}"
             arrays[key], names[key] = _to_numpy(variable), name
-    for kind in ("fitted", "held"):
-        values[kind] = dict(values[kind])
-        for name, value in vars(state)[kind].items():
+    for section in ("fitted", "held"):
+        values[section] = dict(values[section])
+        for name, value in vars(state)[section].items():
             if isinstance(value, np.ndarray):
-                arrays[f"{kind}/{name}"] = values[kind].pop(name)
+                arrays[f"{section}/{name}"] = values[section].pop(name)
     header = {"format": FORMAT, "names": names, "state": values}
     if path is not None:
         write_npz(path, header, arrays)
@@ -121,9 +121,9 @@ def read_checkpoint(path, only=None):
             raise InputError(f"its format is {shown(header['format'])}")
         values, names = header["state"], header["names"]
         state = _checked(RunState(**values))
-        for kind in ("fitted", "held"):
-            for key in [key for key in arrays if key.startswith(kind + "/")]:
-                vars(state)[kind][key.partition("/")[2]] = arrays.pop(key)
+        for section in ("fitted", "held"):
+            for key in [key for key in arrays if key.startswith(section + "/")]:
+                vars(state)[section][key.partition("/")[2]] = arrays.pop(key)
         if not (isinstance(names, dict) and set(arrays) <= set(names)):
             raise InputError("it does not name its arrays")
         return Checkpoint(arrays, names, state)
@@ -142,12 +142,12 @@ def _checked(state):
     return state
 
 
-def _assign(path, kind, variables, checkpoint):
+def _assign(path, section, variables, checkpoint):
     arrays, names, _ = checkpoint
-    stored = sorted(key for key in arrays if key.startswith(kind + "/"))
+    stored = sorted(key for key in arrays if key.startswith(section + "/"))
     if len(stored) != len(variables):
         raise InputError(
-            f"{path} must hold {len(variables)} variables of the {kind}. "
+            f"{path} must hold {len(variables)} variables of the {section}. "
             f"Received: {len(stored)}. Use the run's own flags."
         )
     for key, (name, variable) in zip(stored, variables):
@@ -167,5 +167,5 @@ def put_into(checkpoint, path, model, optimizer=None):
     For inference, `optimizer` may be None. `path` is used only in error
     messages.
     """
-    for kind, variables in _variables(model, optimizer).items():
-        _assign(path, kind, variables, checkpoint)
+    for section, variables in _variables(model, optimizer).items():
+        _assign(path, section, variables, checkpoint)
