@@ -76,8 +76,10 @@ def listed(view, num_negatives, names):
     return found
 
 
-@pytest.mark.parametrize("num_negatives", [4, 100])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name, num_negatives",
+    [*((name, 4) for name in SHAPES), ("usual", 100), ("few_negatives", 100)],
+)
 def test_triplets_are_those_of_algorithm_1(name, num_negatives):
     # Other rows for each number of negatives.
     *rows, chains, is_negative = batch(name, num_negatives)

@@ -52,7 +52,7 @@ def content_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("moment", ["before", "half", "after"])
+@pytest.mark.parametrize("moment", ["half", "after"])
 def test_killed_at_any_file_it_goes_on_to_the_same_bytes(
     tmp_path, monkeypatch, moment
 ):
