@@ -2,8 +2,10 @@
 
 To learn the package, read the modules in this order::
 
-    endpoints, inputs            the functions of a SavedModel
-    export, ops                  writes a SavedModel with allowed ops
+    endpoints                    the functions of a SavedModel
+    inputs                       checks the inputs of these functions
+    photo_reader, text_readers   convert photos and texts in the graph
+    export, ops, half_precision  writes a SavedModel with allowed ops
     checksums, saved_files       reads and verifies its files
     served                       calls a SavedModel
     embedding_cache, identity    embeds a folder of photos once per model

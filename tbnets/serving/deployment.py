@@ -17,7 +17,9 @@ from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_text
 from tbnets.serving import protocol, saved_files
 from tbnets.serving.export import inputs_of, is_batchable
-from tbnets.serving.inputs import AT_ONCE, IMAGE_BYTES, TreeReader, is_trees
+from tbnets.serving.inputs import IMAGE_BYTES
+from tbnets.serving.photo_reader import AT_ONCE
+from tbnets.serving.text_readers import TreeReader, is_trees
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 

@@ -28,8 +28,9 @@ from tbnets.files import new_folder, write_json
 from tbnets.serving import saved_files
 from tbnets.serving.checksums import hash_files
 from tbnets.serving.endpoints import two_branch_endpoints
+from tbnets.serving.half_precision import copy_halved, with_halves
 from tbnets.serving.inputs import guarded
-from tbnets.serving.ops import check_ops, copy_halved, with_halves
+from tbnets.serving.ops import check_ops
 from tbnets.serving.saved_files import (
     METADATA_FILE,
     SHA256,

@@ -40,11 +40,10 @@ from tbnets.serving.inputs import (
     IMAGE_BYTES,
     Inputs,
     Texts,
-    TreeReader,
     as_input,
-    is_trees,
 )
 from tbnets.serving.search import PhotoSearch, answer
+from tbnets.serving.text_readers import TreeReader, is_trees
 from tbnets.text.vocabulary import Vocabulary
 
 SUPPRESSION = 0.5

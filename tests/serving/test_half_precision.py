@@ -9,7 +9,7 @@ from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.serving import ops
+from tbnets.serving import half_precision
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
@@ -68,8 +68,8 @@ def test_matrices_are_float16_and_vectors_float32(network, halved):
 def test_a_weight_beyond_float16_is_named():
     weights = [tf.Variable([[1.0, 70000.0]], name="much"), tf.Variable([7e4])]
     with pytest.raises(InputError, match="much"):
-        ops.copy_halved(weights)
-    assert ops.copy_halved(weights[1:]) == {}
+        half_precision.copy_halved(weights)
+    assert half_precision.copy_halved(weights[1:]) == {}
 
 
 def test_calls_branches_and_gathers_are_followed(tmp_path):
@@ -91,10 +91,10 @@ def test_calls_branches_and_gathers_are_followed(tmp_path):
         return {"found": found, "ids": ids}
 
     function = embed.get_concrete_function()
-    halves = ops.copy_halved(function.variables)
+    halves = half_precision.copy_halved(function.variables)
     assert len(halves) == 2
     module = tf.Module()
-    module.call = ops.with_halves(function, halves)
+    module.call = half_precision.with_halves(function, halves)
     module.used = [bias, *halves.values()]  # And none of the others.
     tf.saved_model.save(module, str(tmp_path))
     halved = tf.saved_model.load(str(tmp_path)).call
@@ -116,6 +116,6 @@ def test_a_weight_that_is_written_is_refused():
         return {"now": weight.assign_add([[1.0]])}
 
     function = count.get_concrete_function()
-    halves = ops.copy_halved([weight])
+    halves = half_precision.copy_halved([weight])
     with pytest.raises(InputError, match="AssignAdd"):
-        ops.with_halves(function, halves)
+        half_precision.with_halves(function, halves)

@@ -16,7 +16,7 @@ from tbnets.serving.endpoints import (
     region_endpoints,
     two_branch_endpoints,
 )
-from tbnets.serving.inputs import TreeReader
+from tbnets.serving.text_readers import TreeReader
 
 SIDE = 16
 CAPTIONS = ["a red dog runs", "two cats sit on a mat", "the man's blue hat"]

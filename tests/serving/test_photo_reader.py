@@ -14,7 +14,7 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.inputs import attempt, attempt_once
+from tbnets.serving.photo_reader import attempt, attempt_once
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import photo_files

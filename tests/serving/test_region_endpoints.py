@@ -15,8 +15,8 @@ from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.endpoints import region_endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
+from tbnets.serving.text_readers import TreeReader
 from tbnets.tasks.photo_readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.serving import deployment
-from tbnets.serving.inputs import TreeReader
 from tbnets.serving.protocol import to_array
+from tbnets.serving.text_readers import TreeReader
 from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
 

@@ -19,8 +19,8 @@ from tbnets.errors import InputError
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import add_confidence, export_saved_model
 from tbnets.serving.formatting import NOTHING_FITS
-from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
+from tbnets.serving.text_readers import TreeReader
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
 from tests import fresh, saved_models
