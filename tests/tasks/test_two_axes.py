@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 from tbnets.tasks import registry
 
@@ -34,18 +35,25 @@ def asks(node, classes):
 
 
 def test_only_two_dicts_depend_on_the_task_or_the_model():
-    nodes, classes = [], set()
-    for folder in ("tbnets", "tools"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            name = path.relative_to(ROOT).as_posix()
-            each = [*ast.walk(ast.parse(path.read_text("utf-8")))]
-            if name.startswith(CLASSES) and "/settings/" not in name:
-                defined = [n for n in each if isinstance(n, ast.ClassDef)]
-                classes |= {node.name for node in defined}
-            nodes += [(name, node) for node in each if name not in DICTS]
+    texts = {
+        path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+        for folder in ("tbnets", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+    classes = {
+        name
+        for path, text in texts.items()
+        if path.startswith(CLASSES) and "/settings/" not in path
+        for name in re.findall(r"^class (\w+)", text, re.MULTILINE)
+    }
+    # Parsing only the files that can match takes a tenth of the time.
+    some = "|".join((*(f'"{name}"' for name in NAMES), "TASKS", "BUILDERS"))
+    of_class = rf"(isinstance|issubclass)\([^:]*\b({'|'.join(classes)})\b"
     found = [
-        f"{name}, line {node.lineno}: {ast.unparse(node)}"
-        for name, node in nodes
+        f"{path}, line {node.lineno}: {ast.unparse(node)}"
+        for path, text in texts.items()
+        if path not in DICTS and re.search(f"{some}|{of_class}", text)
+        for node in ast.walk(ast.parse(text))
         if asks(node, classes)
     ]
     assert not found, "\n" + "\n".join(found)
