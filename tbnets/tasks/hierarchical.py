@@ -411,7 +411,7 @@ class HierarchicalTask(MatchingTask):
         return bool(self.data.sources.phrases)
 
     def fit(self):
-        """Returns the fitted values for photos, texts and regions."""
+        """Returns the `Fitted` values of the photos, texts and regions."""
         fitted = super().fit()
         store, _ = self.train.regions
         is_shared = self.settings.correspondences.region_branch == "shared"

@@ -5,6 +5,7 @@ the task to `registry.TASKS`.
 """
 
 import functools
+from typing import TypedDict, get_type_hints
 
 import numpy as np
 
@@ -20,22 +21,52 @@ from tbnets.tasks.photo_readers import photo_reader, weights_of_run
 from tbnets.tasks.recipes import plan
 from tbnets.tasks.settings.settings import Settings, unused_flags
 
-_TYPES = {
-    "words": list[str],
-    "longest_text": int,
-    **dict.fromkeys(("image_dim", "text_dim", "region_dim"), int | None),
-    "image_features_made_by": dict,
-    "text_features_made_by": dict,
-    "region_features_made_by": dict,
-    "recipes": dict,
-    "text_encoder_made_by": dict,
-    "image_preset": dict,
-    "left_out": dict[str, str],
-    "split_cuts": list[float],
-    "word_vectors": np.ndarray,
-    "word_vectors_coverage": dict,
-    "begun_with": dict,
-}
+
+class Fitted(TypedDict, total=False):
+    """The values that `Task.fit` computes from the training split.
+
+    The network, `Task.load` and the endpoints need these JSON values and NumPy
+    arrays, which are saved in checkpoints. `words`, `image_dim` and `text_dim`
+    are always present. The other values depend on the flags.
+
+    Attributes:
+        words: the vocabulary; [] if the encoder reads features, or is a preset.
+        longest_text: maximum number of words in a text.
+        image_dim: number of features of an image; None for pixels.
+        text_dim: number of features of a text; None for words.
+        region_dim: number of features of a region, besides those of images.
+        image_features_made_by: description of the images' features; {} if
+            unknown.
+        text_features_made_by: description of the texts' features.
+        region_features_made_by: description of the regions' features.
+        text_encoder_made_by: digest of a trained preset's tokenizer.
+        image_preset: config of the preset that encodes pixels.
+        word_vectors: pretrained vectors, float `[num_words, dim]`.
+        word_vectors_coverage: number of words with a vector.
+        left_out: reason for each image that is skipped.
+        split_cuts: thresholds of splits that are drawn at random.
+        recipes: flags of the recipes.
+        begun_with: number of words and SHA-256 digest of the model of --from.
+    """
+
+    words: list[str]
+    longest_text: int
+    image_dim: int | None
+    text_dim: int | None
+    region_dim: int | None
+    image_features_made_by: dict
+    text_features_made_by: dict
+    region_features_made_by: dict
+    text_encoder_made_by: dict
+    image_preset: dict
+    word_vectors: np.ndarray
+    word_vectors_coverage: dict
+    left_out: dict[str, str]
+    split_cuts: list[float]
+    recipes: dict
+    begun_with: dict
+
+
 _MORE = {
     "begun_with": lambda begun: type(begun.get("words")) is int,
     "split_cuts": lambda cuts: len(cuts) == 2,
@@ -49,8 +80,10 @@ def check_fitted_kinds(fitted, path, required):
 
     `required` lists the names of the required values.
     """
-    for name in [name for name in _TYPES if name in {*fitted, *required}]:
-        value, kind = fitted.get(name, ""), _TYPES[name]
+    for name, kind in get_type_hints(Fitted).items():
+        if name not in {*fitted, *required}:
+            continue
+        value = fitted.get(name, "")
         if not is_kind(value, kind) or not _MORE.get(name, lambda _: 1)(value):
             what = f"whose `{name}` is {shown(value)}, not {kind}"
             if name not in fitted:
@@ -69,7 +102,7 @@ class Task:
         task.resume(state, splits, where)    # a resumed run
         task.make()                          # own photos' features, recipes
         task.check(queries)                  # raises errors early
-        fitted  = task.fit()                 # words, sizes, ...
+        fitted  = task.fit()                 # `Fitted`: words, sizes, ...
         network = builders.build_network(task.settings, ...)
         train   = task.load("train", fitted)
         batches = task.batches(train)
@@ -227,13 +260,10 @@ class Task:
                 "Leave it out.",
             )
 
-    def fit(self):
-        """Returns a dict of values computed from the training split.
+    def fit(self) -> Fitted:
+        """Returns the `Fitted` values of the texts, the splits and the recipes.
 
-        The network, `load` and the endpoints need these JSON values and NumPy
-        arrays, which are saved in checkpoints. They are the values fitted on
-        texts, `split_cuts` if splits are drawn at random, and `recipes`, the
-        flags of the recipes, if there are any.
+        Subclasses add the values of images and regions.
         """
         data = self.data
         extra = {
@@ -242,7 +272,7 @@ class Task:
         }
         return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
 
-    def load(self, split, fitted):
+    def load(self, split, fitted: Fitted):
         """Returns the examples of a split."""
         raise NotImplementedError
 
@@ -287,7 +317,7 @@ class Task:
         weights = weights_of_run(self.settings, self.data.original_sources)
         return photo_reader(made_by, weights)
 
-    def endpoints(self, network, fitted):
+    def endpoints(self, network, fitted: Fitted):
         """Returns the `serving.endpoints.Endpoints` of the SavedModel."""
         raise NotImplementedError
 

@@ -107,15 +107,7 @@ class Texts:
             ) from error
 
     def fit(self):
-        """Returns the values fitted on the training texts.
-
-        Returns:
-            dict with `words` ([] for features), `text_dim` (None for words) and
-            `text_features_made_by` ({} if unknown). Words add `longest_text`,
-            the maximum number of words. Pretrained vectors add `word_vectors`
-            and `word_vectors_coverage`, a trained preset adds
-            `text_encoder_made_by`, and --from adds `begun_with`.
-        """
+        """Returns the values of `task.Fitted` that describe the texts."""
         fitted = {"words": [], "text_dim": None, "text_features_made_by": {}}
         if self._begun_with:
             fitted["begun_with"] = self._begun_with

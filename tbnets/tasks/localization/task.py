@@ -76,7 +76,7 @@ class LocalizationTask(Task):
             self.data.parts("photos", splits)
 
     def fit(self):
-        """Returns the fitted values for texts and regions."""
+        """Returns the `Fitted` values of the texts and regions."""
         store, _ = self.train.regions
         new = {"image_dim": store.dim, "image_features_made_by": store.made_by}
         return super().fit() | new

@@ -112,12 +112,7 @@ class MatchingTask(Task):
             self.photo_reader(self.train.images.features.made_by)
 
     def fit(self):
-        """Returns the values of `Task.fit` and facts about the images.
-
-        The facts are `image_dim` (None for pixels), `image_features_made_by`
-        ({} if unknown), `left_out` for own photos, and `image_preset` if a
-        preset encodes pixels.
-        """
+        """Returns the `Fitted` values of the texts and images."""
         fitted = {"image_dim": None, "image_features_made_by": {}}
         if self.own_photos:
             self._extract()
