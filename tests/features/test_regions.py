@@ -138,7 +138,7 @@ def loop_roi_pool(feature_map, boxes, size):
 
 @pytest.mark.parametrize(
     "size, compiled",
-    [*((size, lambda call: call) for size in (1, 2)), (7, tf.function)],
+    [(1, lambda call: call), (3, tf.function)],
 )
 def test_roi_pool_is_the_loop(size, compiled):
     random = np.random.default_rng(size)

@@ -66,11 +66,13 @@ def test_random_texts_are_split_as_in_the_graph(plain):
 
 @pytest.mark.real_data
 def test_all_characters_are_split_as_in_the_graph(plain):
-    # The other planes have no characters, or only private ones.
+    # The other planes have no characters, or only private ones. Most of those
+    # beyond the first two are Han characters, all alike.
     for first in (0x00000, 0x10000, 0x20000, 0x30000, 0xE0000):
+        step = 1 if first < 0x20000 else 17
         texts = [
             f"{chr(point)} a{chr(point)}b"
-            for point in range(first, first + (1 << 16))
+            for point in range(first, first + (1 << 16), step)
             if not 0xD800 <= point < 0xE000
         ]
         assert plain.split(texts) == in_graph(texts)

@@ -71,7 +71,29 @@ def server(request, servers):
     return servers[request.param]
 
 
-def test_it_answers_as_the_model_at_hand(server, folder, models):
+def ask_all(model, photo):
+    """Returns what a model answers to questions of each kind."""
+    strict = {"image_bytes": photo, "phrases": ["red"], "boxes": BOXES}
+    return [
+        model.embed_phrases(["red", "blue and red"]),
+        model.embed_phrases([]),
+        model.embed_regions(np.eye(3)),
+        model.similarity(["red"], [[200, 0, 0], [0, 0, 9]]),
+        model.compare(np.eye(3), np.eye(3)),
+        model.localize(["red", "blue"], photo, BOXES),
+        model.find(["red"], photo, boxes=BOXES)[0][0][0],
+        model.call("localize_strict", **strict)["similarities"],
+    ]
+
+
+@pytest.fixture(scope="module")
+def answers(models, folder):
+    """Returns what the loaded model answers."""
+    with models.using("colours") as version:
+        return ask_all(version.served, folder / "photo.png")
+
+
+def test_it_answers_as_the_model_at_hand(server, folder, models, answers):
     photo, same = folder / "photo.png", folder / "colours"
     with (
         models.using("colours") as version,
@@ -83,22 +105,7 @@ def test_it_answers_as_the_model_at_hand(server, folder, models):
             assert there.inputs(name) == here.inputs(name)
         assert there.embedding_dim == 3 and there.takes_photos
         assert "red" in there.vocabulary.words
-        for question in (
-            lambda one: one.embed_phrases(["red", "blue and red"]),
-            lambda one: one.embed_phrases([]),
-            lambda one: one.embed_regions(np.eye(3)),
-            lambda one: one.similarity(["red"], [[200, 0, 0], [0, 0, 9]]),
-            lambda one: one.compare(np.eye(3), np.eye(3)),
-            lambda one: one.localize(["red", "blue"], photo, BOXES),
-            lambda one: one.find(["red"], photo, boxes=BOXES)[0][0][0],
-            lambda one: one.call(
-                "localize_strict",
-                image_bytes=photo,
-                phrases=["red"],
-                boxes=BOXES,
-            )["similarities"],
-        ):
-            found, wanted = question(there), question(here)
+        for found, wanted in zip(ask_all(there, photo), answers, strict=True):
             assert found.shape == wanted.shape and found.dtype == wanted.dtype
             np.testing.assert_allclose(found, wanted, atol=1e-6)
         with pytest.raises(InputError, match="18 bytes"):
