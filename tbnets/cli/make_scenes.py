@@ -81,12 +81,11 @@ def draw_contact_sheet(options):
     folder, path = map(pathlib.Path, (options.folder, options.contact_sheet))
     with open(folder / RECORDS, encoding="utf-8") as lines:
         scenes = choose_scenes(list(map(json.loads, lines)))
-    cells = {
-        str(number): draw_scene_cell(folder, scene, options.draw_boxes)
-        for number, scene in enumerate(scenes)
-    }
+    cells = [
+        draw_scene_cell(folder, scene, options.draw_boxes) for scene in scenes
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(cells, "").save(path, "PNG")
+    draw_sheet([cells]).save(path, "PNG")
 
 
 def draw_scene_cell(folder, scene, has_boxes):

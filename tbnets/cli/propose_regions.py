@@ -99,14 +99,13 @@ def draw_picture(options, photos, store):
     stored = set(store.ids)
     photos = [photo for photo in photos if photo[0] in stored]
     step = max(1, len(photos) // NUM_SHOWN)
-    cells = {}
+    cells = []
     for key, path in photos[::step][:NUM_SHOWN]:
         [row] = store.rows([key])
-        cell = draw_boxes_cell(options, path, store.boxes(row)[0])
-        cells[str(len(cells))] = cell
+        cells.append(draw_boxes_cell(options, path, store.boxes(row)[0]))
     pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
     # A palette that keeps rare colours shrinks the file to a quarter.
-    sheet = draw_sheet(cells, "").quantize(
+    sheet = draw_sheet([cells]).quantize(
         96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
     )
     sheet.save(options.picture, "PNG", optimize=True)

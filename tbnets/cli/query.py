@@ -427,7 +427,7 @@ def write_montage(options, ids, order, similarities):
 
 def write_explanations(options, model, ids, order):
     """Draws where photos match queries and their noun phrases, to --explain."""
-    pictures, advice = {}, ""
+    sheet_rows, advice = [], ""
     for number, query in enumerate(options.queries[:MOST_ROWS]):
         phrases = [query]
         try:
@@ -436,18 +436,19 @@ def write_explanations(options, model, ids, order):
             advice = '. Noun phrases need: pip install "tbnets[parse]"'
         best = [ids[row] for row in order[number, :MOST_ANSWERS]]
         paths = [find_photo(options.images, name) for name in best]
-        for place, path in enumerate(filter(None, paths)):
+        rows = [[] for _ in phrases]
+        for path in filter(None, paths):
             [maps] = heat_maps(model, [path], phrases)
             photo, _ = open_upright(path, PHOTO_SIZE)
-            for row, (phrase, heat) in enumerate(zip(phrases, maps)):
+            for row, phrase, heat in zip(rows, phrases, maps):
                 drawn = shade(photo, heat), [], 2 * PHOTO_SIZE, phrase
-                pictures[number, row, place] = draw_boxes(*drawn)
-    if not pictures:
+                row.append(draw_boxes(*drawn))
+        sheet_rows += rows
+    if not any(sheet_rows):
         print("\nnote: --explain is not drawn, because the photos are missing.")
         return
-    # Each phrase begins a row of the sheet.
-    rows = {f"{i} {j}:{k}": pictures[i, j, k] for i, j, k in sorted(pictures)}
-    sheet = draw_sheet(rows, "Bright: where the photo matches the words above.")
+    legend = "Bright: where the photo matches the words above."
+    sheet = draw_sheet(sheet_rows, legend)
     files.write_atomically(
         options.explain, lambda file: sheet.save(file, "PNG")
     )

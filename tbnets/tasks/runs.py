@@ -280,7 +280,8 @@ def finish(session):
         report["test_split"] = {"name": test_split, **examples.counts}
     write_json(folder / "metrics.json", report)
     if pictures := scores.pictures():
-        sheet = montage.draw_sheet(pictures, scores.about_pictures)
+        rows = montage.rows_of(pictures)
+        sheet = montage.draw_sheet(rows, scores.about_pictures)
         write_atomically(
             folder / EXAMPLES,
             lambda file: sheet.save(file, "PNG", compress_level=1),

@@ -150,22 +150,30 @@ def shade(photo, heat):
     return (np.asarray(photo) * light).astype(np.uint8)
 
 
-def draw_sheet(pictures, legend):
-    """Arranges pictures in rows, with a legend below them.
-
-    `pictures` maps names to uint8 `[height, width, 3]`. Pictures whose names
-    differ only in a final number share rows.
-    """
-    placed, kind = [], None
-    left, top, below, right = MARGIN, MARGIN, MARGIN, 0
+def rows_of(pictures):
+    """Groups pictures whose names differ only in a final number into rows."""
+    rows = {}
     for name, picture in pictures.items():
-        height, width = picture.shape[:2]
-        kind, previous_kind = name.rstrip("0123456789"), kind
-        if left + width > SHEET_WIDTH or kind != previous_kind:
-            left, top = MARGIN, below
-        placed.append((Image.fromarray(picture), (left, top)))
-        left += width + MARGIN
-        below, right = max(below, top + height + MARGIN), max(right, left)
+        rows.setdefault(name.rstrip("0123456789"), []).append(picture)
+    return rows.values()
+
+
+def draw_sheet(rows, legend=""):
+    """Arranges rows of pictures, with a legend below them.
+
+    Each row is a list of uint8 `[height, width, 3]`, which is continued below
+    if it is too wide.
+    """
+    placed, below, right = [], MARGIN, 0
+    for row in rows:
+        left, top = MARGIN, below
+        for picture in row:
+            height, width = picture.shape[:2]
+            if left + width > SHEET_WIDTH:
+                left, top = MARGIN, below
+            placed.append((Image.fromarray(picture), (left, top)))
+            left += width + MARGIN
+            below, right = max(below, top + height + MARGIN), max(right, left)
     legend = textwrap.fill(legend, right // 8)
     size = (right, below + LEGEND_HEIGHT * (1 + legend.count("\n")))
     sheet = Image.new("RGB", size, "white")

@@ -105,7 +105,7 @@ def test_pictures_of_a_sheet_cover_no_other(monkeypatch):
         name: np.full((*shape, 3), colour, np.uint8)
         for colour, (name, shape) in enumerate(shapes.items())
     }
-    sheet = np.asarray(montage.draw_sheet(pictures, ""))
+    sheet = np.asarray(montage.draw_sheet(montage.rows_of(pictures)))
     for colour, (height, width) in enumerate(shapes.values()):
         rows, columns = np.nonzero((sheet == colour).all(axis=-1))
         assert len(rows) == height * width
