@@ -29,7 +29,7 @@ import re
 import signal
 import sys
 import tempfile
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from tbnets import files, lite
 from tbnets.cli.localize import REQUIREMENTS
@@ -47,8 +47,22 @@ from tbnets.tasks.settings.flag import Limits, flag, name_flags
 
 NUM_SCENES = 250
 ADVICE = "Leave --model out, or name a model like flickr8k_photos."
-_PHOTOS = ("flickr8k_photos", "entities_localization", "a man, a dog, the ball")
-_SCENES = ("scenes_embedding", "scenes_localization", "a red circle, a star")
+
+
+class _Defaults(NamedTuple):
+    """Zoo models, and example phrases for the localizer."""
+
+    model: str
+    localizer: str
+    phrases: str
+
+
+_PHOTO_DEFAULTS = _Defaults(
+    "flickr8k_photos", "entities_localization", "a man, a dog, the ball"
+)
+_SCENE_DEFAULTS = _Defaults(
+    "scenes_embedding", "scenes_localization", "a red circle, a star"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,9 +147,10 @@ def explainer_of(options, model):
 
 def show(options, folder, captions, cache):
     """Loads the networks and returns the content of the page."""
-    usual = _PHOTOS if options.folder else _SCENES
-    name = options.model if options.model is not None else usual[0]
-    boxes = options.localizer if options.localizer is not None else usual[1]
+    defaults = _PHOTO_DEFAULTS if options.folder else _SCENE_DEFAULTS
+    name, boxes = options.model, options.localizer
+    name = defaults.model if name is None else name
+    boxes = defaults.localizer if boxes is None else boxes
     model_options = dataclasses.replace(options, model=name)
     model = model_options.open(image_requirements(ADVICE))
     if not model.takes_photos:
@@ -167,8 +182,14 @@ def show(options, folder, captions, cache):
     for line in left_out_lines(out, (), len(photos) + len(out)):
         print(line, file=sys.stderr)
     return Shown(
-        *(model, photos, captions, embeddings, localizer, usual[2], about),
-        explainer,
+        model=model,
+        photos=photos,
+        captions=captions,
+        embeddings=embeddings,
+        localizer=localizer,
+        phrases=defaults.phrases,
+        about=about,
+        explainer=explainer,
     )
 
 

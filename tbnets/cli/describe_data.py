@@ -333,13 +333,12 @@ def print_report(splits, findings, problems):
         print("... and more; --json writes all problems.")
 
 
-def describe_one(options, images, known, problems, photos):
+def describe_one(options, images, phrases, vocabulary, problems, photos):
     """Returns the counts of one split that the flags select.
 
-    `known` is a tuple (phrases, training words); both may be None. If --images
-    is set, adds a `Photo` for each file name to the dict `photos`.
+    `phrases` and `vocabulary`, the set of training words, may be None. If
+    --images is set, adds a `Photo` for each file name to the dict `photos`.
     """
-    phrases, vocabulary = known
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
@@ -393,8 +392,8 @@ def main(options):
     splits = splits or {name: x.images for name, x in phrases.items()}
     counts, photos = {}, {}
     for name, images in splits.items():
-        known = phrases.get(name), vocabulary
-        counts[name] = describe_one(options, images, known, problems, photos)
+        about = images, phrases.get(name), vocabulary
+        counts[name] = describe_one(options, *about, problems, photos)
     check_splits(splits, problems)
     findings = caption_findings(splits) if options.captions else []
     findings += photo_findings([*photos.values()])
