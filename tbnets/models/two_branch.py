@@ -16,7 +16,7 @@ from tbnets.layers.chunks import check_encoder
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
-from tbnets.models import fit_arguments, sides
+from tbnets.models import fit_arguments, replica_fit, sides
 from tbnets.training.optimizers import current_learning_rate, loss_scale
 
 
@@ -370,7 +370,7 @@ class TwoBranchModel(keras.Model):
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
         if strategy.num_replicas_in_sync > 1:
-            return fit_arguments.fit_replicas(**bound.arguments)
+            return replica_fit.fit_replicas(**bound.arguments)
         return super().fit(*bound.args[1:], **bound.kwargs)
 
     def _on_finite(self, method, args, kwargs):

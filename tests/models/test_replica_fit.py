@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.models import fit_arguments
+from tbnets.models import replica_fit
 from tests.refusals import assert_about
 
 ROWS = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
@@ -61,7 +61,7 @@ def test_callbacks_hear_what_they_hear_of_keras(eagerly):
     options |= {"validation_data": others.dataset, "validation_freq": 2}
     options |= {"x": batches.dataset, "shuffle": False}
     theirs = by_keras.fit(callbacks=[heard[0]], **options)
-    ours = fit_arguments.fit_replicas(by_us, callbacks=[heard[1]], **options)
+    ours = replica_fit.fit_replicas(by_us, callbacks=[heard[1]], **options)
     assert heard[0].calls == heard[1].calls
     assert ours.epoch == theirs.epoch == [1, 2]
     assert theirs.history == ours.history and "val_loss" in ours.history
@@ -87,7 +87,7 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew(network):
     network.train_function = step
     options = {"epochs": 2, "steps_per_epoch": 2, "verbose": 0}
     for data in (tf.data.Dataset.range(3).repeat(), tf.data.Dataset.range(3)):
-        fit_arguments.fit_replicas(network, x=data, **options)
+        replica_fit.fit_replicas(network, x=data, **options)
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
@@ -104,7 +104,7 @@ def test_it_goes_on_from_an_epoch(network):
     options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
     options |= {"validation_data": data, "validation_steps": 1}
     options |= {"validation_freq": [1, 4], "initial_epoch": 2}
-    fit_arguments.fit_replicas(network, x=data, callbacks=[Noted()], **options)
+    replica_fit.fit_replicas(network, x=data, callbacks=[Noted()], **options)
     assert seen == [2, 3, "test"]
 
 
@@ -114,11 +114,11 @@ BATCHES = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
 def assert_refused(argument, network, **given):
     with pytest.raises(tbnets.errors.InputError) as caught:
         given = {"x": BATCHES, "verbose": 0} | given
-        fit_arguments.fit_replicas(network, **given)
+        replica_fit.fit_replicas(network, **given)
     assert_about(caught.value, argument)
 
 
-@pytest.mark.parametrize("name", fit_arguments.PER_REPLICA)
+@pytest.mark.parametrize("name", replica_fit.PER_REPLICA)
 def test_an_optimizer_of_one_replica_is_refused(network, name, monkeypatch):
     optimizer = keras.optimizers.SGD(0.1)
     setattr(optimizer, name, 2)
