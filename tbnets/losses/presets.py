@@ -1,6 +1,6 @@
 """The arguments of the loss classes for the losses of the papers.
 
-The command line reads these plain Python values before it imports TensorFlow.
+These are plain Python values. This module does not import TensorFlow.
 """
 
 from typing import Any
