@@ -1,6 +1,7 @@
 """The settings of a run, with one frozen dataclass per group of flags."""
 
 import dataclasses
+import typing
 
 from tbnets.data.sources import Sources, is_recipe
 from tbnets.errors import InputError
@@ -27,47 +28,24 @@ from tbnets.tasks.settings.learning_groups import (
     TrainingSettings,
 )
 
-GROUPS: dict[str, type] = {
-    "run": RunSettings,
-    "captions": CaptionSettings,
-    "images": ImageSettings,
-    "features": FeatureSettings,
-    "regions": RegionSettings,
-    "phrases": PhraseSettings,
-    "correspondences": CorrespondenceSettings,
-    "texts": TextSettings,
-    "batches": BatchSettings,
-    "branches": BranchSettings,
-    "loss": LossSettings,
-    "pairs": PairSettings,
-    "cca": CcaSettings,
-    "optimizer": OptimizerSettings,
-    "training": TrainingSettings,
-}
-"""Maps the fields of `Settings` to their classes, in the order of --help."""
-FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
-"""Maps the name of a group to its flags."""
-ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
-"""Maps the name of a flag to the `Flag`."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of a run, with a field for each group of flags.
 
-    A group that neither the task nor the model uses is None, such as `training`
-    for CCA. `started_in` is the folder against which relative paths are
-    resolved, or "".
+    The fields are in the order of --help. A group that neither the task nor the
+    model uses is None, such as `training` for CCA. `started_in` is the folder
+    against which relative paths are resolved, or "".
     """
 
     run: RunSettings
     captions: CaptionSettings
-    features: FeatureSettings
-    texts: TextSettings
     images: ImageSettings | None = None
+    features: FeatureSettings
     regions: RegionSettings | None = None
     phrases: PhraseSettings | None = None
     correspondences: CorrespondenceSettings | None = None
+    texts: TextSettings
     batches: BatchSettings | None = None
     branches: BranchSettings | None = None
     loss: LossSettings | None = None
@@ -206,6 +184,20 @@ class Settings:
         }
 
 
+_FIELDS = dataclasses.fields(Settings)[:-1]  # Without `started_in`.
+GROUPS: dict[str, type] = {
+    field.name: (typing.get_args(field.type) or [field.type])[0]
+    for field in _FIELDS
+}
+"""Maps the fields of `Settings` to their classes, in the order of --help."""
+BASE = {f.name for f in _FIELDS if f.default is dataclasses.MISSING}
+"""Names of the groups that every run uses."""
+FLAGS = {name: flags_of(group) for name, group in GROUPS.items()}
+"""Maps the name of a group to its flags."""
+ALL = {flag.name: flag for flags in FLAGS.values() for flag in flags}
+"""Maps the name of a flag to the `Flag`."""
+
+
 def make_settings(record, groups) -> Settings:
     """Returns `Settings` with the values of a record for the named groups."""
     fields = {
@@ -237,10 +229,6 @@ def complete(values) -> dict:
         if name in ALL and record[name] is None:
             record[name] = value
     return record
-
-
-BASE = frozenset({"run", "captions", "features", "texts"})
-"""Names of the groups that every run uses."""
 
 
 def conditions(settings: Settings) -> dict:
