@@ -10,7 +10,7 @@ do not change |A_t|.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
@@ -18,6 +18,7 @@ import tensorflow as tf
 from tbnets.checks import checked_number
 from tbnets.errors import check_choice
 from tbnets.losses import softmax_blocks
+from tbnets.losses.positives import Matches
 from tbnets.losses.presets import CROSS_TERMS, INFONCE
 from tbnets.losses.ranking import RankingLoss
 from tbnets.losses.replicas import num_replicas
@@ -107,7 +108,13 @@ class InfoNCELoss(RankingLoss):
         )
         return tf.where(counts, losses, 0.0), counts, counts & ~(best > rival)
 
-    def sums_in_tiles(self, terms, images, texts, matches):
+    def sums_in_tiles(
+        self,
+        terms: Sequence[str],
+        images: tf.Tensor,
+        texts: tf.Tensor,
+        matches: Matches,
+    ) -> dict[str, tf.Tensor]:
         """Computes the terms between images and texts together, in blocks."""
         cross = [term for term in terms if term in CROSS_TERMS]
         if len(cross) < 2 or num_replicas() > 1:

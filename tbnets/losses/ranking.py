@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -233,7 +233,13 @@ class RankingLoss:
         """Returns whether XLA compiles `sums`: in graphs on accelerators."""
         return not (tf.executing_eagerly() or no_accelerator())
 
-    def sums_in_tiles(self, terms, images, texts, matches):
+    def sums_in_tiles(
+        self,
+        terms: Sequence[str],
+        images: tf.Tensor,
+        texts: tf.Tensor,
+        matches: Matches,
+    ) -> dict[str, tf.Tensor]:
         """Computes `sums` without whole similarity matrices."""
         sums = {}
         for term in terms:
