@@ -445,8 +445,3 @@ class EpochBatches(Batches):
         images = self.examples.images
         spec = tf.TensorSpec((None, *images.shape), images.dtype)
         return super().signature() | {"images": spec}
-
-
-def read_images(paths, image_size):
-    """Reads and decodes photos in the graph, like `decode_images`."""
-    return decode_images(read_files(paths), image_size)

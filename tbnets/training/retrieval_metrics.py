@@ -8,12 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import Array, check_finite, checked_dict, short_repr
-from tbnets.data.batches import (
-    EpochBatches,
-    Examples,
-    read_images,
-    refuse_broken_images,
-)
+from tbnets.data.batches import EpochBatches, Examples, refuse_broken_images
+from tbnets.data.images import decode_images, read_files
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, score_tiles
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, PairScores, compare_all
@@ -32,7 +28,7 @@ class Embedder:
     def __init__(self, network, image_size=None):
         def images(batch):
             if batch.dtype == tf.string:
-                batch = read_images(batch, image_size)
+                batch = decode_images(read_files(batch), image_size)
             return network.embed_images(batch, training=False)
 
         def texts(batch):
