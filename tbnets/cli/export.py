@@ -275,8 +275,7 @@ def recalls_of(options):
     """Returns a dict of the recalls on the test split in metrics.json."""
     folder = pathlib.Path(options.run_dir)
     if options.model:
-        is_name = options.model in zoo.names()
-        folder = pathlib.Path(zoo.folder() if is_name else "", options.model)
+        folder = zoo.model_folder(options.model)
     file = CheckedFile(folder / "metrics.json")
     metrics = file.json() if (folder / "metrics.json").is_file() else {}
     test = metrics.get("test", {}).items()

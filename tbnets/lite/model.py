@@ -1,6 +1,5 @@
 """Loads LiteRT models, and calls them with lists and arrays."""
 
-import os
 import pathlib
 import threading
 from collections.abc import Sequence
@@ -15,11 +14,7 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.pictures import read_square
-from tbnets.errors import (
-    MissingFileError,
-    check_kind,
-    import_extra,
-)
+from tbnets.errors import MissingFileError, import_extra
 from tbnets.files import CheckedFile
 from tbnets.serving import zoo
 from tbnets.serving.confidence import Confidence, load_confidence
@@ -137,10 +132,7 @@ def find(name_or_path: Path) -> pathlib.Path | None:
     Args:
         name_or_path: as in `load`.
     """
-    advice = "Pass the name of a zoo model, or a folder."
-    check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
-    is_name = isinstance(name_or_path, str) and name_or_path in zoo.names()
-    path = pathlib.Path(zoo.folder() if is_name else "", name_or_path)
+    path = zoo.model_folder(name_or_path)
     for folder in (path, *(path / FOLDER / kind for kind in KINDS)):
         if (folder / MODEL).is_file():
             return folder

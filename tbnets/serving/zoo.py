@@ -170,17 +170,22 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
     return load_saved_model(path, trust)
 
 
+def model_folder(name_or_path: Path) -> pathlib.Path:
+    """Returns the folder of a zoo model, or any other argument as a path."""
+    advice = "Pass the name of a zoo model, or a folder."
+    check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
+    # Only strings are names: pathlib turns ./NAME into NAME.
+    is_name = isinstance(name_or_path, str) and name_or_path in names()
+    return pathlib.Path(folder() if is_name else "", name_or_path)
+
+
 def locate(name_or_path: Path) -> pathlib.Path:
     """Returns the folder of the model that `open_model` loads.
 
     Verifies the files of a zoo model, and assembles the model if it needs
     networks from the `photos` extra.
     """
-    advice = "Pass the name of a zoo model, or a folder."
-    check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
-    # Only strings are names: pathlib turns ./NAME into NAME.
-    is_name = isinstance(name_or_path, str) and name_or_path in names()
-    path = pathlib.Path(folder() if is_name else "", name_or_path)
+    path = model_folder(name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):
         raise MissingFileError(
             "`model` must be the name of a zoo model, or a folder with a "
