@@ -150,7 +150,7 @@ def _count(queries, rows, scores):
     queries.tied[rows] |= at_least != above
 
 
-def embedding_scores(image_embeddings, text_embeddings):
+def distance_scores(image_embeddings, text_embeddings):
     """Returns `PairScores` of negative distances between unit vectors.
 
     Wang et al. 2018, Sec. 3.2.1, define the distance.

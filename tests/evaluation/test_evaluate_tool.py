@@ -109,6 +109,6 @@ def test_features_are_levelled_by_a_bank(tmp_path):
         sides.append([unit_rows(one) for one in (images, texts)])
     files = "{split}_ims.npy", "{split}_texts.npy"
     found = measured(folder, *files, "--query_bank=train")
-    scores = score_tiles.embedding_scores(*map(np.concatenate, zip(*sides)))
+    scores = score_tiles.distance_scores(*map(np.concatenate, zip(*sides)))
     scores = query_bank.normalize(scores, *map(len, sides[0]))
     assert found == score_tiles.evaluate_scores(scores, np.arange(12) // 2)

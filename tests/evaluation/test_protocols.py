@@ -39,7 +39,7 @@ def test_coco_1k_averages_five_blocks_of_image_rows(coco, images_per_group):
         combine = np.sum if name.endswith("num_queries") else np.mean
         assert value == pytest.approx(combine(values)), name
     assert metrics["text_to_image/num_queries"] == len(texts)
-    scores = score_tiles.embedding_scores(images, texts)
+    scores = score_tiles.distance_scores(images, texts)
     arguments = "coco_1k", scores, rows, groups
     found = retrieval.evaluate_scores_protocol(*arguments)
     assert found == pytest.approx({name: metrics[name] for name in found})

@@ -50,9 +50,9 @@ def test_distances_rank_as_inner_products_do():
     rng = np.random.default_rng(0)
     images, texts = unit(rng, 7), unit(rng, 20)
     rows = rng.integers(0, 7, 20)
-    scores = score_tiles.embedding_scores(images, texts)
+    scores = score_tiles.distance_scores(images, texts)
     # Distances of (3, 4) / 5 and (1, 0): sqrt(2 - 2 * 3 / 5).
-    one = score_tiles.embedding_scores(
+    one = score_tiles.distance_scores(
         np.array([[0.6, 0.8]], "float32"), np.array([[1, 0]], "float32")
     )
     first = np.zeros(1, int)
@@ -68,12 +68,12 @@ def test_a_collapsed_model_scores_nothing():
     """Distances that float32 cannot tell from 0 are 0, and tie."""
     angles = np.linspace(0, 8e-4, 300)
     rows = np.stack([np.cos(angles), np.sin(angles)], 1).astype("float32")
-    scores = score_tiles.embedding_scores(rows[:60], rows[60:])
+    scores = score_tiles.distance_scores(rows[:60], rows[60:])
     assert not scores.tile(np.arange(60), np.arange(240)).any()
     found = score_tiles.evaluate_scores(scores, np.arange(240) // 4)
     assert found["recall_sum"] == 0
     apart = np.array([[np.cos(2e-3), np.sin(2e-3)]], "float32")
-    scores = score_tiles.embedding_scores(rows[:1], apart)
+    scores = score_tiles.distance_scores(rows[:1], apart)
     distance = -scores.tile(np.arange(1), np.arange(1))[0, 0]
     assert distance == pytest.approx(2e-3, rel=0.1)
 

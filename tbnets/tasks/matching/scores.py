@@ -176,7 +176,7 @@ class RetrievalScores(Scores):
     pairs: score_tiles.PairScores | None = None
     memory_limit_mb: float = 512
     photos: pathlib.Path | None = None
-    compare: Callable = score_tiles.embedding_scores
+    compare: Callable = score_tiles.distance_scores
     in_distances: bool = True
     bank_temperature: float | None = None
 
