@@ -3,7 +3,9 @@
 The module of a command is named by its verb. It defines `Options`, a dataclass
 of the flags, and `main(options)`, which returns the exit code or None. Its
 docstring is the help text. `tbnets VERB` and `python tools/VERB.py` are
-equivalent.
+equivalent. Other modules are parts of commands: `data_flags` and `model_flags`
+of several, `embedding_files` and `zero_shot` of evaluate, `run_line` and
+`local_workers` of train, and `help` of --help.
 
 ::
 
