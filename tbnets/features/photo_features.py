@@ -64,8 +64,8 @@ def ten_crops(photos, size):
     """
     far = photos.shape[1] - size
     middle = far // 2
-    places = ((0, 0), (0, far), (far, 0), (far, far), (middle, middle))
-    crops = [photos[:, y : y + size, x : x + size] for y, x in places]
+    corners = ((0, 0), (0, far), (far, 0), (far, far), (middle, middle))
+    crops = [photos[:, y : y + size, x : x + size] for y, x in corners]
     crops = tf.stack(crops, axis=1)
     crops = tf.concat([crops, crops[:, :, :, ::-1]], axis=1)
     return tf.reshape(crops, [-1, size, size, 3])

@@ -180,9 +180,9 @@ def sobel_edges(pixels):
     crest = np.ones(strength.shape, bool)
     rows, columns = np.indices(strength.shape, np.float32)
     for side in (-1, 1):
-        place = columns + side * np.cos(angles), rows + side * np.sin(angles)
+        maps = columns + side * np.cos(angles), rows + side * np.sin(angles)
         crest &= strength >= cv2.remap(
-            strength, *place, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+            strength, *maps, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
         )
     orientations = np.mod(angles, np.float32(np.pi))
     # A tiny negative angle plus pi rounds to pi itself.
@@ -222,10 +222,10 @@ def _selective_search(pixels, _):
     search.setBaseImage(np.ascontiguousarray(pixels[:, :, ::-1]))
     search.switchToSelectiveSearchFast()
     boxes = np.unique(_corners(search.process()), axis=0)
-    places = np.empty(len(boxes))
+    size_ranks = np.empty(len(boxes))
     by_area = np.argsort(-box_math.areas(boxes), kind="stable")
-    places[by_area] = np.arange(1, len(boxes) + 1)
-    ranks = np.random.default_rng(0).random(len(boxes)) * places
+    size_ranks[by_area] = np.arange(1, len(boxes) + 1)
+    ranks = np.random.default_rng(0).random(len(boxes)) * size_ranks
     return boxes[np.argsort(ranks, kind="stable")], np.zeros(len(boxes))
 
 

@@ -101,9 +101,9 @@ class AveragedFeatures:
         maps = dict(zip(self._distinct, tf.nest.flatten(maps)))
         parts = []
         for name, grid, scale in zip(self.layers, self.grids, self.scales):
-            places = _scaled(boxes, scale, sides) * _cells(maps[name], sides)
+            map_boxes = _scaled(boxes, scale, sides) * _cells(maps[name], sides)
             feature_map = tf.cast(maps[name][0], tf.float32)
-            parts.append(roi_average(feature_map, places, grid))
+            parts.append(roi_average(feature_map, map_boxes, grid))
         if self.geometry:
             parts.append(box_geometry(boxes, sides))
         return tf.concat(parts, axis=1)

@@ -83,8 +83,8 @@ class BytePairs(tf.Module):
         Returns an int32 `tf.RaggedTensor` `[num_captions, (pieces)]`.
         """
         words = self._words(captions)[:, :most]  # A word has >= 1 piece.
-        distinct, place = tf.unique(words.values)
-        pieces = tf.gather(self._pieces(distinct), place)
+        distinct, indices = tf.unique(words.values)
+        pieces = tf.gather(self._pieces(distinct), indices)
         ids = words.with_values(tf.cast(pieces, tf.int32)).merge_dims(1, 2)
         return ids[:, :most]
 

@@ -43,10 +43,10 @@ def whole_trees(rows, vocabulary_size):
     """
     word, parent, level, noun_phrase, start, end = tf.unstack(rows, axis=-1)
     width = tf.shape(rows)[1]
-    places = tf.range(width)
+    positions = tf.range(width)
     is_node = level > 0
     counts = tf.reduce_sum(tf.cast(is_node, tf.int32), axis=1, keepdims=True)
-    has_parent = places < counts - 1
+    has_parent = positions < counts - 1
     is_word = level == 1
     num_words = tf.reduce_sum(tf.cast(is_word, tf.int32), 1, keepdims=True)
     # Clipped for the gather. Parents out of range fail a check below.
@@ -60,7 +60,7 @@ def whole_trees(rows, vocabulary_size):
     )
     conditions = [
         # Padding is 0 and follows all nodes.
-        is_node == (places < counts),
+        is_node == (positions < counts),
         is_node | is_padding,
         # Levels increase without gaps.
         tf.where(has_parent, (after == level) | (after == level + 1), True),
@@ -68,7 +68,7 @@ def whole_trees(rows, vocabulary_size):
         (word >= 0) & (word < vocabulary_size),
         tf.where(
             has_parent,
-            (parent > places) & (parent < counts) & (parent_level > level),
+            (parent > positions) & (parent < counts) & (parent_level > level),
             parent == 0,
         ),
         (level < 2) | (tf.reshape(children, tf.shape(level)) > 0),
@@ -134,11 +134,11 @@ def tree_array(tree, word_ids) -> np.ndarray:
     """
     heights, spans = tree.heights(), tree.spans()
     order = np.lexsort((spans[:, 0], heights))
-    places = np.argsort(order)
+    positions = np.argsort(order)
     rows = np.zeros((tree.num_nodes, len(FIELDS)), np.int32)
     rows[: len(word_ids), WORD] = word_ids
     parents = np.array(tree.parents)
-    rows[:, PARENT] = np.where(parents < 0, 0, places[parents])[order]
+    rows[:, PARENT] = np.where(parents < 0, 0, positions[parents])[order]
     rows[:, LEVEL] = heights[order] + 1
     is_noun_phrase = [phrase_type(label) == "NP" for label in tree.labels]
     rows[:, NOUN_PHRASE] = np.array(is_noun_phrase)[order]
@@ -201,10 +201,10 @@ def tree_arrays(
 def _joined_nots(words):
     """Moves each `n't` to the end of the preceding word."""
     joined = list(words)
-    for place in range(len(words) - 1):
-        if words[place + 1].casefold() in ("n't", "n\u2019t"):
-            joined[place] += joined[place + 1]
-            joined[place + 1] = ""
+    for position in range(len(words) - 1):
+        if words[position + 1].casefold() in ("n't", "n\u2019t"):
+            joined[position] += joined[position + 1]
+            joined[position + 1] = ""
     return joined
 
 

@@ -107,8 +107,8 @@ class EmbeddedParser:
     def _rooted(self, tree):
         """Makes a phrase the root if only punctuation surrounds it."""
         inner = [
-            place
-            for place, child in enumerate(tree)
+            position
+            for position, child in enumerate(tree)
             if isinstance(child, self._tree) or child[1] not in _PUNCTUATION
         ]
         phrase = tree[inner[0]] if len(inner) == 1 else None

@@ -108,12 +108,12 @@ class Tree:
         """
         if self.num_nodes == 1 and len(texts[0]) > 1:
             return right_branching(texts[0])
-        texts, places, nodes = iter(texts), {-1: -1}, []
+        texts, new_nodes, nodes = iter(texts), {-1: -1}, []
         for node, text in enumerate(self.texts):
-            places[node] = len(nodes)
-            label, parent = self.labels[node], places[self.parents[node]]
+            new_nodes[node] = len(nodes)
+            parent = new_nodes[self.parents[node]]
             for new in next(texts) if text else [""]:
-                nodes.append((label, parent, new))
+                nodes.append((self.labels[node], parent, new))
         return _without_empty(nodes)
 
 
@@ -214,8 +214,8 @@ def right_branching(words) -> Tree:
     later words. No node is a noun phrase.
     """
     nodes, parent = [], -1
-    for place, word in enumerate(words):
-        if place < min(len(words) - 1, 60):
+    for position, word in enumerate(words):
+        if position < min(len(words) - 1, 60):
             nodes.append(("X", parent, ""))
             parent = len(nodes) - 1
         nodes.append(("X", parent, word))
@@ -233,9 +233,9 @@ def _without_empty(nodes):
         nonempty.pop(0)
     if not nonempty:
         return None
-    places = {node: place for place, node in enumerate(nonempty)}
+    new_nodes = {node: new for new, node in enumerate(nonempty)}
     labels, parents, texts = zip(*(nodes[node] for node in nonempty))
-    parents = (-1, *(places[parent] for parent in parents[1:]))
+    parents = (-1, *(new_nodes[parent] for parent in parents[1:]))
     return Tree(tuple(label or "" for label in labels), parents, texts)
 
 

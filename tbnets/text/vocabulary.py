@@ -55,10 +55,10 @@ class PaddedRows:
         """Returns int32 `[len(rows), width, ...]`, padded with 0."""
         lengths = self.lengths[rows]
         width = padded_width(int(lengths.max(initial=1)), self.least_step)
-        places = np.arange(width)
-        is_value = places < lengths[:, None]
+        positions = np.arange(width)
+        is_value = positions < lengths[:, None]
         batch = np.zeros((*is_value.shape, *self.shape[1:]), np.int32)
-        rows_of_values = self._starts[rows][:, None] + places
+        rows_of_values = self._starts[rows][:, None] + positions
         batch[is_value] = self.values[rows_of_values[is_value]]
         return batch
 

@@ -152,8 +152,8 @@ class WordVectors:
 
     def rows(self, words: Iterable[str]) -> np.ndarray:
         """Returns each word's int64 row, or -1 for a word without a vector."""
-        places = {word: row for row, word in enumerate(self.words)}
-        return np.array([places.get(word, -1) for word in words], np.int64)
+        row_of = {word: row for row, word in enumerate(self.words)}
+        return np.array([row_of.get(word, -1) for word in words], np.int64)
 
 
 def read_word_vectors(
@@ -211,20 +211,20 @@ def read_word_vectors(
         rows = (_text_rows if is_text else _binary_rows)(
             stream, file, (count, dim), requested_word, progress
         )
-        for name, place, row in rows:
+        for name, number, row in rows:
             if not np.isfinite(row).all():
                 file.report(
                     f"the vector of {shown(name)}: expected finite numbers; "
                     f"found {row[~np.isfinite(row)][0]}. Download the file "
                     "again.",
-                    place,
+                    number,
                 )
             word = requested_word(name)
             spelling, position, _ = entries.get(word, (None, 0, None))
             if spelling == name:
                 once = f"each word once, as at {position}"
-                file.refuse(once, name, place, "Remove one of the vectors.")
-            entries[word] = name, place, row
+                file.refuse(once, name, number, "Remove one of the vectors.")
+            entries[word] = name, number, row
     names = tuple(word for word in requested if word in entries)
     rows = np.array([entries[word][-1] for word in names], np.float32)
     return WordVectors(names, rows.reshape(len(names), dim), os.fspath(path))

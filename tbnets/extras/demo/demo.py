@@ -44,9 +44,9 @@ from tbnets.visualization.page import jpeg
 # photo by its key, never by a path. Photos are encoded again, so no other file
 # can be sent.
 
-GIVEN = "given "
+UPLOADED = "given "
 """Prefix of the keys of uploaded photos."""
-MOST_GIVEN = 8
+MOST_UPLOADED = 8
 SIDES = (400, 1280)
 """Allowed lengths of a photo's longer side in pixels."""
 
@@ -73,7 +73,7 @@ class Photos:
                 "which only links to photos outside it. Pass their folder."
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
-        self._given = {}
+        self._uploaded = {}
         self._index = embedding_cache.EmbeddingCache(cache, model, folder)
         self._embedded = None
         self._lock = threading.Lock()
@@ -122,17 +122,17 @@ class Photos:
         """Stores an uploaded photo, drops old uploads, and returns its key."""
         with self.decoding:
             read_photo(content)
-        key = GIVEN + hashlib.sha256(content).hexdigest()[:16]
+        key = UPLOADED + hashlib.sha256(content).hexdigest()[:16]
         with self._lock:
-            self._given.pop(key, None)
-            self._given[key] = content
-            for old_key in list(self._given)[:-MOST_GIVEN]:
-                del self._given[old_key]
+            self._uploaded.pop(key, None)
+            self._uploaded[key] = content
+            for old_key in list(self._uploaded)[:-MOST_UPLOADED]:
+                del self._uploaded[old_key]
         return key
 
     def find(self, key):
         """Returns the path of a photo, or the bytes of an uploaded photo."""
-        if content := self._given.get(key):
+        if content := self._uploaded.get(key):
             return content
         path = self._paths.get(self._names.get(key))
         if path is None or not self._is_inside(path):

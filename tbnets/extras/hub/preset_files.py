@@ -20,7 +20,11 @@ from tbnets.errors import (
 
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 SHARDS, CONVERTER = "model.weights.json", "image_converter.json"
-_OF_KERAS = ("keras.initializers", "keras.regularizers", "keras.constraints")
+_KERAS_MODULES = (
+    "keras.initializers",
+    "keras.regularizers",
+    "keras.constraints",
+)
 _PASSING = ("dtype", "build_config", "compile_config")
 """Config keys that describe the process that wrote the config."""
 _PATHS = ("vocabulary", "merges", "proto")
@@ -128,7 +132,7 @@ def weights_files(source, name, whole=WEIGHTS, shards=SHARDS):
     return [path, *(fetch(source, part, name) for part in sorted(parts))]
 
 
-def files_of_others(source, name):
+def foreign_files(source, name):
     """Returns the files of a `transformers` or `timm` preset, as {name: path}.
 
     From a folder, returns all files except READMEs and hidden files.
@@ -203,10 +207,10 @@ def _is_harmless(config):
         return module == "builtins" and ">" not in str(config.get("config"))
     policies = "DTypePolicy", "DTypePolicyMap"
     is_policy = module == "keras" and str(kind).endswith(policies)
-    return not registered and (is_policy or module in _OF_KERAS)
+    return not registered and (is_policy or module in _KERAS_MODULES)
 
 
-def is_own(config):
+def is_keras_hub(config):
     """Returns whether a config is from Keras Hub rather than `transformers`."""
     return "registered_name" in config
 

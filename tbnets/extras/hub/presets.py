@@ -34,7 +34,7 @@ from tbnets.features.image_encoders import PooledEncoder
 from tbnets.files import shown
 
 SIDES = ("image", "text")
-_OF_TEXTS = "tokenizer.json", "preprocessor.json", "task.json"
+_TEXT_FILES = "tokenizer.json", "preprocessor.json", "task.json"
 
 
 def files(name, side):
@@ -45,13 +45,13 @@ def files(name, side):
     name = name.removeprefix(PREFIX)
     source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
     config = preset_files.fetch(source, preset_files.CONFIG, name)
-    if not preset_files.is_own(preset_files.parsed(config)):
-        return preset_files.files_of_others(source, name)
+    if not preset_files.is_keras_hub(preset_files.parsed(config)):
+        return preset_files.foreign_files(source, name)
     paths = [config, *preset_files.weights_files(source, name)]
     paths = {path.name: path for path in paths}
     optional = [preset_files.CONVERTER]
     if side == "text":
-        optional = [*_OF_TEXTS, *_words(source, name)]
+        optional = [*_TEXT_FILES, *_words(source, name)]
     for file in optional:
         # Optional files may be missing.
         with contextlib.suppress(MissingFileError, UnreachableError):
@@ -62,7 +62,7 @@ def files(name, side):
 def _words(source, name):
     path = preset_files.fetch(source, "tokenizer.json", name)
     config = preset_files.check_config(preset_files.parsed(path), path)
-    tokenizer = _made_of(config, keras_hub().tokenizers.Tokenizer, name)
+    tokenizer = _deserialized(config, keras_hub().tokenizers.Tokenizer, name)
     return [f"assets/tokenizer/{file}" for file in tokenizer.file_assets]
 
 
@@ -88,7 +88,7 @@ class Preset:
         image_converter: config of a rebuilt preset's image converter.
 
     Attributes:
-        kind: name of the backbone's class.
+        backbone_name: name of the backbone's class.
         sides: the values in `SIDES` that the preset supports.
     """
 
@@ -96,7 +96,7 @@ class Preset:
         self.name, self.source, self.backbone = name, source, backbone
         self._image_converter = image_converter
         self.preprocessor = None
-        self.kind = type(backbone).__name__
+        self.backbone_name = type(backbone).__name__
         self.sides = _sides(backbone)
 
     @classmethod
@@ -146,7 +146,7 @@ class Preset:
             raise InputError(
                 "preset",
                 f"be a preset that turns {side}s into vectors",
-                f"preset={self.name}, a {self.kind} of {sides}",
+                f"preset={self.name}, a {self.backbone_name} of {sides}",
                 "Choose another preset.",
             )
 
@@ -170,7 +170,7 @@ class Preset:
         its class. `components` are passed to `from_preset`, with files that are
         already checked.
         """
-        if preset_files.is_own(self.read(preset_files.CONFIG)):
+        if preset_files.is_keras_hub(self.read(preset_files.CONFIG)):
             self.read(file)
         with _reporting_damage(self.name):
             return kind.from_preset(self.source, **components)
@@ -192,7 +192,7 @@ class Preset:
         """Returns the backbone's class and a config digest, for manifests."""
         text = json.dumps(self.config(), sort_keys=True).encode()
         digest = hashlib.sha256(text).hexdigest()
-        return {"preset": self.kind, "config_sha256": digest}
+        return {"preset": self.backbone_name, "config_sha256": digest}
 
 
 def open_preset(name, side=None, image_size=None, weights=True):
@@ -211,12 +211,12 @@ def open_preset(name, side=None, image_size=None, weights=True):
     path = preset_files.fetch(source, preset_files.CONFIG, name)
     config = preset_files.check_config(preset_files.parsed(path), path)
     label = f"{name} with image_size={image_size}" if image_size else name
-    is_own, kind = preset_files.is_own(config), hub.models.Backbone
+    is_keras_hub, kind = preset_files.is_keras_hub(config), hub.models.Backbone
     with _reporting_damage(label):
-        if is_own and image_size:
+        if is_keras_hub and image_size:
             config = preset_files.resized(config, image_size)
-        if is_own:
-            backbone = _made_of(config, kind, label)
+        if is_keras_hub:
+            backbone = _deserialized(config, kind, label)
         else:
             shape = (image_size, image_size, 3)
             size = {"image_shape": shape} if image_size else {}
@@ -224,7 +224,7 @@ def open_preset(name, side=None, image_size=None, weights=True):
     preset = Preset(name, source, backbone)
     if side:
         preset.require(side)
-    if is_own and weights:
+    if is_keras_hub and weights:
         files = preset_files.weights_files(source, name)
         with _reporting_damage(label):
             for file in files:
@@ -238,7 +238,7 @@ def rebuild(config):
     """Rebuilds a preset from an untrusted config, with random weights."""
     kind, name = keras_hub().models.Backbone, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
-    backbone = _made_of(config.get("backbone"), kind, name)
+    backbone = _deserialized(config.get("backbone"), kind, name)
     return Preset(name, None, backbone, config.get("image_converter"))
 
 
@@ -247,10 +247,10 @@ def converter_of(config):
     kind, name = keras_hub().layers.ImageConverter, "the preset of a checkpoint"
     preset_files.check_config(config, "a checkpoint")
     with in_float32():
-        return _made_of(config.get("image_converter"), kind, name)
+        return _deserialized(config.get("image_converter"), kind, name)
 
 
-def _made_of(config, kind, name):
+def _deserialized(config, kind, name):
     make = keras.saving.deserialize_keras_object
     with _reporting_damage(name):
         part = make(preset_files.bare(config), safe_mode=True)
@@ -390,7 +390,7 @@ def vision_of(preset, image_size=None):
             f"preset={preset.name}, which takes {inputs.shape[1:]}",
             "Choose another preset.",
         )
-    name, scaling = f"{PREFIX}{preset.kind}", _scaling(converter)
+    name, scaling = f"{PREFIX}{preset.backbone_name}", _scaling(converter)
     network = keras.Model(inputs, output)
     return HubCnn(name, network, scaling, side, top=False, preset=preset)
 
@@ -405,7 +405,7 @@ def _inputs_and_vector(preset):
     if encoder is not backbone:
         for name in _AFTER_ENCODER:
             output = getattr(backbone, name, lambda same: same)(output)
-    elif has_token or preset.kind in _WITH_CLASS_TOKEN:
+    elif has_token or preset.backbone_name in _WITH_CLASS_TOKEN:
         output = output[:, 0]
     return encoder.inputs[0], output
 

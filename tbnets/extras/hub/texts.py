@@ -59,17 +59,17 @@ class HubFeatures(CaptionEncoder):
     def of(cls, name: str) -> Self:
         """Opens a preset by its name, as in `presets.open_preset`."""
         name = placed(name)
-        opened = _Opened(name)
+        opened = _TextPreset(name)
         encoder = cls(opened.description())
         encoder.notes_["name"] = name
         vars(encoder)["opened"] = opened
         return encoder
 
     @functools.cached_property
-    def opened(self) -> "_Opened":
+    def opened(self) -> "_TextPreset":
         """The opened preset. Its files must match the description `preset`."""
         name = self.notes_.get("name", "")
-        opened = _Opened(name)
+        opened = _TextPreset(name)
         if opened.description() != self.preset:
             raise InputError(
                 "preset",
@@ -108,7 +108,7 @@ class HubFeatures(CaptionEncoder):
         return np.concatenate(vectors)[np.argsort(order)]
 
 
-class _Opened:
+class _TextPreset:
     """A text preset loaded in float32."""
 
     def __init__(self, name):
@@ -225,9 +225,9 @@ class HubTokenizer(tf.Module):
         self.padding_id = getattr(tokenizer, "pad_token_id", None) or 0
         limits = max_tokens, most_ids(preset.backbone) or MOST_IDS
         self.max_tokens = min(number for number in limits if number)
-        kind = _OfPair if len(preset.sides) > 1 else _Alone
+        kind = _PairTokenizer if len(preset.sides) > 1 else _TextTokenizer
         if type(tokenizer).__name__ == "CLIPTokenizer":
-            kind = _Clip
+            kind = _ClipTokenizer
         self._read = kind(preset, self.max_tokens)
         spec = [tf.TensorSpec([None], tf.string)]
         # Keras Hub tokenizes differently outside graphs. As a partial, the
@@ -263,7 +263,7 @@ class HubTokenizer(tf.Module):
         return digest.hexdigest()
 
 
-class _Clip(tf.Module):
+class _ClipTokenizer(tf.Module):
     """Maps captions to CLIP's ids with ops that TensorFlow Serving supports."""
 
     # In a graph, Keras Hub's own ops read a number as a single word, although
@@ -289,13 +289,13 @@ class _Clip(tf.Module):
         return tf.concat([start, ids, end], axis=1) + 1
 
 
-class _OfPair(tf.Module):
+class _PairTokenizer(tf.Module):
     """Maps captions to ids, like the preprocessor of an image-text preset."""
 
     def __init__(self, preset, most):
         super().__init__()
         models = presets.keras_hub().models
-        family = preset.kind.removesuffix("Backbone")
+        family = preset.backbone_name.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(name for name in names if hasattr(models, name))
         preprocessor, file = getattr(models, kind), "preprocessor.json"
@@ -319,7 +319,7 @@ class _OfPair(tf.Module):
         return tf.ragged.boolean_mask(ids, packed["padding_mask"])
 
 
-class _Alone(tf.Module):
+class _TextTokenizer(tf.Module):
     """Maps captions to ids for text-only presets, with start and end ids."""
 
     # TensorFlow Serving lacks the ops with which Keras Hub packs texts.
@@ -329,7 +329,7 @@ class _Alone(tf.Module):
         self.tokenizer = tokenizer = preset.tokenizer
         start = getattr(tokenizer, "start_token_id", None)
         end = getattr(tokenizer, "end_token_id", None)
-        has_start = start is not None and preset.kind not in _NO_START
+        has_start = start is not None and preset.backbone_name not in _NO_START
         self._start = [start] if has_start else []
         self._end = [] if end is None else [end]
         self._most = most - len(self._start) - len(self._end)

@@ -141,12 +141,12 @@ def _columns(key, rows, specs):
                 "without names. Send objects."
             )
         return dict.fromkeys(specs, rows)
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if not _is_named(row) or row.keys() != specs.keys():
             received = _kind(row)
             if isinstance(row, dict):
                 received = ", ".join(sorted(row))[:200] or "none"
-            which = f"Row {place} of `{key}`" if key == _ROWS else f"`{key}`"
+            which = f"Row {number} of `{key}`" if key == _ROWS else f"`{key}`"
             raise invalid(
                 f"{which} must have the inputs {expected}. Received: "
                 f"{received}. Send exactly these inputs."

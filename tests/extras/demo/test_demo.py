@@ -126,7 +126,7 @@ def test_a_given_photo_is_asked_of_as_any_other(client, made):
     assert found.mimetype == "image/jpeg"
     with PIL.Image.open(io.BytesIO(found.data)) as picture:
         assert picture.size == (50, 40)
-    for number in range(demo.MOST_GIVEN):
+    for number in range(demo.MOST_UPLOADED):
         give(client, png((number, 0, 0)))
     refused(client, "/like", photo=key)
 
