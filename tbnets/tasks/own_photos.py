@@ -103,7 +103,7 @@ class OwnPhotos:
     """The photos of a run and their features.
 
     `left_out` maps the ids of skipped images to reasons such as "does not
-    exist". In a resumed run, `has_begun` is true, and `left_out` does not
+    exist". In a resumed run, `is_resumed` is true, and `left_out` does not
     change.
     """
 
@@ -115,12 +115,12 @@ class OwnPhotos:
             settings.images.cache
         )
         self.cache = folder_beside(self.folder, cache)
-        self.left_out, self.has_begun, self._made_by = {}, False, None
+        self.left_out, self.is_resumed, self._made_by = {}, False, None
         self._num_reported = 0
 
     def remember(self, fitted):
         """Restores the list of skipped photos and the feature description."""
-        self.left_out, self.has_begun = dict(fitted["left_out"]), True
+        self.left_out, self.is_resumed = dict(fitted["left_out"]), True
         self.make_as(fitted["image_features_made_by"])
 
     def make_as(self, made_by):
@@ -147,7 +147,7 @@ class OwnPhotos:
             raise self.sources.nowhere("images", self.folder)
         ids = records.image_ids
         for image_id, name in zip(ids, records.names):
-            if not self.has_begun and not is_file(self.folder / name):
+            if not self.is_resumed and not is_file(self.folder / name):
                 self.left_out[image_id] = ABSENT
         rows = [row for row, key in enumerate(ids) if key not in self.left_out]
         if records.num_images and not rows:
@@ -221,7 +221,7 @@ class OwnPhotos:
         except KeyboardInterrupt:
             say("\nstopped; run the command again to continue")
             raise
-        if problems and self.has_begun:
+        if problems and self.is_resumed:
             name, reason = next(iter(problems.items()))
             raise MissingFileError(
                 "`--images` must contain the photos with which the run was "
@@ -231,7 +231,7 @@ class OwnPhotos:
                 "the captions."
             )
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
-        if not self.has_begun and len(self.left_out) > self._num_reported:
+        if not self.is_resumed and len(self.left_out) > self._num_reported:
             self._num_reported = len(self.left_out)
             self._report(len(names) + len(self.left_out) - len(problems))
 

@@ -132,8 +132,8 @@ def _check_run(session, regions):
     Raises ValueError if the model cannot compare regions.
     """
     task, settings = session.task, session.settings
-    of_features = getattr(task, "images", "") == "images"
-    if session.network.learned_similarity or not of_features:
+    of_photos = settings.image_encoder == "features" and not task.of_phrases
+    if session.network.learned_similarity or not of_photos:
         raise InputError(
             "--regions",
             "be used with a run that embeds photo features and captions",

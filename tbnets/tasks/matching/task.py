@@ -21,17 +21,13 @@ from tbnets.tasks.matching.scores import (
     show_answers,
 )
 from tbnets.tasks.own_photos import usual_flags
-from tbnets.tasks.recipes.plan import recipe_names
-from tbnets.tasks.settings.settings import Settings, unused_flags
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
 
 
 class MatchingTask(Task):
-    """Matches photos and sentences. Its examples are `batches.Examples`.
-
-    `images` names the `SplitData` attribute with the images.
-    """
+    """Matches photos and sentences. Its examples are `batches.Examples`."""
 
     flag_groups = ("images", "batches")
     # Hard negatives are regions, which this task does not have.
@@ -42,12 +38,12 @@ class MatchingTask(Task):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self._graphs = functools.lru_cache(maxsize=1)(self._trace)
-        self._is_extracted, self._preset = False, {}
-        # The cache of own photos has a store for each description of features.
-        names = [*["image_features"] * (not self.own_photos), "text_features"]
-        self.made_by = {name: f"{name}_made_by" for name in names}
+        self._preset = {}
         self._of_features = settings.image_encoder == "features"
-        self.images = "images" if self._of_features else "photos"
+        flags = ["image_features", "text_features"]
+        if self.own_photos:  # Their cache has a store for each description.
+            flags.remove("image_features")
+        self.made_by = {flag: f"{flag}_made_by" for flag in flags}
 
     @property
     def extracts(self):
@@ -81,11 +77,8 @@ class MatchingTask(Task):
         `left_out`.
         """
         self.texts.check_preset()  # Fails before the slow extraction.
-        sources = self.data.original_sources
-        unused = unused_flags(self.settings)
         flags = "text_features", "trees"
-        named = (recipe_names(flag, sources, unused) for flag in flags)
-        if self.own_photos and any(named):
+        if self.own_photos and any(map(self.data.recipe_results, flags)):
             self.own_photos.check()
             self._extract()
         super().make()
@@ -94,18 +87,19 @@ class MatchingTask(Task):
         """Raises an error if splits, photos or features are missing."""
         super().check(queries)
         splits = self.data.check_splits()
-        if not self.own_photos:
-            self._check_images(splits, queries)
-        elif not self._is_extracted:
+        if self.own_photos:
             self.own_photos.check()
+        else:
+            self._check_images(splits, queries)
         self.texts.check(splits, queries)
 
     def _check_images(self, splits, queries):
         settings = self.settings
-        self.data.parts(self.images, splits)
         if not self._of_features:
+            self.data.parts("photos", splits)
             self._open_preset()
             return
+        self.data.parts("images", splits)
         if settings.features.cnn_weights and settings.run.export:
             if queries:  # The results are drawn.
                 self.data.parts("photos", splits[-1:])
@@ -126,15 +120,11 @@ class MatchingTask(Task):
         return super().fit() | fitted
 
     def _extract(self):
-        if self._is_extracted:
-            return
-        self._is_extracted = True
         splits = self.data.check_splits()
-        begun = self.own_photos.has_begun
         self.own_photos.extract([self.split(name).records for name in splits])
         self.data.forget_splits()
-        if not begun:  # Draw the splits again, from the remaining photos.
-            self.data.cuts = None
+        if not self.own_photos.is_resumed:
+            self.data.cuts = None  # Draw splits from the remaining photos.
         self.data.check_splits()
 
     def resume(self, state, splits, where):
@@ -172,11 +162,11 @@ class MatchingTask(Task):
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
         split = self.split(split)
-        records, images = split.records, getattr(split, self.images)
+        images = split.images if self._of_features else split.photos
         texts = self.texts.rows(split, fitted)
         same = self.settings.texts.equal_texts_match
-        ids = text_ids(records.captions) if same else None
-        return Examples(records, images, texts, ids)
+        ids = text_ids(split.records.captions) if same else None
+        return Examples(split.records, images, texts, ids)
 
     def batches(self, train):
         """Returns the `EpochBatches` of the training split."""

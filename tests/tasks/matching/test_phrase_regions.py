@@ -192,5 +192,5 @@ def test_what_can_not_be_asked_is_refused(run, folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(run.task.texts, "reader", lambda fitted: None)
         is_refused()
-    monkeypatch.setattr(run.task, "images", "photos")
+    monkeypatch.setattr(run.task, "of_phrases", True)
     is_refused()
