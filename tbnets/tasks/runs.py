@@ -1,6 +1,14 @@
 """Starts, finishes, opens and exports a run, and writes its folder.
 
-::
+The `train` command calls these functions::
+
+    folder = start(settings, resume)            # checks the flags and folder
+    session, train = prepare(settings, folder)  # data, network, checkpoint
+    loop.fit(session, train)
+    finish(session)                             # test metrics, pictures
+    export(session)                             # SavedModel
+
+The folder of a run contains::
 
     RUN/settings.json        the flags, as numbers and strings
         run.flags            the flags as a flagfile

@@ -36,9 +36,10 @@ NETWORK_FLAGS = (
     "region_branch",
 )
 """Flags that determine the weights of a network."""
-_RUN = {each.name for each in (*FLAGS["run"], *FLAGS["captions"])}
-_RUN = _RUN - {"task", "model"}
-"""Flags that a run never takes from the model that it starts from."""
+_OF_RUN = {flag.name for flag in (*FLAGS["run"], *FLAGS["captions"])}
+_TAKEN = {name for name in ALL if not ALL[name].is_place} - _OF_RUN
+_TAKEN |= {"task", "model"}
+"""Flags that a run takes from the model that it starts from."""
 _RESET = ("draws", "total", "count")
 """Weights that are not loaded: dropout counters and sums of Keras metrics."""
 
@@ -65,9 +66,11 @@ class Trained(NamedTuple):
 
     def values(self):
         """Returns flags that a run takes from the model, as {name: value}."""
-        values = self.settings.values()
-        names = {name for name in ALL.keys() - _RUN if not ALL[name].is_place}
-        return {name: values[name] for name in values if name in names}
+        return {
+            name: value
+            for name, value in self.settings.values().items()
+            if name in _TAKEN
+        }
 
     def put_into(self, network):
         """Assigns the weights to a network, except for vectors of new words.
@@ -215,14 +218,8 @@ def _find(name, start, argument):
     )
 
 
-def settings_of_model(record, path):
-    """Returns the `Settings` of a model, excluding file and folder paths."""
-    places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
-    record = {**record, **places, "started_in": ""}
-    return registry.settings_of(completed(record, path))
-
-
 def _settings(name, record, path, argument):
+    """Returns the `Settings` of a model, excluding file and folder paths."""
     if record is None:
         raise InputError(
             argument,
@@ -230,7 +227,9 @@ def _settings(name, record, path, argument):
             f"{argument}={name}, which has no settings",
             "Name the folder of the run.",
         )
-    settings = settings_of_model(record, path)
+    places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
+    record = {**record, **places, "started_in": ""}
+    settings = registry.settings_of(completed(record, path))
     if settings.optimizer is None:
         raise InputError(
             argument,
