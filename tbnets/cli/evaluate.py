@@ -371,11 +371,11 @@ def run_scores(options, run_dir):
     ]
     if options.phrases:
         from tbnets.tasks.matching.phrase_regions import phrase_region_scores
-        from tbnets.tasks.scores import Together
+        from tbnets.tasks.scores import JoinedScores
 
         named = options.phrases, options.regions
         phrase_scores = phrase_region_scores(session, options.split, *named)
-        scores = [Together([*scores, phrase_scores])]
+        scores = [JoinedScores([*scores, phrase_scores])]
     return scores
 
 

@@ -38,7 +38,7 @@ from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
 from tbnets.tasks.matching.scores import points_of, shown_captions
 from tbnets.tasks.matching.task import MatchingTask
-from tbnets.tasks.scores import FEW_POINTS, Scores, Together, spread_evenly
+from tbnets.tasks.scores import FEW_POINTS, JoinedScores, Scores, spread_evenly
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.vocabulary import split_words
@@ -460,7 +460,7 @@ class HierarchicalTask(MatchingTask):
             known = matcher.match(examples)[CHOICE], links
         photos = self.split(examples.records.split).photo_folder
         phrases = CorrespondenceScores(examples, matcher, *known, photos)
-        return Together([super().scores(network, examples), phrases])
+        return JoinedScores([super().scores(network, examples), phrases])
 
     def _links_of(self, examples):
         records = examples.records

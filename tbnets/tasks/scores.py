@@ -95,7 +95,7 @@ class Scores:
         return None
 
 
-class Together(Scores):
+class JoinedScores(Scores):
     """Joins several `Scores` of a network on a split.
 
     Only the first `Scores` object is saved, monitored, and combined with the
@@ -130,7 +130,7 @@ class Together(Scores):
     def with_bank(self, bank, temperature):
         """Normalises the first `Scores` with a query bank."""
         first, *tail = self.parts
-        return Together([first.with_bank(bank, temperature), *tail])
+        return JoinedScores([first.with_bank(bank, temperature), *tail])
 
     def pictures(self):
         """Returns the pictures drawn by all `parts`."""

@@ -18,7 +18,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
 from tbnets.tasks.builders import ModelSpec
-from tbnets.tasks.scores import Scores, Together
+from tbnets.tasks.scores import JoinedScores, Scores
 from tbnets.tasks.task import Task
 from tests import tiny, verbs
 from tests.refusals import refused
@@ -206,7 +206,7 @@ def test_a_bank_levels_the_first_and_leaves_the_others():
             return Errors(bank * temperature)
 
     other = Errors(np.ones(2))
-    found = Together([Levelled(np.ones(2)), other]).with_bank(
+    found = JoinedScores([Levelled(np.ones(2)), other]).with_bank(
         np.full(2, 3.0), 0.5
     )
     assert found.parts[0].errors.tolist() == [1.5, 1.5]
