@@ -1,9 +1,16 @@
 """Tests of reading recipes, and of what is said of wrong ones."""
 
+import contextlib
+
 import pytest
 
 from tbnets.data.open import Data
-from tbnets.tasks.recipes.plan import missing, read_recipes
+from tbnets.errors import InputError
+from tbnets.tasks.recipes.image_features import Boxes
+from tbnets.tasks.recipes.plan import RECIPES, missing, read_recipes
+from tbnets.tasks.settings import command_line
+from tbnets.tasks.settings.command_line import CommandLine
+from tbnets.tasks.settings.flag import flags_of
 from tbnets.tasks.settings.settings import unused_flags
 from tests import tiny
 from tests.refusals import refused
@@ -17,6 +24,17 @@ from tests.tasks.recipes.test_made import (
 )
 
 __all__ = ["folder", "tiny_is_known"]
+
+
+def test_each_shipped_recipe_has_the_flags_of_one_tool():
+    folder = command_line.configs_folder() / "features"
+    for path in sorted(folder.glob("*.flags")):
+        words, tools = command_line.expand([f"--flagfile={path}"]), set()
+        for kind in (Boxes, *RECIPES.values()):
+            with contextlib.suppress(InputError):
+                CommandLine(words, flags_of(kind.group)).take(kind.group)
+                tools.add(kind.verb)
+        assert len(tools) == 1, path
 
 
 @pytest.mark.parametrize(
