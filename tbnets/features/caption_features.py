@@ -20,7 +20,7 @@ from tbnets.features.hub import package
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.files import CheckedFile, require_file
 
-KINDS = {
+ENCODERS = {
     kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
 }
 ENCODER_FILE = "encoder.npz"
@@ -98,7 +98,7 @@ def load_encoder(path) -> CaptionEncoder:
         if header["format"] != FORMAT:
             raise InputError(f"its format is {header['format']!r}")
         kind = header["kind"]
-        kind = package().HubFeatures if kind == "hub" else KINDS[kind]
+        kind = package().HubFeatures if kind == "hub" else ENCODERS[kind]
         encoder = kind(**header["parameters"])
         encoder.restore(header, arrays)
     except ERRORS as error:

@@ -248,7 +248,7 @@ def _fitted(values, texts, folder):
 def _new_encoder(values, texts):
     if hub.is_hub(values.features):
         return hub.package().HubFeatures.of(values.features)
-    kind = caption_features.KINDS[values.features]
+    kind = caption_features.ENCODERS[values.features]
     encoder = kind(*(getattr(values, name) for name in kind.parameters))
     name, training = next(iter(texts.items()))
     text = "\n".join(map(caption_key, training))
