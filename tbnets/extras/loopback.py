@@ -73,9 +73,8 @@ class LocalApp:
 
     def __call__(self, environ, start_response):
         """Handles a WSGI request."""
-        request = Request(environ)
-        request.max_content_length = self._most_bytes
-        response = respond(request, self._checked, sys.stderr.write)
+        tell, most_bytes = sys.stderr.write, self._most_bytes
+        response = respond(environ, self._checked, tell, most_bytes)
         response.headers.update(HEADERS)
         return response(environ, start_response)
 
@@ -96,16 +95,20 @@ class LocalApp:
         return self._answer(request)
 
 
-def respond(request, answer, tell):
+def respond(environ, answer, tell, most_bytes):
     """Returns `answer(request)`, or its error as a JSON response.
 
-    `tell` prints the traceback of an unexpected error.
+    `environ` is the WSGI environment of the request. `tell` prints the
+    traceback of an unexpected error. `most_bytes` is the maximum size of the
+    request.
     """
+    request = Request(environ)
+    request.max_content_length = most_bytes
     try:
         return answer(request)
     except RequestEntityTooLarge as error:
-        status, most = error.code, request.max_content_length
-        message = f"A request must have at most {most} bytes. Send less."
+        status = error.code
+        message = f"A request must have at most {most_bytes} bytes. Send less."
     except HTTPException as error:
         status, message = error.code, error.description
     except UserError as error:

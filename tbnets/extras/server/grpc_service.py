@@ -71,36 +71,30 @@ class GrpcServer:
         return self._server.stop(grace)
 
 
+def _answered(method):
+    """Wraps a method of `_Service` so that its errors become gRPC errors."""
+
+    def call(self, request, context):
+        try:
+            return method(self, request, context)
+        except RequestError as error:
+            code, message = error.code, str(error)[:_MOST_LETTERS]
+        except Exception:  # Errors must not end the server.
+            self._tell(traceback.format_exc())
+            code, message = "INTERNAL", "The server failed."
+        return context.abort(self._codes[code], message)
+
+    return call
+
+
 class _Service:
+    """The methods of both services, named as in their definitions."""
+
     def __init__(self, served, tell, codes):
         self._models, self._tell, self._codes = served, tell, codes
-        for name, method in {
-            "Predict": self._predict,
-            "GetModelMetadata": self._metadata,
-            "GetModelStatus": self._status,
-            "Classify": _unimplemented,
-            "Regress": _unimplemented,
-            "MultiInference": _unimplemented,
-            "HandleReloadConfigRequest": _unimplemented,
-        }.items():
-            setattr(self, name, self._answered(method))
 
-    def _answered(self, method):
-        """Wraps a method so that its errors become gRPC errors."""
-
-        def call(request, context):
-            try:
-                return method(request, context)
-            except RequestError as error:
-                code, message = error.code, str(error)[:_MOST_LETTERS]
-            except Exception:  # Errors must not end the server.
-                self._tell(traceback.format_exc())
-                code, message = "INTERNAL", "The server failed."
-            return context.abort(self._codes[code], message)
-
-        return call
-
-    def _predict(self, request, context):
+    @_answered
+    def Predict(self, request, context):
         seconds = context.time_remaining()
         if seconds is not None and seconds <= 0:
             raise RequestError("DEADLINE_EXCEEDED", "Deadline Exceeded")
@@ -121,7 +115,8 @@ class _Service:
             answer.outputs[name].CopyFrom(protocol.to_proto(array))
         return answer
 
-    def _metadata(self, request, context):
+    @_answered
+    def GetModelMetadata(self, request, context):
         fields = list(request.metadata_field)
         if set(fields) != {_SIGNATURES}:
             raise invalid(
@@ -137,7 +132,8 @@ class _Service:
         answer.metadata[_SIGNATURES].Pack(definitions)
         return answer
 
-    def _status(self, request, context):
+    @_answered
+    def GetModelStatus(self, request, context):
         answer = protocol.api("get_model_status_pb2").GetModelStatusResponse()
         for state in self._models.status(*_which(request)):
             entry = answer.model_version_status.add(version=state.version)
@@ -146,6 +142,16 @@ class _Service:
             entry.status.error_message = state.message
         return answer
 
+    @_answered
+    def Classify(self, request, context):
+        raise RequestError(
+            "UNIMPLEMENTED",
+            "Only Predict, GetModelMetadata and GetModelStatus are "
+            "implemented: signatures take tensors, not examples. Call Predict.",
+        )
+
+    Regress = MultiInference = HandleReloadConfigRequest = Classify
+
 
 def _which(request):
     if not request.HasField("model_spec"):
@@ -153,11 +159,3 @@ def _which(request):
     spec = request.model_spec
     version = spec.version.value if spec.HasField("version") else None
     return spec.name, version, spec.version_label
-
-
-def _unimplemented(request, context):
-    raise RequestError(
-        "UNIMPLEMENTED",
-        "Only Predict, GetModelMetadata and GetModelStatus are implemented: "
-        "signatures take tensors, not examples. Call Predict.",
-    )

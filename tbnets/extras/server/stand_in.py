@@ -10,7 +10,7 @@
 
 import re
 
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Response
 
 from tbnets.extras.loopback import (
     GRACE,
@@ -52,9 +52,7 @@ class RestService:
 
     def __call__(self, environ, start_response):
         """Handles a WSGI request."""
-        request = Request(environ)
-        request.max_content_length = MOST_BYTES
-        response = respond(request, self._answer, self._tell)
+        response = respond(environ, self._answer, self._tell, MOST_BYTES)
         return response(environ, start_response)
 
     def _answer(self, request):
