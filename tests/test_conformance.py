@@ -47,7 +47,7 @@ from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
 from tests.features import tiny_cnn
-from tests.losses import batches
+from tests.losses import cases
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "red", "blue", "dog", "cat"))
 IMAGE_SIZE = 8
@@ -335,7 +335,7 @@ def test_no_public_class_is_missing():
     public_classes(tbnets.losses)  # Imports them all.
     losses = ranking.RankingLoss.__subclasses__()
     losses = {k for k in losses if k.__module__.startswith("tbnets.")}
-    assert losses == {type(case.loss) for case in batches.CASES.values()}
+    assert losses == {type(case.loss) for case in cases.CASES.values()}
     assert losses == {kind for kind, _ in LOSSES.values()}
     named = {"TwoBranchModel", "TextEncoder", *(k.__name__ for k in losses)}
     assert tested | parts | named <= {*tbnets.__all__}
@@ -473,10 +473,10 @@ def test_loss_config_gives_the_same_loss(name):
         assert config[argument] == value
 
 
-@pytest.mark.parametrize("name", batches.CASES)
+@pytest.mark.parametrize("name", cases.CASES)
 def test_loss_of_half_precision_is_float32(name):
-    run = batches.with_gradients(batches.CASES[name].loss)
-    images, texts, masks = batches.batch("ragged")
+    run = cases.with_gradients(cases.CASES[name].loss)
+    images, texts, masks = cases.batch("ragged")
     half = [tf.cast(rows, tf.bfloat16) for rows in (images, texts)]
     output, gradients = run(*half, *masks)
     assert all(x.dtype == tf.float32 for x in tf.nest.flatten(output))

@@ -6,7 +6,7 @@ from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.losses.views import pair_views
 from tests import reference
-from tests.losses.batches import unit_rows
+from tests.losses.cases import unit_rows
 
 # How many regions and phrases, and the region of each phrase.
 BATCHES = {

@@ -8,7 +8,7 @@ from tbnets.losses import positives
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.views import View
 from tests import reference
-from tests.losses.batches import (
+from tests.losses.cases import (
     batch,
     unit_rows,
     with_gradients,

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tbnets.losses import positives
 from tests import reference
-from tests.losses.batches import IDS
+from tests.losses.cases import IDS
 
 
 def check_masks(name, positive_masks=positives.positive_masks):

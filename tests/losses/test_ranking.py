@@ -10,7 +10,7 @@ import tensorflow as tf
 from tbnets.losses import triplet
 from tbnets.losses.infonce import InfoNCELoss
 from tests import reference
-from tests.losses.batches import (
+from tests.losses.cases import (
     CASES,
     IDS,
     TERMS,

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tbnets.losses import ranking, softmax_blocks, tiles
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import CROSS_TERMS
-from tests.losses.batches import CASES, IDS, TERMS, batch, check
+from tests.losses.cases import CASES, IDS, TERMS, batch, check
 
 LOSSES = {
     name: case._replace(loss=dataclasses.replace(case.loss, term_weights=TERMS))

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tbnets.losses import positives, triplet
 from tbnets.losses.presets import PRESETS
 from tests import reference
-from tests.losses.batches import (
+from tests.losses.cases import (
     IDS,
     TERMS,
     batch,

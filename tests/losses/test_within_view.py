@@ -10,7 +10,7 @@ from tbnets.losses import miners, positives
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
-from tests.losses.batches import unit_rows, with_gradients
+from tests.losses.cases import unit_rows, with_gradients
 
 # Labels are any integers: large ones that a float would merge, negative ones.
 LARGE = 2**40
