@@ -216,7 +216,7 @@ def complete(values) -> dict:
     """Returns `values` with defaults for all flags that are missing.
 
     A flag that is None counts as missing. --loss determines the defaults of
-    its own flags. The flags of other losses remain None.
+    its own flags. The flags of other losses become None.
     """
     known = {name: v for name, v in values.items() if v is not None}
     defaults = {name: flag.default for name, flag in ALL.items()}
@@ -225,9 +225,11 @@ def complete(values) -> dict:
     weights = {
         f"{t}_weight": arguments["term_weights"].get(t, 0.0) for t in TERMS
     }
-    for name, value in (arguments | weights).items():
-        if name in ALL and record[name] is None:
-            record[name] = value
+    defaults = arguments | weights
+    for flag in FLAGS["loss"]:
+        is_read = flag.name in defaults
+        if flag.default is None and not (is_read and flag.name in known):
+            record[flag.name] = defaults.get(flag.name)
     return record
 
 

@@ -13,6 +13,7 @@ from tbnets.tasks import registry, runs
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.learning_groups import LOSSES
 from tbnets.tasks.settings.settings import ALL, unused_flags
+from tbnets.tasks.trained import open_trained
 from tests.refusals import refused
 from tests.tiny import parse, parsed, typed, unread
 
@@ -378,3 +379,11 @@ def test_values_of_a_loss_reach_the_run(monkeypatch):
     row = kind, arguments | {"temperature": 0.3}
     monkeypatch.setitem(LOSSES, "infonce", row)
     assert parse("--loss=infonce").loss.temperature == 0.3
+
+
+def test_a_record_keeps_no_flag_of_another_loss():
+    """A triplet's margin would give runs from this model a triplet's flags."""
+    trained = open_trained("flickr8k_photos_large")
+    assert trained.settings.loss.loss == "infonce"
+    assert trained.settings.loss.margin is None
+    assert trained.settings.loss.temperature == 0.03
