@@ -50,17 +50,16 @@ def list_archives(path, suffixes=SUFFIXES):
 
     `path` is an archive, a folder, or a pattern in which `{split}` and `*`
     match any name and `{000..009}` stands for ten numbers. Returns (root,
-    names): the folder of the archives, and their paths relative to it. If
-    `path` is an archive, returns (path, [""]). Raises FileNotFoundError if a
-    pattern or one of its numbers matches no file.
+    paths): the folder of the archives, and their paths. If `path` is an
+    archive, it is also the root. Raises FileNotFoundError if a pattern or one
+    of its numbers matches no file.
     """
     path = os.fspath(path)
     if not path.endswith(suffixes) or os.path.isdir(path):
-        paths = sorted(_below(path, suffixes))
-        return path, [os.path.relpath(found, path) for found in paths]
+        return path, sorted(_below(path, suffixes))
     if os.path.isfile(path):
-        return path, [""]
-    root, names = os.path.dirname(re.split(r"[{*]", path)[0]), []
+        return path, [path]
+    archives = []
     for pattern in _expand_numbers(path.replace(SPLIT_FIELD, "*")):
         paths = sorted(glob.glob(pattern))
         if not paths:
@@ -68,8 +67,13 @@ def list_archives(path, suffixes=SUFFIXES):
                 "`path` must match archives. Received: path="
                 f"{path}, but {pattern} does not exist. Correct the path."
             )
-        names += [os.path.relpath(found, root or ".") for found in paths]
-    return root, names
+        archives += paths
+    return os.path.dirname(re.split(r"[{*]", path)[0]), archives
+
+
+def name_below(root, path):
+    """Returns the path of an archive relative to `root`; "" if it is `root`."""
+    return "" if path == root else os.path.relpath(path, root or ".")
 
 
 def _below(folder, suffixes):
@@ -91,9 +95,9 @@ def photos_inside(path):
     """Yields (name, path below the root) for each photo inside archives."""
     root, archives = list_archives(path)
     for archive in archives:
-        place = os.path.join(root, archive) if archive else root
-        for name in open_archive(place).photos:
-            yield name, posixpath.join(archive, name)
+        before = name_below(root, archive)
+        for name in open_archive(archive).photos:
+            yield name, posixpath.join(before, name)
 
 
 def has_archives(path):

@@ -164,10 +164,10 @@ def _read_classes(root):
 
 def _list(path, suffix):
     """Returns a list of (relative path, path, split), one for each archive."""
-    root, names = archives.list_archives(path, (suffix,))
-    if not names:
+    root, paths = archives.list_archives(path, (suffix,))
+    if not paths:
         raise OtherFormat(f"it is neither a {suffix} file nor a folder of them")
-    paths = [os.path.join(root, name) if name else root for name in names]
+    names = [archives.name_below(root, path) for path in paths]
     return list(zip(names, paths, archive_splits(names)))
 
 

@@ -386,8 +386,7 @@ class CaptionSource:
 
         Caches the last file, if it is valid and does not depend on others.
         """
-        root, names = list_archives(path)
-        files = [os.path.join(root, name) for name in names] or [path]
+        files = list_archives(path)[1] or [path]
         stamps = [stamp(file) for file in files if os.path.isfile(file)]
         key = self.format, path, self.columns, *stamps
         if (result := _CACHE.get(key)) is not None:

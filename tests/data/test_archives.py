@@ -82,8 +82,8 @@ def test_archives_are_listed_once(tmp_path, shard):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(shard.read_bytes())
     (tmp_path / "b" / "loop").symlink_to(tmp_path)
-    root, names = archives.list_archives(tmp_path)
-    assert (root, names) == (str(tmp_path), ["b/0.tar", "shard.tar"])
+    paths = [str(tmp_path / name) for name in ("b/0.tar", "shard.tar")]
+    assert archives.list_archives(tmp_path) == (str(tmp_path), paths)
 
 
 def test_links_are_not_followed(tmp_path):

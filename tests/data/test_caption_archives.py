@@ -63,6 +63,13 @@ def test_captions_are_read_from_each_kind_of_file(tmp_path):
     assert images.names == images.image_ids
 
 
+def test_an_archive_that_is_written_again_is_read_again(tmp_path):
+    for text in ("A dog.", "A longer caption."):
+        files = {"a.jpg": PHOTO, "a.txt": text * 200}
+        shard = write_tar(tmp_path / "a.tar", files)
+        assert read(shard).captions == (text * 200,)
+
+
 def test_numbers_of_classes_are_lines_of_a_file(tmp_path):
     samples = [{f"{row}.jpg": PHOTO, f"{row}.cls": f"{row}"} for row in (0, 1)]
     write_shards(tmp_path, "{}.tar", samples, 2)
