@@ -11,7 +11,7 @@ import tbnets
 import tbnets.layers
 import tbnets.losses
 import tbnets.models
-from tbnets.data.store.arrays import Features
+from tbnets.data.store.features import Features
 from tbnets.serving.served import Served
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -49,7 +49,7 @@ from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
 from tbnets.data.sources import Sources
 from tbnets.data.splits import fill_split
-from tbnets.data.store.arrays import check_finite
+from tbnets.data.store.features import check_finite
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, Problem, listed, shown

@@ -15,7 +15,7 @@ from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives
 from tbnets.data.caption_files import CaptionFile, ImageRecord, OtherFormat
 from tbnets.data.splits import WHOLE_FILE
-from tbnets.data.store.arrays import first_equal_rows, open_array
+from tbnets.data.store.features import first_equal_rows, open_array
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, require_file, shown
 

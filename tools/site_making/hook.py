@@ -28,7 +28,7 @@ CONFIGURATIONS = "configurations.md"
 API = "api/index.md"
 GIVEN = (
     *("serving.served.Served", "serving.search_index.SearchIndex"),
-    *("data.store.arrays.Features", "evaluation.ranks.Ranks"),
+    *("data.store.features.Features", "evaluation.ranks.Ranks"),
     *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
     *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
     *("losses.logistic.PairSample", "text.packed_trees.PackedTrees"),

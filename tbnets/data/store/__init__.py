@@ -3,7 +3,7 @@
 To learn the package, read the modules in this order::
 
     opening           opens features in any format
-    arrays            the interface to features, and .npy files
+    features          the interface to features, and .npy files
     shards, manifest  a store that is open for reading, and its files
     npy               checks and reads the files of arrays
     writer, joining   write a store, and merge stores

@@ -15,7 +15,7 @@ import shutil
 
 from tbnets import files
 from tbnets.data.store import manifest
-from tbnets.data.store.arrays import MOST_LISTED
+from tbnets.data.store.features import MOST_LISTED
 from tbnets.data.store.manifest import file_sha256
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.shards import open_store

@@ -10,7 +10,7 @@ import os
 import numpy as np
 
 from tbnets.checks import Path
-from tbnets.data.store.arrays import (
+from tbnets.data.store.features import (
     Features,
     check_finite,
     ids_file,

@@ -10,7 +10,7 @@ import os
 import numpy as np
 
 from tbnets.checks import first_twice
-from tbnets.data.store.arrays import Features, check_rows, slices
+from tbnets.data.store.features import Features, check_rows, slices
 from tbnets.data.store.manifest import (
     MANIFEST,
     file_sha256,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.store import opening, shards
-from tbnets.data.store.arrays import check_finite, ids_file
+from tbnets.data.store.features import check_finite, ids_file
 from tbnets.data.store.opening import load_features, open_features, read_made_by
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
@@ -128,7 +128,7 @@ def test_features_are_joined_by_id(two, tmp_path):
 def test_features_come_in_chunks(two, monkeypatch):
     features = open_features(*two[0])
     for size in (1, 20, 1000):
-        monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", size)
+        monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", size)
         rows, arrays = zip(*features.chunks())
         assert rows[-1].stop == 2 and len(rows) == (1 if size == 1000 else 2)
         np.testing.assert_array_equal(

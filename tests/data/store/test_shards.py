@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.data.store.arrays import check_finite
+from tbnets.data.store.features import check_finite
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.shards import open_store
@@ -91,7 +91,7 @@ def test_what_is_written_is_read(tmp_path, monkeypatch, kind, dtype):
             assert take(some).dtype == np.float32
             np.testing.assert_array_equal(take(some), features[some])
         # A row a chunk, as it is stored.
-        monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", 1)
+        monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", 1)
         places, chunks = zip(*store.chunks())
         assert [(p.start, p.stop) for p in places] == [
             (row, row + 1) for row in range(len(features))

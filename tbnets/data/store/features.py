@@ -1,4 +1,4 @@
-"""Reads features from `.npy` files, and looks up their rows by id.
+"""Looks up features by id, and reads them from `.npy` files.
 
 `Features` is the interface to all feature files. `FeatureArray` reads the array
 `X_ims.npy` or `X.npy`. The ids of its rows are in `X_ids.txt`, one per line.

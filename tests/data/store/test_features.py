@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tbnets.data.store.arrays import (
+from tbnets.data.store.features import (
     FeatureArray,
     check_finite,
     first_equal_rows,
@@ -91,7 +91,7 @@ def test_repeated_ids_share_their_first_row(tmp_path):
 
 def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "tbnets.data.store.arrays.CHUNK_BYTES", 16
+        "tbnets.data.store.features.CHUNK_BYTES", 16
     )  # 2 rows a chunk
     array = np.asarray([[1], [2], [1], [3]], np.float64)
     path = save(tmp_path, array, ["a", "b", "a", "b"])
@@ -100,7 +100,7 @@ def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
 
 
 def test_chunks_are_the_rows_in_order_as_stored(tmp_path, monkeypatch):
-    monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", 9)  # 2 rows
+    monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", 9)  # 2 rows
     array = np.arange(10, dtype=np.int16).reshape(5, 2)
     features = open_array(save(tmp_path, array))
     found = list(features.chunks())
@@ -116,7 +116,7 @@ def test_chunks_are_the_rows_in_order_as_stored(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("chunk_bytes", [1, 8, 2**20])
 def test_first_equal_rows(monkeypatch, chunk_bytes):
-    monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", chunk_bytes)
     nan = np.nan
     array = np.asarray([[1, 2], [1, 2], [1, 3], [nan, 0], [nan, 0], [1, 2]])
     features = FeatureArray("abcdef", array)
@@ -201,7 +201,7 @@ def test_fortran_order_and_other_byte_orders(tmp_path):
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2**20])
 def test_rows_that_are_not_finite_are_named(tmp_path, monkeypatch, chunk_bytes):
-    monkeypatch.setattr("tbnets.data.store.arrays.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", chunk_bytes)
     array = np.ones((4, 3))
     array[1, 2] = np.nan
     array[3] = [0, -np.inf, np.nan]
