@@ -6,6 +6,7 @@
 `Data` resolves paths, finds splits and checks files.
 """
 
+import collections
 import contextlib
 import functools
 import os
@@ -190,7 +191,7 @@ class Data:
         self._plan = plan or (lambda flag, data: {})
         self._photos_of = photos_of
         self._recipe_results = {}
-        self._to_agree = {}
+        self._later_checks = collections.defaultdict(list)
         self.cuts = None
         self.matches = None
         self._splits = {}
@@ -263,8 +264,8 @@ class Data:
         """Runs the recipes of a flag if their results are missing."""
         for result in self.recipe_results(flag).values():
             result.make_if_missing()
-        for arguments in self._to_agree.pop(flag, ()):
-            self.check_made_by(flag, *arguments)
+        for check in self._later_checks.pop(flag, ()):
+            check()
 
     def _is_made(self, flag):
         with contextlib.suppress(MissingFileError):  # Photos may be gone.
@@ -319,15 +320,15 @@ class Data:
         expected `Features.made_by`, read from the path `where`. Keys in `but`
         are ignored.
         """
+        arguments = flag, splits, made_by, where, but
+        if not self._is_made(flag):
+            check = functools.partial(self.check_made_by, *arguments)
+            self._later_checks[flag].append(check)
+            return
 
         def compared(made_by):
             return {k: v for k, v in made_by.items() if k not in but}
 
-        made_by = compared(made_by)
-        if not self._is_made(flag):
-            arguments = (splits, made_by, where, but)
-            self._to_agree.setdefault(flag, []).append(arguments)
-            return
         for split in splits:
             try:
                 paths = self.paths(flag, split)
@@ -335,8 +336,9 @@ class Data:
                 continue  # This split has no features.
             if not all(map(os.path.exists, paths)):
                 continue
-            here, values = ", ".join(paths), compared(read_made_by(*paths))
-            if lines := extraction_differences(made_by, values, where, here):
+            here = ", ".join(paths)
+            values = compared(made_by), compared(read_made_by(*paths))
+            if lines := extraction_differences(*values, where, here):
                 raise InputError(
                     f"--{flag}",
                     "name features that are extracted with identical settings",
