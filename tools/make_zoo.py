@@ -190,7 +190,7 @@ def opened(folder, is_part):
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "1")
-        return load_saved_model(assembled.put_together(folder, path))
+        return load_saved_model(assembled.add_image_networks(folder, path))
 
 
 def command(options):

@@ -151,7 +151,7 @@ def ask_embeddings(options, texts):
     if texts:
         of_phrases = model.has("embed_phrases")
         rows = (model.embed_phrases if of_phrases else model.embed_text)(texts)
-        names = formatting.titles_of(texts, search.notes_on(model, texts))
+        names = formatting.query_titles(texts, search.notes_on(model, texts))
     else:
         names, rows = ask_photo_embeddings(options, model)
     if options.output:
@@ -206,7 +206,7 @@ def search_index(options, texts):
         warnings.simplefilter("ignore")  # Titles list unknown words.
         results = model.search(texts, top=options.top or 5)
     notes, records = search.notes_on(model, texts), []
-    titles = formatting.titles_of(texts, notes)
+    titles = formatting.query_titles(texts, notes)
     for text, (unknown, note), title, found in zip(
         texts, notes, titles, results
     ):

@@ -182,7 +182,7 @@ def warn_of_unknown(phrases, notes):
 def print_boxes(phrases, notes, phrase_regions):
     """Prints a table of boxes for each phrase."""
     for title, regions in zip(
-        formatting.titles_of(phrases, notes), phrase_regions
+        formatting.query_titles(phrases, notes), phrase_regions
     ):
         print(title)
         if not regions:

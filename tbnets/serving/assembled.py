@@ -53,7 +53,7 @@ _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _making = threading.Lock()
 
 
-def put_together(source, path):
+def add_image_networks(source, path):
     """Copies a SavedModel, and makes the copy take photos instead of features.
 
     Raises ValueError if the metadata of `source` does not describe the image
@@ -179,7 +179,7 @@ def _make(folder, path):
     start = time.monotonic()
     shutil.rmtree(path, ignore_errors=True)  # Removes a damaged folder.
     with new_folder(path) as partial:
-        put_together(folder, partial / "1")
+        add_image_networks(folder, partial / "1")
         write_text(partial / IDENTITY, f"{_identity(folder)}\n")
         write_checksums(partial)
         check_answers(load_saved_model(partial), folder / ANSWERS)

@@ -90,7 +90,7 @@ AT_ONCE = 2
 
 
 def embed_folder(
-    model, folder, place=None, batch_size=None, fault_of_name=lambda name: ""
+    model, folder, cache=None, batch_size=None, fault_of_name=lambda name: ""
 ):
     """Embeds the photos of a folder, reusing embeddings in the cache.
 
@@ -99,7 +99,7 @@ def embed_folder(
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
-        place: folder of the cache, which no other photo folder may use; None
+        cache: folder of the cache, which no other photo folder may use; None
             for FOLDER.tbnets next to `folder`, False for no cache.
         batch_size: number of photos in a batch; None for the default.
         fault_of_name: function that takes the relative path of a photo and
@@ -113,7 +113,7 @@ def embed_folder(
         ValueError: no file is a valid photo, or an embedding is not finite.
     """
     paths, left_out = sort_files(folder)
-    cache = EmbeddingCache(place, model, folder)
+    cache = EmbeddingCache(cache, model, folder)
     return embed_photos(
         model, folder, paths, left_out, cache, batch_size, fault_of_name
     )
@@ -210,18 +210,18 @@ def _note(text):
 class EmbeddingCache:
     """The cache of a folder of photos. `entries` maps their names to `Entry`s.
 
-    `place` is as in `embed_folder`. Embeddings from a server are not saved,
+    `cache` is as in `embed_folder`. Embeddings from a server are not saved,
     because the server may later use another model.
     """
 
-    def __init__(self, place=False, model=None, folder=""):
+    def __init__(self, cache=False, model=None, folder=""):
         self.entries, self._unsaved, self._files = {}, {}, []
-        self._can_write = place is not False and os.path.isdir(model.path)
+        self._can_write = cache is not False and os.path.isdir(model.path)
         if self._can_write:
             self._folder, self._identity = folder, identity_of(model)
-            self._beside = files.folder_beside(folder, place)
+            self._cache_folder = files.folder_beside(folder, cache)
             name = self._identity["model"][:16]
-            self.place = self._beside / "embeddings" / name
+            self.path = self._cache_folder / "embeddings" / name
             self._read()
 
     def knows(self, name, stamp):
@@ -260,7 +260,7 @@ class EmbeddingCache:
     def _read(self):
         """Reads the cache files, oldest first, and drops outdated faults."""
         try:
-            paths = self.place.glob(f"*{SUFFIX}")
+            paths = self.path.glob(f"*{SUFFIX}")
             self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
         except OSError:
             return
@@ -280,7 +280,7 @@ class EmbeddingCache:
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write
-        path = self.place / f"{uuid.uuid4().hex}{SUFFIX}"
+        path = self.path / f"{uuid.uuid4().hex}{SUFFIX}"
         photos = {n: e for n, e in entries.items() if not e.reason}
         broken = {n: e for n, e in entries.items() if e.reason}
         header = {
@@ -293,13 +293,13 @@ class EmbeddingCache:
         rows += [e.embedding[None] for e in photos.values()]
         rows = np.concatenate(rows)
         try:
-            files.make_folder_of(self._folder, self._beside)
-            self.place.mkdir(parents=True, exist_ok=True)
+            files.make_folder_of(self._folder, self._cache_folder)
+            self.path.mkdir(parents=True, exist_ok=True)
             npy.write_npz(path, header, {"rows": rows})
         except OSError as error:
             self._can_write = False
             _note(
-                f"note: the embeddings are not saved in {self.place}: "
+                f"note: the embeddings are not saved in {self.path}: "
                 f"{os.strerror(error.errno or errno.EIO)}. Choose another "
                 "folder with --cache."
             )

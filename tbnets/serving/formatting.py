@@ -68,7 +68,7 @@ def add_doubts(notes, chances, limit):
     return results
 
 
-def titles_of(queries, notes):
+def query_titles(queries, notes):
     """Returns each sentence with its note, if any."""
     return [
         f'"{query}"' + (f" ({note})" if note else "")
@@ -79,7 +79,7 @@ def titles_of(queries, notes):
 def format_tables(titles, ids, ranked, hits=None, limit=0):
     """Formats the results of each query as a table.
 
-    `titles`, `ranked` and `hits` are results of `titles_of`, `rank` and
+    `titles`, `ranked` and `hits` are results of `query_titles`, `rank` and
     `find_hits`. Hits are shown by their captions instead of their ids. Results
     with a confidence below `limit` are marked as doubtful.
     """

@@ -85,8 +85,8 @@ class _Rewriter:
     def __init__(self, graph_def):
         self.graph_def = graph_def
         library = graph_def.library.function
-        self.before = {f.signature.name: f for f in library}
-        self.after = {}  # (old name, halved arguments) -> function.
+        self.old_functions = {f.signature.name: f for f in library}
+        self.new_functions = {}  # (old name, halved arguments) -> function.
 
     def rewrite(self, halved, dropped):
         """Returns the rewritten `GraphDef`, without the nodes in `dropped`.
@@ -98,7 +98,7 @@ class _Rewriter:
         nodes, _ = self._rewrite_nodes(nodes, halved, in_body=False)
         result = tf.compat.v1.GraphDef(versions=self.graph_def.versions)
         result.node.extend(nodes)
-        result.library.function.extend(self.after.values())
+        result.library.function.extend(self.new_functions.values())
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
@@ -106,12 +106,14 @@ class _Rewriter:
         written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]
-            places = [i for i, name in enumerate(inputs) if name in halved]
-            if places and node.op in _READS:
+            halved_inputs = [
+                i for i, name in enumerate(inputs) if name in halved
+            ]
+            if halved_inputs and node.op in _READS:
                 written += _read_and_cast(node, in_body)
                 renamed[f"{node.name}:{_READS[node.op]}:0"] = f"{node.name}:y:0"
                 continue
-            if places and not _CALLS.fullmatch(node.op):
+            if halved_inputs and not _CALLS.fullmatch(node.op):
                 raise InputError(
                     "half_precision",
                     "be used only with graphs that read weights with "
@@ -119,28 +121,28 @@ class _Rewriter:
                     f"{node.name}, a {node.op}",
                     "Export in full precision.",
                 )
-            before = node.op.endswith(("If", "Case"))
-            places = tuple(i - before for i in places)
+            is_branch = node.op.endswith(("If", "Case"))
+            halved_inputs = tuple(i - is_branch for i in halved_inputs)
             for call in calls(node):
-                call.name = self._rewrite_function(call.name, places)
+                call.name = self._rewrite_function(call.name, halved_inputs)
             written.append(node)
         for node in written:
             node.input[:] = [renamed.get(name, name) for name in node.input]
         return written, renamed
 
-    def _rewrite_function(self, name, places):
+    def _rewrite_function(self, name, halved_inputs):
         """Copies a function to take float16 arguments. Returns its new name."""
-        if (name, places) in self.after:
-            return self.after[name, places].signature.name
-        function = copy.deepcopy(self.before[name])
-        self.after[name, places] = function
-        if places:
+        if (name, halved_inputs) in self.new_functions:
+            return self.new_functions[name, halved_inputs].signature.name
+        function = copy.deepcopy(self.old_functions[name])
+        self.new_functions[name, halved_inputs] = function
+        if halved_inputs:
             # Several graphs may share the function, so its name must be
             # deterministic.
-            which = zlib.crc32(repr(places).encode())
+            which = zlib.crc32(repr(halved_inputs).encode())
             function.signature.name = f"{name}_half_{which:08x}"
         arguments = [argument.name for argument in function.signature.input_arg]
-        halved = {arguments[place] for place in places}
+        halved = {arguments[i] for i in halved_inputs}
         nodes, renamed = self._rewrite_nodes(
             function.node_def, halved, in_body=True
         )

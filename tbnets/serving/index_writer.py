@@ -227,7 +227,7 @@ class IndexWriter:
         write_manifest(self.path, self._manifest)
         self._is_new = False
         named = {name for shard in shards for name in shard.sha256}
-        named.add(search_index.index_file(self.path, shards).name)
+        named.add(search_index.cells_file(self.path, shards).name)
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in named:
                 (self.path / name).unlink()

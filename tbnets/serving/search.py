@@ -86,7 +86,7 @@ def notes_on(model, queries):
     return notes
 
 
-def sentences_of(queries):
+def sentences_in(queries):
     """Returns the sentences in `queries` as strings, without other queries."""
     texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
     return [
@@ -148,7 +148,7 @@ def rank(model, queries, like, embeddings, top):
         texts = embed(model.embed_text, queries, "query")
         results.append(closest(texts, model.confidence))
         if model.confidence is not None:
-            notes = notes_on(model, sentences_of(queries))
+            notes = notes_on(model, sentences_in(queries))
             unknown = [note == NO_WORD for _, note in notes]
             results[0][2][unknown] = np.nan
     if len(like):
@@ -281,9 +281,9 @@ class PhotoSearch:
             model.search(images="photos", like=["dog.jpg"])
         """
         top = checked_number("top", top, 1, whole=True)
-        is_held = images is None and self.has("search")
+        uses_own_index = images is None and self.has("search")
         # A model exported with only `search` has no `embed_image`.
-        endpoint = "search" if is_held else "embed_image"
+        endpoint = "search" if uses_own_index else "embed_image"
         if not self.has(endpoint, "embed_text"):
             other = ", or call `find`" if self.has("embed_phrases") else ""
             raise InputError(
@@ -292,7 +292,7 @@ class PhotoSearch:
                 f"{self.path}, which has {sorted(self.signatures)}",
                 f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
             )
-        if images is None and (len(like) or not is_held):
+        if images is None and (len(like) or not uses_own_index):
             raise InputError(
                 "images",
                 "be a folder, photos or their embeddings",
@@ -305,14 +305,14 @@ class PhotoSearch:
         if cache:
             advice = "Name a folder, or omit it to use FOLDER.tbnets."
             check_kind("cache", cache, (str, os.PathLike), advice)
-        if not is_held:
+        if not uses_own_index:
             names, embeddings = _gallery(self, images, cache)
         unknown = _warn_of_unknown(self, queries)
-        if is_held:
-            results = self.search_held(queries, top)
+        if uses_own_index:
+            results = self.search_own_index(queries, top)
             for row in unknown:
-                found = results[row]
-                results[row] = [x._replace(confidence=None) for x in found]
+                answers = results[row]
+                results[row] = [a._replace(confidence=None) for a in answers]
             return results
         ranked = rank(self, queries, like, embeddings, top)
         return [
@@ -322,7 +322,7 @@ class PhotoSearch:
 
 
 def _warn_of_unknown(model, queries):
-    sentences = sentences_of(queries)
+    sentences = sentences_in(queries)
     notes = notes_on(model, sentences)
     unknown = [r for r, (_, n) in enumerate(notes) if n == NO_WORD]
     for row in unknown:

@@ -90,11 +90,11 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         return tf.cast(nothing, tf.int32), nothing
 
     def best_of(tile):
-        shard, place, before = tile
-        rows = shard[place]
+        shard, tile_rows, first_row = tile
+        rows = shard[tile_rows]
         values = similarities(queries, rows)
         best = tf.math.top_k(values, tf.minimum(k, rows.shape[0]))
-        return best.indices + before, best.values
+        return best.indices + first_row, best.values
 
     if tf.executing_eagerly():
         with ThreadPoolExecutor(TILES_AT_ONCE) as pool:
@@ -102,13 +102,13 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
     else:
         results = []
         for tile in tiles:
-            before = results[-TILES_AT_ONCE : 1 - TILES_AT_ONCE]
-            with tf.control_dependencies([values for _, values in before]):
+            earlier = results[-TILES_AT_ONCE : 1 - TILES_AT_ONCE]
+            with tf.control_dependencies([values for _, values in earlier]):
                 results.append(best_of(tile))
-    places, values = zip(*results)
-    places, values = tf.concat(places, 1), tf.concat(values, 1)
+    rows, values = zip(*results)
+    rows, values = tf.concat(rows, 1), tf.concat(values, 1)
     best = tf.math.top_k(values, tf.minimum(k, first))
-    return tf.gather(places, best.indices, batch_dims=1), best.values
+    return tf.gather(rows, best.indices, batch_dims=1), best.values
 
 
 EMBEDDED_BY = "embedded_by"
@@ -253,28 +253,28 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
         rows, similarities = index.search(model.embed_text(["a dog"]), 5)
     """
     check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
-    place = pathlib.Path(path, MANIFEST)
-    if not place.is_file():
+    manifest = pathlib.Path(path, MANIFEST)
+    if not manifest.is_file():
         raise MissingFileError(
             "`index` must be the folder of a search index. Received: index="
             f"{path}, without {MANIFEST}. Create one with tbnets index."
         )
-    index = _open_unchanged(place)
+    index = _open_unchanged(manifest)
     if model is not None:
         index.check_embedded_by(model)
     return index
 
 
-def _open_unchanged(place):
+def _open_unchanged(manifest):
     """Opens an index, again if it changes while it is read."""
     while True:
-        before = place.read_bytes()
+        before = manifest.read_bytes()
         try:
-            store = open_store(place.parent)
+            store = open_store(manifest.parent)
             check_is_index(store)
             return SearchIndex(store)
         except (UserError, FileNotFoundError):
-            if place.read_bytes() == before:
+            if manifest.read_bytes() == before:
                 raise
 
 
@@ -309,7 +309,7 @@ _DIGEST_BYTES = 32
 _CURE = "Run tbnets index with --approximate again."
 
 
-def index_file(path, shards):
+def cells_file(path, shards):
     """Returns the path of the file that holds the FAISS cells of the shards."""
     names = "\n".join(shard.name for shard in shards)
     digest = hashlib.sha256(names.encode()).hexdigest()
@@ -320,8 +320,8 @@ def build_index(path):
     """Writes the FAISS cells of an index, unless they already exist."""
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
-    place = index_file(path, index.store.manifest.shards)
-    if place.exists():
+    cells_path = cells_file(path, index.store.manifest.shards)
+    if cells_path.exists():
         return
     if not len(index):
         raise InputError(
@@ -343,7 +343,9 @@ def build_index(path):
         clusters.add(np.ascontiguousarray(shard, np.float32))
     content = faiss.serialize_index(clusters).tobytes()
     digest = hashlib.sha256(content).digest()
-    write_atomically(place, lambda file: file.writelines([digest, content]))
+    write_atomically(
+        cells_path, lambda file: file.writelines([digest, content])
+    )
 
 
 class ApproximateIndex(SearchIndex):
@@ -374,14 +376,14 @@ class ApproximateIndex(SearchIndex):
         _, candidates = self._cells.search(queries, num_candidates)
         rows = np.empty([len(queries), k], np.int64)
         values = np.empty(rows.shape, np.float32)
-        for place, (query, near) in enumerate(zip(queries, candidates)):
+        for i, (query, near) in enumerate(zip(queries, candidates)):
             near = np.sort(near[near >= 0])
             if len(near) < k:
-                [rows[place]], [values[place]] = super().search([query], k)
+                [rows[i]], [values[i]] = super().search([query], k)
                 continue
             products = self.take(near) @ query
             order = np.argsort(-products, kind="stable")[:k]
-            rows[place], values[place] = near[order], products[order]
+            rows[i], values[i] = near[order], products[order]
         return rows, values
 
 
@@ -389,13 +391,13 @@ def open_approximate(path):
     """Opens an index and its FAISS cells, as an `ApproximateIndex`."""
     faiss = import_extra("faiss", "faiss")
     index = open_index(path)
-    place = index_file(path, index.store.manifest.shards)
-    if not place.is_file():
+    cells_path = cells_file(path, index.store.manifest.shards)
+    if not cells_path.is_file():
         raise MissingFileError(
             "`--approximate` must be used with an index created with it. "
-            f"Received: {index.path}, which has no {place.name}. {_CURE}"
+            f"Received: {index.path}, which has no {cells_path.name}. {_CURE}"
         )
-    file = CheckedFile(place)
+    file = CheckedFile(cells_path)
     content = file.read_bytes()
     body = memoryview(content)[_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != content[:_DIGEST_BYTES]:

@@ -285,7 +285,7 @@ class Served(PhotoSearch):
             self.inputs("embed_text")  # Raises an error.
         return sides[0]
 
-    def search_held(self, queries: Texts, top: int) -> list:
+    def search_own_index(self, queries: Texts, top: int) -> list:
         """Searches the index in the model, like `search` without `images`."""
         inputs = self._input("embed_text", queries)
         k = tf.constant(min(top, tf.int32.max))  # No index has more rows.

@@ -26,8 +26,6 @@ from tests.features.test_photo_features import photo
 from tests.refusals import refused
 from tests.serving.test_export import VOCABULARY, make_network
 
-PUT_TOGETHER = assembled.put_together
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
@@ -83,7 +81,7 @@ def part(made, first, tmp_path, monkeypatch):
     def copy(_, path):
         return shutil.copytree(first.model.path, path)
 
-    monkeypatch.setattr(assembled, "put_together", copy)
+    monkeypatch.setattr(assembled, "add_image_networks", copy)
     # To compare its answers, what is put together need not be loaded.
     monkeypatch.setattr(assembled, "load_saved_model", lambda _: first.model)
     monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
@@ -99,7 +97,7 @@ def test_the_first_use_puts_together_and_the_next_loads(
     path, cache = first.model.path, made.folder / "cache"
     assert path.parts[-2:] == ("tiny", "1") and path.is_relative_to(cache)
     monkeypatch.setenv("TBNETS_CACHE", str(cache))
-    monkeypatch.setattr(assembled, "put_together", None)
+    monkeypatch.setattr(assembled, "add_image_networks", None)
     # By its path no less than by name.
     again = zoo.open_model(made.folder / "zoo/tiny")
     assert again.path == path and capsys.readouterr().err == ""
@@ -204,7 +202,7 @@ def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):
     part = shutil.copytree(made.folder / "zoo/tiny/1", tmp_path / "1")
     (part / "assets.extra/tbnets.json").write_text(json.dumps(metadata))
     with refused("source"):
-        assembled.put_together(part, tmp_path / "2")
+        assembled.add_image_networks(part, tmp_path / "2")
 
 
 def test_places_to_keep_it(monkeypatch, tmp_path):

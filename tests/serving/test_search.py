@@ -103,7 +103,7 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
 
 def test_an_index_in_the_model_gives_no_confidence_without_a_known_word(model):
     model.has = lambda *names: True
-    model.search_held = lambda queries, top: [
+    model.search_own_index = lambda queries, top: [
         [Answer("a.jpg", 0.5, 0.9)] for _ in queries
     ]
     with pytest.warns(UserWarning, match='no word of "ring"'):

@@ -136,7 +136,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         for hit in hits
     ]
     ranked = search.rank(model, queries, (), embeddings, NUM_ANSWERS)
-    titles = formatting.titles_of(queries, search.notes_on(model, queries))
+    titles = formatting.query_titles(queries, search.notes_on(model, queries))
     text = formatting.format_tables(titles, lines, ranked, right)
     if any(hit is not None for hit in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
