@@ -16,6 +16,7 @@ from tests import tiny
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
+from tests.saved_models import loaded_once
 from tests.tiny_runs import prepared, save
 
 COUNTS = {"train": 6, "dev": 3, "test": 3}
@@ -74,7 +75,7 @@ def write_features(folder, photos):
 def exported_twice(folder, tmp_path_factory):
     """A run exported from its features, and opened again for the photo.
 
-    Returns:
+    Yields:
         The opened session and both models; the second is of half precision.
     """
     place = tmp_path_factory.mktemp("twice")
@@ -99,7 +100,8 @@ def exported_twice(folder, tmp_path_factory):
         adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
     )
     path = runs.export(opened, half_precision=True)
-    return opened, served, load_saved_model(path)
+    with loaded_once():
+        yield opened, served, load_saved_model(path)
 
 
 def test_a_photo_embeds_as_its_features_side_by_side(folder, exported_twice):

@@ -1,7 +1,5 @@
 """An exported model of phrase localization that begins with the photo."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +13,6 @@ from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.endpoints import region_endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.served import load_saved_model
 from tbnets.serving.text_readers import TreeReader
 from tbnets.tasks.photo_readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
@@ -141,7 +138,7 @@ def test_regions_of_a_large_photo_are_nearly_those_of_all_its_pixels():
     assert np.abs(found - whole).max() < 0.02 * np.abs(whole).max()
 
 
-def test_phrases_may_be_trees(tmp_path):
+def test_phrases_may_be_trees():
     vocabulary = Vocabulary.build(["a red ball"])
     network = EmbeddingNetwork(
         Branch((4,)),
@@ -151,24 +148,22 @@ def test_phrases_may_be_trees(tmp_path):
     network.build({"images": (None, 6), "captions": (None, *TreeRows.shape)})
     reader = TreeReader(vocabulary, 20)
     endpoints = region_endpoints(network, reader, region_dim=6)
-    functions = {"embed_phrases": endpoints.functions["embed_phrases"]}
-    endpoints = dataclasses.replace(endpoints, functions=functions)
-    model = load_saved_model(write_saved_model(endpoints, tmp_path / "1"))
+    embed_phrases = endpoints.functions["embed_phrases"]
     trees = [
         read_tree("(NP (DT a) (JJ red) (NN ball))"),
         read_tree("(NP (NN ball))"),
     ]
-    wanted = network.embed_text(reader.read(trees))
-    np.testing.assert_allclose(model.embed_phrases(trees), wanted, atol=1e-6)
-    broken = reader.read(trees)
+    rows = reader.read(trees)
+    found = embed_phrases(tf.constant(rows))["embeddings"]
+    np.testing.assert_allclose(found, network.embed_text(rows), atol=1e-6)
+    broken = rows.copy()
     broken[1, 0, 2] = 1 << 30  # Memory for so many levels would be asked for.
-    call = model.signatures["embed_phrases"]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"row\] \[1\]"):
-        call(trees=tf.constant(broken))
+        embed_phrases(tf.constant(broken))
     with pytest.raises(
         tf.errors.InvalidArgumentError, match="at most 80 nodes"
     ):
-        call(trees=tf.zeros([1, 81, 6], tf.int32))
+        embed_phrases(tf.zeros([1, 81, 6], tf.int32))
 
 
 def test_other_features_and_weights_are_refused(extractor):
