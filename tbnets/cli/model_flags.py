@@ -1,7 +1,4 @@
-"""Defines the flags that select a model, and checks and JSON output.
-
-The commands that query a model share this module.
-"""
+"""Defines flags, checks and JSON output that commands with --model share."""
 
 import contextlib
 import dataclasses

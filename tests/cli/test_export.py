@@ -13,7 +13,7 @@ from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer, verbs
 from tests.refusals import refused
-from tests.tools.test_query import COLORS, write_network
+from tests.tools.test_query import COLORS, write_networks
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_model_is_calibrated(source, tmp_path, monkeypatch):
         return fit(*arrays)
 
     monkeypatch.setattr(calibration, "calibrate", calibrate)
-    write_network(tmp_path / "bytes")
+    write_networks(tmp_path)
     (tmp_path / "photos").mkdir()
     rows, rng = ["image,caption"], np.random.default_rng(0)
     for row in range(260):  # The splits are drawn.

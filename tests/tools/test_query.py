@@ -1,10 +1,13 @@
 """Tests of the query tool, on networks whose answers are plain to see."""
 
 import contextlib
+import functools
 import io
 import json
 import os
+import pathlib
 import shutil
+import tempfile
 import types
 
 import numpy as np
@@ -76,22 +79,28 @@ def answers_of(text):
     return tables
 
 
-def write_network(folder):
-    """Exports a network of photos."""
-    export_saved_model(
-        ColorNetwork(),
-        VOCABULARY,
-        folder / "1",
-        image_shape=(4, 4, 3),
-        read_photos=lambda photos: decode_images(photos, 4),
-    )
+@functools.cache
+def written():
+    """Returns a `TemporaryDirectory` with a network of photos, `bytes`, and
+    one of features, exported once a process."""
+    folder = tempfile.TemporaryDirectory()
+    for name, shape, read_photos in (
+        ("bytes", (4, 4, 3), lambda photos: decode_images(photos, 4)),
+        ("features", (3,), None),
+    ):
+        export_saved_model(
+            ColorNetwork(),
+            VOCABULARY,
+            pathlib.Path(folder.name, name, "1"),
+            image_shape=shape,
+            read_photos=read_photos,
+        )
+    return folder
 
 
 def write_networks(folder):
-    """Exports a network of photos, `bytes`, and one of features."""
-    write_network(folder / "bytes")
-    path = folder / "features" / "1"
-    export_saved_model(ColorNetwork(), VOCABULARY, path, image_shape=(3,))
+    """Writes the two networks below a folder."""
+    shutil.copytree(written().name, folder, dirs_exist_ok=True)
 
 
 @pytest.fixture(scope="module")
