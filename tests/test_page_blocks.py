@@ -27,6 +27,7 @@ BLOCKS = {
 }
 SERVER = "docs/local_server.md"
 LIBRARY = "docs/library.md"
+NETWORK = "docs/bring_your_network.md"
 REGIONS, ZOO = "docs/regions.md", "model_zoo/README.md"
 FRESH = "# In a fresh process."
 REPLACED = {
@@ -36,8 +37,10 @@ REPLACED = {
     ),
     # Further epochs in the fresh process would repeat the first one.
     (LIBRARY, "batch_size=12, epochs=5"): "batch_size=12",
-    # Small pixels take less time.
-    ("docs/bring_your_network.md", "96"): "32",
+    (LIBRARY, "fit(batches, epochs=5"): "fit(batches, epochs=2",
+    # Small pixels and a small network take less time.
+    (NETWORK, "96"): "32",
+    (NETWORK, "keras.applications.MobileNetV3Small"): "small_application",
     # Random weights and a small photo give features of equal size, without
     # the download of VGG.
     (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
@@ -105,6 +108,20 @@ def network():
     return {"network": network, "vocabulary": vocabulary}
 
 
+def small_application(include_top, pooling, weights, input_shape):
+    """Returns a network like those of `keras.applications`, with few layers."""
+    assert not include_top and pooling == "avg" and weights is None
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Conv2D(8, 3, 2),
+            keras.layers.BatchNormalization(),
+            keras.layers.GlobalAveragePooling2D(),
+        ]
+    )
+
+
 def trees():
     vocabulary = tbnets.Vocabulary.build(["a red dog"])
     tree = tbnets.read_tree("(NP (DT a) (JJ red) (NN dog))")
@@ -121,6 +138,7 @@ def regions():
 GIVEN = {
     "docs/losses.md": lambda: {"loss": tbnets.TripletLoss()},
     "docs/evaluation.md": lambda: {**embeddings(), **scored_phrases()},
+    NETWORK: lambda: {"small_application": small_application},
     REGIONS: regions,
     "docs/serving.md": network,
     "docs/trees.md": trees,
