@@ -76,9 +76,10 @@ class MatchingTask(Task):
         The extraction comes first, because recipes for texts depend on
         `left_out`.
         """
-        self.texts.check_preset()  # Fails before the slow extraction.
         flags = "text_features", "trees"
         if self.own_photos and any(map(self.data.recipe_results, flags)):
+            # These checks fail before the slow extraction.
+            self.texts.check_preset()
             self.own_photos.check()
             self._extract()
         super().make()
