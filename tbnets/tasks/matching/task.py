@@ -163,11 +163,12 @@ class MatchingTask(Task):
     def load(self, split, fitted):
         """Returns the `Examples` of a split."""
         split = self.split(split)
+        records = split.records  # First: it names a split that does not exist.
         images = split.images if self._of_features else split.photos
         texts = self.texts.rows(split, fitted)
         same = self.settings.texts.equal_texts_match
-        ids = text_ids(split.records.captions) if same else None
-        return Examples(split.records, images, texts, ids)
+        ids = text_ids(records.captions) if same else None
+        return Examples(records, images, texts, ids)
 
     def batches(self, train):
         """Returns the `EpochBatches` of the training split."""
