@@ -120,13 +120,13 @@ def test_other_networks_are_errors(kind):
 
 
 @pytest.mark.parametrize(
-    "squares", [(224, 260), (tbnets.decode_images, tbnets.decode_images)]
+    "resizers", [(224, 260), (tbnets.decode_images, tbnets.decode_images)]
 )
-def test_several_sizes_and_presets_are_errors(squares):
+def test_several_sizes_and_presets_are_errors(resizers):
     network = types.SimpleNamespace(input_shapes={"images": (None, 5)})
     parts = [
-        types.SimpleNamespace(photo_size=size, squares=square)
-        for size, square in zip((224, 260), squares)
+        types.SimpleNamespace(photo_size=size, resizer=resizer)
+        for size, resizer in zip((224, 260), resizers)
     ]
     reader = types.SimpleNamespace(read=types.SimpleNamespace(parts=parts))
     with pytest.raises(InputError) as caught:
