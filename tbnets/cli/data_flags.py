@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tbnets import startup
 from tbnets.data.archives import has_archives
-from tbnets.data.caption_files import Columns
+from tbnets.data.caption_columns import Columns
 from tbnets.data.captions import FORMAT_NAMES, CaptionSource
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files

@@ -74,7 +74,7 @@ from tbnets.cli.model_flags import (
     quiet_if_stdout,
     write_answers_json,
 )
-from tbnets.data.caption_files import CaptionFile
+from tbnets.data.caption_columns import CaptionFile
 from tbnets.data.caption_formats import AUTO, read_file
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.photos import find_photo, is_listed

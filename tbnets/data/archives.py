@@ -24,7 +24,7 @@ import threading
 
 import numpy as np
 
-from tbnets.data.caption_files import COLUMNS, bare
+from tbnets.data.caption_columns import COLUMNS, bare
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.errors import (
     FileError,

@@ -11,7 +11,7 @@ import posixpath
 import re
 
 from tbnets.data import archives
-from tbnets.data.caption_files import (
+from tbnets.data.caption_columns import (
     COLUMNS,
     SAMPLE_ROWS,
     CaptionFile,
@@ -54,7 +54,7 @@ def read_shards(file):
 
     An image's id is the name of its photo in the shard. Each line of a `.txt`
     file is a caption. In a `.json` file, the captions are stored under one of
-    the keys in `caption_files.COLUMNS`. A `.cls` file contains the name of a
+    the keys in `caption_columns.COLUMNS`. A `.cls` file contains the name of a
     class, or the index of a line in `classes.txt` next to the shards.
     """
     if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):

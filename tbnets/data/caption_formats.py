@@ -13,7 +13,7 @@ from tbnets.checks import first_twice
 from tbnets.data import caption_archives, caption_json, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives
-from tbnets.data.caption_files import CaptionFile, ImageRecord, OtherFormat
+from tbnets.data.caption_columns import CaptionFile, ImageRecord, OtherFormat
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.features import first_equal_rows, open_array
 from tbnets.errors import InputError

@@ -8,7 +8,7 @@ import contextlib
 from typing import NamedTuple
 
 from tbnets.data import splits as split_names
-from tbnets.data.caption_files import (
+from tbnets.data.caption_columns import (
     COLUMNS,
     IDENTITIES,
     SAMPLE_ROWS,

@@ -7,7 +7,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from tbnets.data.caption_files import (
+from tbnets.data.caption_columns import (
     SAMPLE_ROWS,
     Chosen,
     Columns,

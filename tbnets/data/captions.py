@@ -30,7 +30,7 @@ from tbnets.checks import (
 )
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives, stamp
-from tbnets.data.caption_files import CaptionFile, Columns
+from tbnets.data.caption_columns import CaptionFile, Columns
 from tbnets.data.caption_formats import (
     AUTO,
     OF_SEVERAL_FILES,

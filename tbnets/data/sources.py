@@ -7,7 +7,7 @@ import pathlib
 
 from tbnets.data import splits
 from tbnets.data.archives import has_archives, photo_root
-from tbnets.data.caption_files import Columns
+from tbnets.data.caption_columns import Columns
 from tbnets.data.captions import CaptionSource
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings

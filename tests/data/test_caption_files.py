@@ -11,7 +11,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.data.caption_files import Columns
+from tbnets.data.caption_columns import Columns
 from tbnets.data.caption_formats import READERS
 from tbnets.data.captions import CaptionSource, read_captions, summary
 from tbnets.data.splits import NoSuchSplit

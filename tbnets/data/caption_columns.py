@@ -1,4 +1,4 @@
-"""Tools of all caption readers: the file, its columns and image records."""
+"""Finds the columns of captions files, and makes image records from rows."""
 
 import contextlib
 import functools
