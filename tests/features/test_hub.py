@@ -256,7 +256,9 @@ def test_objects_are_read_like_their_preset(hub_presets, kind, preprocessor):
         np.testing.assert_allclose(encoder(PIXELS), wanted, **close)
 
 
-def test_a_network_of_objects_is_saved_and_served(hub_presets, tmp_path):
+def test_a_network_of_objects_is_trained_saved_and_served(
+    hub_presets, tmp_path, eagerly
+):
     preprocessor = presets.keras_hub().models.CLIPPreprocessor
     objects = objects_of(hub_presets["clip"], preprocessor)
     backbone, preprocessor = objects
@@ -268,7 +270,10 @@ def test_a_network_of_objects_is_saved_and_served(hub_presets, tmp_path):
         hub.HubTextEncoder.of(*objects),
     )
     ids = tokenizer(CAPTIONS[:2]).numpy()
-    network({"images": PIXELS, "captions": ids})
+    network.compile("adam")
+    data = {"images": PIXELS, "captions": ids}
+    data |= {"image_ids": np.arange(2), "caption_image_ids": np.arange(2)}
+    network.fit(data, verbose=0)
     network.save(tmp_path / "network.keras")
     loaded = load_model(tmp_path / "network.keras")
     images, texts = network.embed_images(PIXELS), network.embed_text(ids)
