@@ -5,6 +5,7 @@ import importlib
 import os
 import re
 
+import benchmark
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -86,6 +87,11 @@ def test_benchmark_prints_its_rows(
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
+
+
+@pytest.mark.parametrize("name", benchmark.BENCHMARKS)
+def test_benchmark_can_be_imported(name):
+    assert callable(importlib.import_module(f"benchmarks.{name}").run)
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from tbnets.data.captions import read_captions, usual_format
+from tbnets.data.captions import read_captions
 from tbnets.data.phrases import read_phrases
 from tbnets.errors import InputError
 from tbnets.serving import heat, zoo
@@ -18,8 +18,7 @@ def run(options):
             "`--images`, `--captions` and `--phrases` must name the photos, "
             "their captions and their phrases. Received: an empty flag."
         )
-    form = usual_format(options.captions)
-    images = read_captions(form, options.captions, options.split)
+    images = read_captions("auto", options.captions, options.split)
     phrases = read_phrases(options.phrases, images)
     model = zoo.open_model(options.model)
     points, seconds = np.empty((phrases.num_phrases, 2, 2)), []
