@@ -130,8 +130,8 @@ class TwoBranchModel(keras.Model):
     def __repr__(self) -> str:
         details = {"built": False}
         if self.built:
-            weights = sum(layer.count_params() for layer in self.layers)
-            details = {"embedding_dim": self.embedding_dim, "weights": weights}
+            details = {"embedding_dim": self.embedding_dim}
+            details["weights"] = self.count_params()
         return repr_of(self, TwoBranchModel, **details)
 
     @staticmethod

@@ -136,7 +136,8 @@ def fit(session, train):
 
 
 def _hinges_of(loss):
-    return (loss.margin, loss.reduction) if loss else (None, None)
+    has_hinges = loss and loss.is_triplet_loss
+    return (loss.margin, loss.reduction) if has_hinges else (None, None)
 
 
 def _train_epoch(session, train):

@@ -66,7 +66,7 @@ class MatchingTask(Task):
         split = self.data.existing_split("train_split")
         count = self.split(split).records.num_images
         loss = self.settings.loss
-        is_triplets = loss is not None and loss.margin is not None
+        is_triplets = loss is not None and loss.is_triplet_loss
         usual = usual_flags(count, self.settings.run.from_, is_triplets)
         return f"{count} photos", usual
 

@@ -191,6 +191,11 @@ class LossSettings:
     )
 
     @property
+    def is_triplet_loss(self) -> bool:
+        """Whether the loss is a sum of hinges over triplets."""
+        return LOSSES[self.loss][0] is TripletLoss
+
+    @property
     def term_weights(self) -> dict[str, float]:
         """Maps each term of the loss to its weight."""
         return {term: vars(self)[f"{term}_weight"] for term in TERMS}

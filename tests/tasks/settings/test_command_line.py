@@ -381,6 +381,15 @@ def test_values_of_a_loss_reach_the_run(monkeypatch):
     assert parse("--loss=infonce").loss.temperature == 0.3
 
 
+def test_a_loss_with_a_margin_need_not_have_triplets(monkeypatch):
+    kind, arguments = LOSSES["infonce"]
+    row = kind, arguments | {"margin": 0.3}
+    monkeypatch.setitem(LOSSES, "infonce", row)
+    loss = parse("--loss=infonce").loss
+    assert loss.margin == 0.3 and not loss.is_triplet_loss
+    assert parse("--loss=vse++").loss.is_triplet_loss
+
+
 def test_a_record_keeps_no_flag_of_another_loss():
     """A triplet's margin would give runs from this model a triplet's flags."""
     trained = open_trained("flickr8k_photos_large")
