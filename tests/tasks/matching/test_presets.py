@@ -146,7 +146,8 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, vit):
         for name in train.records.image_ids
     ]
     alone = settings_for("--image_features=hub:vit", "--data_root=.")
-    [same] = registry.open_task(alone).missing()
+    data = registry.open_task(alone).data
+    [same] = data.recipe_results("image_features").values()
     assert (folder / "made" / f"vit-{same.digest}").is_dir()
     features = PhotoFeatures(vit)
     np.testing.assert_allclose(features(contents), rows, atol=1e-5)
