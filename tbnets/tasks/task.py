@@ -265,12 +265,12 @@ class Task:
 
         Subclasses add the values of images and regions.
         """
-        data = self.data
-        extra = {
-            "split_cuts": data.cuts,
-            "recipes": plan.recorded_flags(data),
-        }
-        return self.texts.fit() | {k: extra[k] for k in extra if extra[k]}
+        fitted = self.texts.fit()
+        if self.data.cuts:
+            fitted["split_cuts"] = self.data.cuts
+        if recipes := plan.recorded_flags(self.data):
+            fitted["recipes"] = recipes
+        return fitted
 
     def load(self, split, fitted: Fitted):
         """Returns the examples of a split."""
