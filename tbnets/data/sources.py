@@ -12,6 +12,7 @@ from tbnets.data.captions import CaptionSource
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
+from tbnets.data.store.manifest import MANIFEST
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 
@@ -105,9 +106,9 @@ class Sources:
     def resolve(self, path, split=None):
         """Resolves `path` against the data root and replaces `{split}`.
 
-        A path that does not exist there is looked up in `started_in`, where the
-        tools write their results. Raises NoSuchSplit if neither folder contains
-        the split.
+        A file or feature store that does not exist there is looked up in
+        `started_in`, where the tools write their results. Raises NoSuchSplit if
+        neither folder contains the split.
         """
         below = self.from_start(self.data_root) / path
         places = [below, self.from_start(path)]
@@ -115,7 +116,9 @@ class Sources:
             with contextlib.suppress(NoSuchSplit):
                 file = place if split is None else fill_split(place, split)
                 file = pathlib.Path(file)
-                if file.exists() or has_archives(file):
+                is_made = file.is_file() or (file / MANIFEST).is_file()
+                is_made = is_made or has_archives(file)
+                if is_made or (place is below and file.exists()):
                     return file
         if split is None:
             return below
@@ -165,7 +168,10 @@ class Sources:
     @property
     def photo_folder(self):
         """The folder of the photos, below the data root or `started_in`."""
-        return photo_root(self.resolve(self.images))
+        here = self.from_start(self.images)
+        below = self.resolve(self.images)
+        is_here = here.is_dir() and not below.exists()
+        return photo_root(here if is_here else below)
 
     def captions_beside_photos(self):
         """Returns {"captions": path} if captions are beside photos, else {}."""
