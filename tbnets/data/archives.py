@@ -77,7 +77,6 @@ def name_below(root, path):
 
 
 def _below(folder, suffixes):
-    """Yields the archives below a folder; does not follow links to folders."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -227,11 +226,6 @@ class _Member(tarfile.TarInfo):
 
 
 def _tar_places(file):
-    """Returns {name: (offset, size)} for the files in a tar archive.
-
-    Reads only the headers. Links, folders and hidden files are skipped.
-    Raises ProblemError, a ValueError, if the archive is damaged.
-    """
     places, end, size = {}, 0, os.path.getsize(file.path)
     kind = {"tarinfo": _Member, "encoding": "utf-8", "errors": "strict"}
     expected = "expected a tar archive; found"
@@ -415,7 +409,6 @@ def _is_read(field):
 
 
 def _photo_columns(schema):
-    """Returns the columns of photos and of photo names, each "" if missing."""
     types = import_extra("data", "pyarrow").types
     for field in schema:
         if types.is_binary(field.type) or types.is_large_binary(field.type):

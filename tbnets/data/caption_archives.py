@@ -154,7 +154,6 @@ def _class_name(shard, name, text, classes):
 
 
 def _read_classes(root):
-    """Reads the class names next to the shards; [] if there is no such file."""
     folder = root if os.path.isdir(root) else os.path.dirname(root)
     for name in _CLASSES:
         if os.path.isfile(path := os.path.join(folder, name)):

@@ -292,7 +292,6 @@ def _identified(records, identities):
 
 
 def _photo_name(file, image, place, addresses):
-    """Returns the file name of an image; for a URL, the last path component."""
     if not isinstance(image, str) or not _ADDRESS.match(image):
         return file.file_name(image, place)
     path = re.sub(r"[?#].*", "", image)

@@ -66,7 +66,6 @@ def _record_lists(content, place="", split=None):
 
 
 def _mapping_records(content, split=None):
-    """Returns the records of a JSON object that maps images to captions."""
     if not isinstance(content, dict) or not content:
         raise OtherFormat("it is not an object of images")
     if split is None and all(map(split_names.is_usual, content)):
@@ -209,7 +208,6 @@ def _identity(record):
 
 
 def _texts(record, key, place):
-    """Returns a (place, text) pair for each caption of a record."""
     value = record[key]
     texts = []
     for i, item in enumerate(value if isinstance(value, list) else [value]):
@@ -243,7 +241,6 @@ def read_phrases(file):
 
 
 def _two_lists(content):
-    """Returns the key of the list of images, and of the list of captions."""
     lists = {}
     if isinstance(content, dict):
         lists = {k: v for k, v in content.items() if isinstance(v, list)}

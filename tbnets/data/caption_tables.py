@@ -127,7 +127,6 @@ def _caption_rows(file, layout):
 
 
 def _texts(text):
-    """Returns a cell's captions. The cell may contain a JSON or Python list."""
     if _LIST.fullmatch(text.strip()):
         for parse in (parse_json, _python_strings):
             with contextlib.suppress(ValueError, SyntaxError):

@@ -385,7 +385,6 @@ def _languages(caption):
 
 
 def _clearest(languages):
-    """Returns the language with the most stop words; None if < 2 or tied."""
     (name, most), (_, second) = [*languages.most_common(2), *2 * [("", 0)]][:2]
     return name if most > max(1, second) else None
 

@@ -275,7 +275,6 @@ def _refuse_pickle(file):
 
 
 def _regions(file, images):
-    """Yields the rows of Visual Genome's `region_descriptions.json`."""
     sizes, path = {}, _beside(file, IMAGE_DATA)
     if os.path.isfile(path):
         data = CheckedFile(path, file.problems)

@@ -120,10 +120,6 @@ def convert(content):
 
 
 def _opened(content, starts):
-    """Opens a photo in one of the formats in `starts`.
-
-    Returns (picture, ""), or (None, reason) if it cannot be opened.
-    """
     kinds = [
         kind
         for kind, start in starts.items()

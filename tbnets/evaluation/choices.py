@@ -115,7 +115,6 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(values, areas, choice):
-    """Returns the weights of candidates, which sum to 1 along the last axis."""
     with np.errstate(over="ignore"):  # -inf gives weight 0.
         logits = _below_largest(values) / choice.temperature
     if choice.area_exponent:

@@ -152,7 +152,6 @@ def queries_of(side, best, candidates):
 
 
 def _count_block(sides, queries, row_slice, column_slice):
-    """Scores a block of pairs, and updates the counts in both directions."""
     rows, columns = sides
     x, y = rows.embeddings[row_slice], columns.embeddings[column_slice]
     scores = x @ y.T
@@ -204,7 +203,6 @@ def _count_strip(sides, queries, axis, places, scores):
 
 
 def _compare(axis, scores, low, high):
-    """Returns the masks `score >= low` and `score > high`, and their sums."""
     shape = (-1, 1) if axis == 0 else (1, -1)
     masks = scores >= low.reshape(shape), scores > high.reshape(shape)
     # A sum in 64 bits would take four times as long.

@@ -277,7 +277,6 @@ def _table(scores, num_phrases):
 
 
 def _checked_scores(values, image, overlaps, rows):
-    """Checks scores, and returns them as float32 `[len(rows), k]`."""
     num_proposals = overlaps.shape[1]
     values = np.asarray(values)[..., :num_proposals]
     if values.shape != overlaps.shape:

@@ -136,7 +136,6 @@ def compare_all(compare, first, second, pairs_at_once):
 
 
 def _queries(best):
-    """Returns `Queries` where scores that differ by rounding errors tie."""
     slack = np.float32(TIE) * np.maximum(np.abs(best), 1)
     slack[~np.isfinite(best)] = 0
     return Queries(best, best - slack, best + slack)

@@ -129,7 +129,6 @@ def _retrieval_lines(metrics):
 
 
 def _metrics_line(metrics, names, indent=""):
-    """Returns a list with a line of the available metrics, or an empty list."""
     parts = [
         f"{title} {write(metrics[name])}"
         for title, (name, write) in names.items()

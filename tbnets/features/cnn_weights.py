@@ -62,7 +62,6 @@ class _Tensor(NamedTuple):
 
 
 def _note_tensor(*arguments):
-    """Returns a tensor's position; replaces torch's `_rebuild_tensor_v2`."""
     return _Tensor(*arguments[:4])
 
 

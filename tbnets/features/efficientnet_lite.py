@@ -176,7 +176,6 @@ def _as_keras(network, tensors):
 
 
 def _turn(layer, tensor):
-    """Transposes a kernel from torch's axis order to Keras' axis order."""
     if tensor.ndim != 4:
         return tensor.T
     is_depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)

@@ -82,7 +82,6 @@ def decoded_by_shard(shards, decode, batch_size):
 
 
 def _computed(features, batches):
-    """Yields (positions, features `[batch, dim]`) for each batch, in order."""
     # On a CPU, two batches are computed at once, because some layers leave
     # cores idle. With ten crops, one batch uses all cores.
 

@@ -126,7 +126,6 @@ class FisherFeatures(CaptionEncoder):
         self._forget()
 
     def _forget(self):
-        """Deletes values that were computed from previously fitted arrays."""
         self.pca_mean_ = np.zeros(0, np.float32)
         self.pca_axes_ = np.zeros((0, 0), np.float32)
         for name in ("shares_", "_tables"):

@@ -54,7 +54,6 @@ def fold_batch_normalization(network):
 
 
 def _pairs(network):
-    """Returns {convolution name: batch normalisation to fold}."""
     readers, pairs = consumers(network), {}
     outputs = {id(output) for output in network.outputs}
     for layer in network.layers:

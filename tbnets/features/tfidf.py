@@ -65,7 +65,6 @@ def find_lemmatizer():
 
 
 def _wordnet_lemma(wordnet, word):
-    """Returns the noun lemma or, if it equals the word, the verb lemma."""
     lemma = wordnet.lemmatize(word, "n")
     return lemma if lemma != word else wordnet.lemmatize(word, "v")
 

@@ -53,7 +53,6 @@ def _gates(sums):
 
 
 def _states(i, o, u, cells):
-    """Computes c and h (Eq. 7 and 8)."""
     c = i * u + cells
     return c, o * tf.tanh(c)
 

@@ -70,7 +70,6 @@ class Model(PhotoSearch):
     __repr__ = short_repr("path", "embedding_dim")
 
     def _run(self, name):
-        """Returns the current thread's function of a network."""
         run = getattr(self._threads, name, None)
         if run is None:
             litert = import_extra("lite", "ai_edge_litert.interpreter")

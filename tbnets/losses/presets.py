@@ -30,8 +30,6 @@ _KIROS_2014: dict[str, Any] = {
 
 
 class _Presets(dict):
-    """Maps a loss name to its arguments; raises an error for unknown names."""
-
     def __missing__(self, name):
         check_choice("loss", name, self)
 

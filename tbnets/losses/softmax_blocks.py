@@ -86,7 +86,6 @@ class _Blocks:
             self._bounds.append(bounds)
 
     def _split(self, rows, value, side):
-        """Pads rows, and splits them into blocks `[num_blocks, size, ...]`."""
         size = self._size[side]
         padding = -tf.shape(rows)[0] % size
         paddings = [[0, padding], *[[0, 0]] * (len(rows.shape) - 1)]

@@ -261,7 +261,6 @@ class _Triplets:
         of_pairs = _pair_gradients if is_few else _pair_matrix
 
         def visit(pairs, match):
-            """Returns gradients for the positives `pairs` and all negatives."""
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
             picked = [tf.identity(x) for x in picked]
             with tf.GradientTape() as tape:
@@ -339,7 +338,6 @@ def _pair_gradients(sides, pairs, values, transposed=False):
 
 
 def _pair_matrix(sides, pairs, values, transposed=False):
-    """Returns `[matrix]`, the dense gradient with respect to similarities."""
     pairs = pairs[:, ::-1] if transposed else pairs
     sizes = [tf.shape(sides[i])[0] for i in (0, -1)]
     num_rows, num_columns = tf.unstack(tf.cast(sizes, tf.int64))
@@ -352,7 +350,6 @@ def _pair_matrix(sides, pairs, values, transposed=False):
 
 
 def _matrix_gradients(sides, slopes):
-    """Returns the gradients with respect to `sides` from the dense gradient."""
     rows, columns = sides[0], sides[-1]
     if len(sides) == 1:
         return [tf.matmul(slopes + tf.transpose(slopes), rows)]

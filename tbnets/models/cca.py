@@ -214,8 +214,6 @@ def _wide(values):
 
 
 class _Solving(keras.callbacks.Callback):
-    """Computes the projections at the end of the last epoch."""
-
     def on_epoch_end(self, epoch, logs=None):
         if epoch + 1 == self.params["epochs"]:
             loss = self.model.solve()
@@ -399,7 +397,6 @@ class CCA(EmbeddingNetwork):
         return {"loss": tf.constant(1.0)}
 
     def _start(self, shapes):
-        """Creates the covariance sums; builds the model if needed."""
         if not self.built:
             self.build(shapes)
         sizes = [branch.mean.shape[0] for branch in self._branches]

@@ -108,7 +108,6 @@ def _check_steps(steps, num_batches):
 
 
 def _refuse_targets(arguments):
-    """Rejects targets and weights, which Keras would ignore or reject."""
     for name in ("y", "sample_weight", "class_weight"):
         if arguments.get(name) is not None:
             raise InputError(

@@ -265,7 +265,6 @@ def _region_mean(regions, region_images, num_images):
 
 
 def _joined(output, weight, other, names):
-    """Adds `weight` times `other` to `output`, and renames the terms."""
     merged = (
         terms | {names[term]: added[term] for term in names if term in added}
         for terms, added in zip(output[1:], other[1:])

@@ -75,7 +75,6 @@ def fit_replicas(self, **arguments):
 
 
 def _check(model, arguments):
-    """Raises an error if an argument or the model does not support replicas."""
     passed = {name for name, value in arguments.items() if value is not None}
     unsupported = sorted(passed - {*SUPPORTED})
     if unsupported:
@@ -113,7 +112,6 @@ def _check(model, arguments):
 
 
 def _shared(model, arguments, name, steps_name):
-    """Returns (distributed data set, steps, is_endless) of an argument."""
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
@@ -138,7 +136,6 @@ def _shared(model, arguments, name, steps_name):
 
 
 def _validation(model, arguments):
-    """Returns a function that maps (epoch, callbacks) to validation logs."""
     if arguments.get("validation_data") is None:
         return lambda epoch, callbacks: {}
     names = "validation_data", "validation_steps"
@@ -161,7 +158,6 @@ def _validation(model, arguments):
 
 
 def _step_function(model, mode="train"):
-    """Returns a function that runs a step on the next batch of an iterator."""
     strategy = model.distribute_strategy
 
     def step(iterator):
@@ -176,7 +172,6 @@ def _step_function(model, mode="train"):
 
 
 def _epoch(model, run, batches, steps, callbacks, mode="train"):
-    """Runs the steps of an epoch; returns the logs of the last step."""
     logs, name = None, "x" if mode == "train" else "validation_data"
     begin = getattr(callbacks, f"on_{mode}_batch_begin")
     end = getattr(callbacks, f"on_{mode}_batch_end")

@@ -241,7 +241,6 @@ class SimilarityNetwork(TwoBranchModel):
         return tf.stack([self.sampling_seed, tf.cast(step, tf.int32)])
 
     def _softmax_loss(self, batch, training):
-        """Averages the losses for ranking captions and for ranking images."""
         images, texts, *ids = self._embed_whole(batch, training)
         matches = positive_masks(*ids).image_to_text
         shared_images = own_rows(images)

@@ -374,7 +374,6 @@ class TwoBranchModel(keras.Model):
         return super().fit(*bound.args[1:], **bound.kwargs)
 
     def _on_finite(self, method, args, kwargs):
-        """Checks the data argument of a Keras method; returns all arguments."""
         # Checking outputs is not enough: a kernel may turn a NaN into 0.
         bound = inspect.signature(method).bind(self, *args, **kwargs)
         fit_arguments.prepare_data(bound.arguments, "x", self.text_reader)
@@ -452,7 +451,6 @@ class TwoBranchModel(keras.Model):
         return self._track(self.batch_loss(batch))
 
     def _build_from(self, data):
-        """Builds the network before training if `data` has known shapes."""
         if isinstance(data, tf.data.Dataset):
             data = data.element_spec
         names = self.build_inputs
@@ -478,7 +476,6 @@ class TwoBranchModel(keras.Model):
             )
 
     def _build_for(self, batch):
-        """Builds the network before the first batch, as Keras 3 does."""
         if self.built:
             return
         sides.check_vocabularies(self)

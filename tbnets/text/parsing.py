@@ -91,7 +91,6 @@ class EmbeddedParser:
         return self._written(self._rooted(tree))
 
     def _tag(self, tokens):
-        """Returns (word, tag) pairs; the tag of the word `of` is OF."""
         # The first word's capital does not indicate a name. "/" separates words
         # from tags in the tagger's output.
         texts = [token.replace("/", "-") for token in tokens]
@@ -279,7 +278,6 @@ def _start(name, corenlp_url):
 
 
 def _parse(caption, parser=None):
-    """Parses a caption with `parser`, by default with the worker's parser."""
     parser = parser or _PARSER[0]
     try:
         tree, failure = parser(caption), ""
@@ -295,7 +293,6 @@ def _parse(caption, parser=None):
 
 
 def _read_cache(path, parser):
-    """Returns {caption: (tree, failure)}; deletes an incomplete last line."""
     if not os.path.exists(path):
         return {}
     lines, ends_well = CheckedFile(path).lines()

@@ -231,7 +231,6 @@ def read_word_vectors(
 
 
 def _header(stream, file):
-    """Returns (number of words or None, dim)."""
     start = stream.read(len(_BYTE_ORDER_MARK))
     if kind := _PACKED.get(start[:2]):
         file.report(f"expected word vectors; found {kind}. Decompress it.")

@@ -83,7 +83,6 @@ class Group(NamedTuple):
 
 
 def _noun_phrase(chain, *words):
-    """Returns a noun phrase built from (part of speech, word) pairs."""
     leaves = " ".join(f"({label} {word})" for label, word in words)
     return f"(NP#{chain} {leaves})"
 
