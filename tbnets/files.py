@@ -376,7 +376,6 @@ def _remove(path):
 
 @contextlib.contextmanager
 def _partial(path, make):
-    """Yields the path of a new, locked temporary file or folder."""
     while True:
         name = f".{path.name}.{uuid.uuid4().hex[-12:]}.partial"
         partial = path.with_name(name)

@@ -247,7 +247,6 @@ def _quiet_unless(is_chief):
 
 
 def _train(options, line, workers):
-    """Trains as one worker. Only the chief writes files."""
     settings = checked_settings(options, line).settings
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):

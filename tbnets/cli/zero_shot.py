@@ -107,7 +107,6 @@ def _split(name, data):
 
 
 def _texts(options, photos, records):
-    """Embeds captions that the cache lacks. Returns the path of the cache."""
     preset = hub.placed(_preset(options), *photos.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
     folder = photos.cache / f"texts-{encoder.digest()[:8]}"

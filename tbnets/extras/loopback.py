@@ -161,8 +161,6 @@ def wait():
 
 
 class _Handler(WSGIRequestHandler):
-    """Handles requests with a timeout and without logging."""
-
     timeout = PATIENCE
 
     def version_string(self):
@@ -184,7 +182,6 @@ class _Handler(WSGIRequestHandler):
             self.close_connection = True
 
     def _has_request(self):
-        """Waits for a request. Returns False on a timeout or at shutdown."""
         self.connection.settimeout(_SILENCE)
         end = time.monotonic() + PATIENCE
         while True:

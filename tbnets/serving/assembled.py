@@ -174,7 +174,6 @@ def _identity(folder):
 
 
 def _make(folder, path):
-    """Assembles a model. The folder appears only when it is complete."""
     say(f"assembling {folder.name}, only once, in {path}")
     start = time.monotonic()
     shutil.rmtree(path, ignore_errors=True)  # Removes a damaged folder.

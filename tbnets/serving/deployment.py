@@ -199,7 +199,6 @@ def write_deployment(version, name):
 
 
 def _gibibytes(version, metadata):
-    """Returns a server's memory request and memory limit in GiB."""
     # The memory suffices to load a new version while the old one is served.
     size = sum((version / name).stat().st_size for name in metadata["sha256"])
     request = math.ceil(0.5 + 2 * size / _GIB)

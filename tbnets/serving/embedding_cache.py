@@ -258,7 +258,6 @@ class EmbeddingCache:
                 path.unlink(missing_ok=True)
 
     def _read(self):
-        """Reads the cache files, oldest first, and drops outdated faults."""
         try:
             paths = self.path.glob(f"*{SUFFIX}")
             self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
@@ -276,7 +275,6 @@ class EmbeddingCache:
         self.entries = {n: e for n, e in entries if not is_cured(e.reason)}
 
     def _write(self, entries):
-        """Writes entries to a file. Returns whether the cache is writable."""
         entries = {n: e for n, e in entries.items() if e.stamp}
         if not (entries and self._can_write):
             return self._can_write

@@ -326,8 +326,6 @@ def _localization(reader, phrases, regions, similarities):
 
 
 def _embedding(side):
-    """Returns the endpoint that embeds the inputs of a `Side`."""
-
     @traced(side.spec)
     def embed(rows):
         return {"embeddings": side.embed(rows)}
@@ -353,7 +351,6 @@ def _two_sided(first, second, similarities):
 
 
 def _compare(names, model, similarities):
-    """Returns the endpoint that compares embeddings. `names` has its inputs."""
     shape = [None, model.embedding_dim]
 
     @traced(*[tf.TensorSpec(shape, tf.float32, name) for name in names])

@@ -102,7 +102,6 @@ class _Rewriter:
         return result
 
     def _rewrite_nodes(self, nodes, halved, in_body):
-        """Returns rewritten nodes, and a dict from old to new output names."""
         written, renamed = [], {}
         for node in nodes:
             inputs = [i.partition(":")[0] for i in node.input if i[0] != "^"]

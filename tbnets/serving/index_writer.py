@@ -41,8 +41,6 @@ _OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
 
 @dataclasses.dataclass
 class _Part:
-    """The rows to keep from a shard. `rows` holds their sorted indices."""
-
     shard: Shard
     ids: list
     file: RowFile

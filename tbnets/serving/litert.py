@@ -207,7 +207,6 @@ def _silent():
 
 
 def _compare(folder, functions, kind, squares, tokenizer):
-    """Returns the smallest cosine of each file with its function's outputs."""
     rng = np.random.default_rng(0)
     [pixels] = inputs_of(functions[IMAGE]).values()
     # Coarse noise, as photos are smooth too.

@@ -57,7 +57,6 @@ def attempt_once(function, inputs, otherwise):
 
 
 def _tried(dataset, function):
-    """Maps a function over a dataset, and drops the elements that fail."""
     results = dataset.map(function, num_parallel_calls=AT_ONCE)
     return results.ignore_errors(log_warning=False)
 

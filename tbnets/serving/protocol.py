@@ -130,7 +130,6 @@ def to_array(name, proto):
 
 
 def _size_of(name, shape, kind):
-    """Returns the number of values in a shape."""
     # Checks the size before memory is allocated: a `TensorProto` of a few bytes
     # can declare terabytes.
     sides = [dim.size for dim in shape.dim]

@@ -65,7 +65,6 @@ def add_search(index):
 
 
 def _judge(confidence, index):
-    """Returns a function that computes the confidences of results, or None."""
     if confidence is None:
         return None
     levels = [confidence.levels(shard) for shard in index.shards]

@@ -425,7 +425,6 @@ class Served(PhotoSearch):
 
 
 def _inside(boxes, photo):
-    """Returns boxes as float32 after checking that each overlaps the photo."""
     boxes = checked_array("boxes", boxes)
     boxes = check_boxes(boxes[None] if boxes.shape == (4,) else boxes)
     width, height = read_photo_sizes([photo])[0]

@@ -219,7 +219,6 @@ def _find(name, start, argument):
 
 
 def _settings(name, record, path, argument):
-    """Returns the `Settings` of a model, excluding file and folder paths."""
     if record is None:
         raise InputError(
             argument,

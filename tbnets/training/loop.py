@@ -141,7 +141,6 @@ def _hinges_of(loss):
 
 
 def _train_epoch(session, train):
-    """Runs an epoch's steps; returns the means of its logs as `train/...`."""
     batches, epoch = session.batches, session.state.epoch
     session.task.start_epoch(session.network, train, epoch)
     batches.epoch = epoch

@@ -221,7 +221,6 @@ def _examples(arrays):
 
 
 def _rows_of(image_ids, caption_image_ids):
-    """Returns the first row of each image, and each caption's image."""
     ids, first = np.unique(image_ids, return_index=True)
     owners = np.searchsorted(ids, caption_image_ids)
     unknown_ids = np.setdiff1d(caption_image_ids, ids)

@@ -107,7 +107,6 @@ def _below_heading(sheet, heading):
 
 
 def _draw_box(draw, edges, box):
-    """Draws a box as coloured lines on black lines, dashed if it is wrong."""
     x_min, y_min, x_max, y_max = np.round(edges).astype(int).tolist()
     x_max, y_max = max(x_max - 1, x_min), max(y_max - 1, y_min)
     for width, colour in ((CASING, "black"), (LINE, colour_of(box.colour))):

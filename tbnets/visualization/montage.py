@@ -65,7 +65,6 @@ def draw_words(text, size):
 
 
 def _paste_photo(sheet, folder, image_id, place, is_hit):
-    """Pastes a photo at (x, y, side), with a frame if `is_hit` is not None."""
     left, top, side = place
     photo, frame = draw_photo(folder, image_id, side), 0
     if is_hit is not None:

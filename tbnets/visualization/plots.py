@@ -87,7 +87,6 @@ def draw_history(history, path):
 
 
 def _of_panel(keys, prefix, suffix):
-    """Returns the names of a panel's scalars, except scalars of subsets."""
     ends = [k for k in keys if k.startswith(prefix) and k.endswith(suffix)]
     return [k for k in ends if "/" not in k[len(prefix) : -len(suffix)]]
 
@@ -193,7 +192,6 @@ def _write_words(draw, places, kinds, texts):
 
 
 def _free_box(place, width, occupied):
-    """Returns an unoccupied box for a label next to a mark, or None."""
     x, y = place
     size = width, height = int(np.ceil(width)), FONT_SIZE + 3
     inside = [

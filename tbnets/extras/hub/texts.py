@@ -109,8 +109,6 @@ class HubFeatures(CaptionEncoder):
 
 
 class _TextPreset:
-    """A text preset loaded in float32."""
-
     def __init__(self, name):
         with in_float32():
             self.preset = presets.open_preset(name, "text")
@@ -347,7 +345,6 @@ class _TextTokenizer(tf.Module):
 
 
 def _add_to_graph(tokenizer):
-    """Adds a SentencePiece model to the graph being traced."""
     # Otherwise the model is lost as soon as TensorFlow's seed is set.
     if hasattr(tokenizer, "set_proto"):
         tokenizer.set_proto(tokenizer.proto)

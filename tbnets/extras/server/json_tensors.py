@@ -132,7 +132,6 @@ def _is_named(value):
 
 
 def _columns(key, rows, specs):
-    """Returns a dict that maps each input to a list with one item per row."""
     expected = ", ".join(sorted(specs))
     if not any(map(_is_named, rows)):
         if len(specs) != 1:

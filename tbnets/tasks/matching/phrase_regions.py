@@ -127,10 +127,6 @@ def with_regions(session, regions):
 
 
 def _check_run(session, regions):
-    """Returns the `Texts.reader` of a run.
-
-    Raises ValueError if the model cannot compare regions.
-    """
     task, settings = session.task, session.settings
     of_photos = settings.image_encoder == "features" and not task.of_phrases
     if session.network.learned_similarity or not of_photos:

@@ -270,7 +270,6 @@ def make_image_features(
 
 
 def _made_boxes(boxes, share):
-    """Describes the boxes. Raises an error if their share is not `share`."""
     part = share_of(boxes.made_by)
     if part not in (None, share.get(SHARE)):
         raise InputError(

@@ -260,7 +260,6 @@ def _can_be_written(folder):
 
 
 def _read_flags(flag, item, kind, sources):
-    """Returns the path of a flag file and its values for `kind.group`."""
     if not item.endswith(".flags"):
         raise InputError(
             f"--{flag}",
@@ -299,7 +298,6 @@ WORDS = ("", "imagenet", "random")
 
 
 def _files(values):
-    """Returns the flags that name files, as {name: path}."""
     places = _flags(values, True)
     return {name: places[name] for name in places if places[name] not in WORDS}
 

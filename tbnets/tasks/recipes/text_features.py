@@ -262,7 +262,6 @@ def _new_encoder(values, texts):
 
 
 def _read_vectors(values, texts):
-    """Returns the vectors of the words in all splits. Prints their coverage."""
     counts = {split: count_words(some)[0] for split, some in texts.items()}
     words = dict.fromkeys(word for known in counts.values() for word in known)
     vectors = read_showing_progress(values.word_vectors, words)
