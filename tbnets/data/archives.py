@@ -226,6 +226,7 @@ class _Member(tarfile.TarInfo):
 
 
 def _tar_places(file):
+    """Returns {name: (offset, size)} for the files in a tar archive."""
     places, end, size = {}, 0, os.path.getsize(file.path)
     kind = {"tarinfo": _Member, "encoding": "utf-8", "errors": "strict"}
     expected = "expected a tar archive; found"

@@ -119,6 +119,7 @@ class HybridMixture:
         return np.eye(count)[means.labels_]
 
     def _expect(self, points):
+        """Returns the posteriors `[n, K]` and the mean log-likelihood."""
         densities = self.log_densities(points)
         highest = densities.max(axis=1, keepdims=True)
         totals = np.exp(densities - highest).sum(axis=1, keepdims=True)
