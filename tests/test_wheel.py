@@ -27,7 +27,7 @@ output = sys.argv[1]
 sdist = os.path.join(output, backend.build_sdist(output))
 with tempfile.TemporaryDirectory() as folder:
     with tarfile.open(sdist) as source:
-        source.extractall(folder, filter="data")
+        source.extractall(folder)
     os.chdir(os.path.join(folder, *os.listdir(folder)))
     backend.build_wheel(output)
 """
