@@ -342,3 +342,18 @@ def test_large_finite_numbers_are_no_error():
         with pytest.raises(InputError, match="row 3"):
             fit_arguments.check_arrays("x", batch)
     fit_arguments.check_arrays("x", {"images": np.full((2, 2), 1e308)})
+
+
+class WithMatrix(EmbeddingNetwork):
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.matrix = self.add_weight(shape=(4, 5))
+
+
+def test_repr_counts_weights_outside_layers():
+    sizes = []
+    for model in EmbeddingNetwork, WithMatrix:
+        network = model(Branch((4,)), Branch((4,)))
+        network.build({"images": (None, 3), "captions": (None, 2)})
+        sizes.append(int(repr(network).rstrip(")").split("weights=")[1]))
+    assert sizes[1] == sizes[0] + 20

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tbnets import startup
 from tbnets.errors import FileError, InputError
 from tbnets.tasks import runs
+from tbnets.tasks.settings.learning_groups import LOSSES
 from tbnets.training import checkpoints, loop, optimizers, summary
 from tbnets.training.optimizers import FusedAdam, FusedSGD
 from tests import tiny
@@ -262,3 +263,14 @@ def test_an_interrupt_that_was_lost_ends_the_training(
     monkeypatch.setattr(loop, "raise_if_interrupted", interrupt)
     with pytest.raises(KeyboardInterrupt):
         train(tiny.settings(folder, tmp_path / "run"))
+
+
+def test_only_triplet_losses_get_advice_about_hinges(monkeypatch, tmp_path):
+    kind, arguments = LOSSES["infonce"]
+    row = kind, arguments | {"margin": 0.3}
+    monkeypatch.setitem(LOSSES, "infonce", row)
+    hinges = {
+        name: loop._hinges_of(tiny.settings(tmp_path, tmp_path, loss=name).loss)
+        for name in ("infonce", "vse++")
+    }
+    assert hinges == {"infonce": (None, None), "vse++": (0.2, "sum")}
