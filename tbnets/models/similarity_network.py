@@ -41,7 +41,8 @@ class SimilarityNetwork(TwoBranchModel):
         text_branch: as in `EmbeddingNetwork`.
         image_encoder: as in `EmbeddingNetwork`.
         text_encoder: as in `EmbeddingNetwork`.
-        head: `PairHead`; None means the head of the paper.
+        head: layer that maps products x * y, `[p, embedding_dim]`, to scores,
+            float32 `[p]`; None for `PairHead()`, the head of the paper.
 
     Example:
         network = tbnets.SimilarityNetwork(
@@ -117,7 +118,7 @@ class SimilarityNetwork(TwoBranchModel):
     @property
     def floats_per_pair(self) -> int:
         """Number of floats that scoring one pair needs in memory."""
-        return 2 * self.embedding_dim + sum(self.head.units)
+        return 2 * self.embedding_dim + sum(getattr(self.head, "units", ()))
 
     def judge(
         self, image_rows: Array, text_rows: Array, training: bool = False

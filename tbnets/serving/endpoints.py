@@ -57,27 +57,9 @@ def two_branch_endpoints(
 ):
     """Returns the endpoints of a model that embeds images and texts.
 
-    Signatures, as inputs -> outputs, for `n` images and `m` captions:
-
-    - `embed_text`, the default: `captions` string `[m]`, `text_features`
-      float32 `[m, text_dim]`, `trees` int32 `[m, nodes, 6]` or `token_ids` `[m,
-      words]` -> `embeddings` float32 `[m, embedding_dim]`.
-    - `embed_image`: `image_features` float32 `[n, *image_shape]` or
-      `image_bytes` string `[n]` -> `embeddings` `[n, embedding_dim]`. For
-      `image_bytes`, also returns `status`, string `[n]`: "" for a valid photo,
-      and otherwise its fault. The embedding of a broken photo is 0.
-    - `embed_image_strict`: `image_bytes` -> `embeddings`. A broken photo makes
-      the call fail, as in `score`.
-    - `score`: images and texts -> `similarities` `[n, m]`: cosines, or the
-      logits of a learned similarity.
-    - `compare`, if the similarity is learned: `image_embeddings` float32 `[n,
-      embedding_dim]` and `text_embeddings` `[m, embedding_dim]` ->
-      `similarities` `[n, m]`.
-    - `embed_features`, if `read_photos` computes feature vectors:
-      `image_features` float32 `[n, feature_dim]` -> `embeddings`.
-    - `embed_cells`, if `read_photos` has `maps`: `image_bytes` string `[n]` ->
-      `status`, and `embeddings` `[n, height, width, embedding_dim]` from
-      `embed_map`.
+    docs/serving.md lists the signatures with their inputs and outputs. If some
+    models do not have a signature, add it to `functions` under a condition,
+    such as `images.spec.shape.rank == 2` for models of feature vectors.
 
     Args:
         model: network with `embed_images` and `embed_text`, which return unit
@@ -220,22 +202,7 @@ def region_endpoints(
 ):
     """Returns the endpoints of a model that embeds regions and phrases.
 
-    Signatures for `n` regions and `m` phrases:
-
-    - `embed_phrases`, the default: `phrases` string `[m]`, `text_features`
-      float32 `[m, text_dim]` or `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[m, embedding_dim]`.
-    - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
-      `embeddings` `[n, embedding_dim]`.
-    - `compare`: `phrase_embeddings` and `region_embeddings` -> `similarities`
-      `[m, n]`; larger is closer.
-    - `score`: phrases and `region_features` -> `similarities` `[m, n]`.
-    - `localize`, if `read_regions` is given: phrases, `image_bytes` string `[]`
-      and `boxes` float32 `[n, 4]` in pixels of the upright photo ->
-      `similarities` `[m, n]` and `status`, string `[]`, as in
-      `two_branch_endpoints`. The similarities of a broken photo are 0.
-    - `localize_strict`: like `localize`, without `status`. A broken photo makes
-      the call fail.
+    docs/serving.md lists the signatures with their inputs and outputs.
 
     Args:
         model: network with the methods of `models.two_branch.TwoBranchModel`.
@@ -265,14 +232,7 @@ def region_endpoints(
 def node_endpoints(model, reader, region_dim):
     """Returns the endpoints of an `HMLSTM`, for noun phrases and regions.
 
-    Signatures for `m` trees with `p` noun phrases, and `n` regions:
-
-    - `embed_regions`: `region_features` float32 `[n, region_dim]` ->
-      `embeddings` float32 `[n, embedding_dim]`.
-    - `embed_noun_phrases`: `trees` int32 `[m, nodes, 6]` -> `embeddings`
-      float32 `[p, embedding_dim]`, `captions` int32 `[p]`, the index of each
-      phrase's tree, and `spans` int32 `[p, 2]`, the range of each phrase's
-      words.
+    docs/serving.md lists the signatures with their inputs and outputs.
     """
 
     @traced(reader.spec)

@@ -57,7 +57,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 ) -> pathlib.Path:
     """Writes a model that embeds images and texts as a SavedModel.
 
-    `endpoints.two_branch_endpoints` lists the signatures.
+    docs/serving.md lists the signatures.
 
     Args:
         model: a built network, such as `EmbeddingNetwork`.
