@@ -22,7 +22,6 @@ from tbnets.losses.positives import Matches
 from tbnets.losses.presets import CROSS_TERMS, INFONCE
 from tbnets.losses.ranking import RankingLoss
 from tbnets.losses.replicas import num_replicas
-from tbnets.losses.views import View
 
 SMALLEST = 1e-6
 """Minimum temperature; the softmax overflows below it."""
@@ -88,25 +87,14 @@ class InfoNCELoss(RankingLoss):
         return matrix / self.temperature
 
     def anchor_losses(
-        self, scores: tf.Tensor, view: View
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        self, scores: tf.Tensor, positive: tf.Tensor, negative: tf.Tensor
+    ) -> tf.Tensor:
         """Computes the losses of the anchors of one term."""
-        positive, not_negative = (
-            tf.convert_to_tensor(m) for m in (view.positive, view.not_negative)
-        )
         num_positives = tf.reduce_sum(tf.cast(positive, tf.float32), axis=1)
-        counts = (num_positives > 0) & ~tf.reduce_all(not_negative, axis=1)
-        # Rows that do not count keep all candidates, so the softmax is finite.
-        in_sum = positive | ~not_negative | ~counts[:, None]
-        logits = tf.where(in_sum, scores, float("-inf"))
+        logits = tf.where(positive | negative, scores, float("-inf"))
         log_sums = tf.reduce_logsumexp(logits, axis=1)
         sums = tf.reduce_sum(tf.where(positive, scores, 0.0), axis=1)
-        losses = log_sums - tf.math.divide_no_nan(sums, num_positives)
-        best, rival = (
-            tf.reduce_max(tf.where(mask, scores, float("-inf")), axis=1)
-            for mask in (positive, ~not_negative)
-        )
-        return tf.where(counts, losses, 0.0), counts, counts & ~(best > rival)
+        return log_sums - tf.math.divide_no_nan(sums, num_positives)
 
     def sums_in_tiles(
         self,

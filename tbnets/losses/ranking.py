@@ -26,8 +26,9 @@ class LossOutput(NamedTuple):
         total: Weighted sum of the terms, the value to minimise.
         terms: Dict from each term with a weight above 0 to its unweighted loss.
         active_fraction: Dict from each of these terms to the fraction of its
-            triplets with a loss above 0. For a softmax loss, it is the fraction
-            of anchors whose closest candidate is wrong.
+            triplets with a loss above 0. For a loss without triplets, it is the
+            fraction of anchors whose closest candidate is not a positive; ties
+            count as errors.
     """
 
     total: tf.Tensor
@@ -43,9 +44,10 @@ class RankingLoss:
     In the four terms, images rank texts, texts rank images, texts rank texts,
     and images rank images. A subclass is a dataclass whose fields are the
     arguments of the loss, including `term_weights`, and defines
-    `anchor_losses`. A term is the mean loss over the anchors that count, and
-    0 if no anchor counts. The base class gathers embeddings and ids from all
-    replicas, computes scores and masks, and divides large batches into tiles.
+    `anchor_losses`. A term is the mean loss over the anchors that have a
+    positive and a negative, and 0 if there is no such anchor. The base class
+    gathers embeddings and ids from all replicas, computes scores and masks, and
+    divides large batches into tiles.
 
     Attributes:
         term_weights: dict from every term in `TERMS` to its weight. A missing
@@ -75,19 +77,19 @@ class RankingLoss:
         return similarities(anchors, candidates)
 
     def anchor_losses(
-        self, scores: tf.Tensor, view: View
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        self, scores: tf.Tensor, positive: tf.Tensor, negative: tf.Tensor
+    ) -> tf.Tensor:
         """Computes the losses of the anchors of one term.
 
         Args:
             scores: float32 `[num_anchors, num_candidates]`, the result of
                 `scores`.
-            view: masks of the positives and of the negatives.
+            positive: bool mask of the same shape. Each anchor has a positive.
+            negative: bool mask of the same shape. Each anchor has a negative.
+                The anchor itself is neither a positive nor a negative.
 
         Returns:
-            Three arrays `[num_anchors]`: the float32 losses, 0 for anchors
-            that do not count; a bool mask of the anchors that count; and a bool
-            mask of these anchors' errors, reported as `active_fraction`.
+            The losses, float32 `[num_anchors]`.
         """
         raise NotImplementedError
 
@@ -96,10 +98,31 @@ class RankingLoss:
         scores: dict[str, tf.Tensor] = {}
         for term, view in views.items():
             scores[term] = self._shared_scores(view, views, scores)
-        return {
-            term: _sums(view, *self.anchor_losses(scores[term], view))
-            for term, view in views.items()
-        }
+        return {t: self._sums(scores[t], view) for t, view in views.items()}
+
+    def _sums(self, scores, view):
+        positive, negative = (
+            tf.convert_to_tensor(mask)
+            for mask in (view.positive, ~view.not_negative)
+        )
+        counts = tf.reduce_any(positive, 1) & tf.reduce_any(negative, 1)
+        best, rival = (
+            tf.reduce_max(tf.where(mask, scores, float("-inf")), axis=1)
+            for mask in (positive, negative)
+        )
+        # The losses of anchors that do not count are dropped, but they must be
+        # finite. Therefore, all candidates are their positives and negatives.
+        all_of_them = ~counts[:, None]
+        losses = self.anchor_losses(
+            scores, positive | all_of_them, negative | all_of_them
+        )
+        losses = tf.where(counts, losses, 0.0)
+        if view.weights is not None:
+            losses *= view.weights
+        parts = losses, counts, counts & ~(best > rival)
+        return tf.stack(
+            [tf.reduce_sum(tf.cast(part, tf.float32)) for part in parts]
+        )
 
     def _shared_scores(self, view, views, known):
         """Returns a view's scores; transposes `known` scores if possible."""
@@ -343,13 +366,6 @@ class RankingLoss:
             losses[term], active[term] = self.reduce(row)
             total += self.term_weights[term] * losses[term]
         return LossOutput(total, losses, active)
-
-
-def _sums(view, losses, counts, errors):
-    if view.weights is not None:
-        losses *= view.weights
-    parts = losses, tf.cast(counts, tf.float32), tf.cast(errors, tf.float32)
-    return tf.stack([tf.reduce_sum(part) for part in parts])
 
 
 def _padded(rows, size):

@@ -104,8 +104,8 @@ DESCRIPTIONS = {
     "answer, which counts as a miss.",
     "total_loss": "The minimised loss: the weighted sum of the terms.",
     "loss": "A term of the loss, before its weight.",
-    "active": "Fraction of triplets with a loss above 0. For infonce, fraction "
-    "of anchors whose closest candidate does not match.",
+    "active": "Fraction of triplets with a loss above 0. For a loss without "
+    "triplets, fraction of anchors whose closest candidate does not match.",
     "positive_loss": "Loss of matching pairs; log 2 = 0.69 for guessing.",
     "negative_loss": "Loss of non-matching pairs; log 2 = 0.69 for guessing.",
     "pair_accuracy": "Fraction of correctly classified pairs; half match.",
