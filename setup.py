@@ -129,6 +129,8 @@ setuptools.setup(
             "mypy>=2.4,<3",
             # Pyright with its Node.js: pip alone installs it.
             "basedpyright>=1.40,<2",
+            # Drives the Chromium of the system, with which the page is tested.
+            "playwright>=1.50,<2",
             *PHOTOS,
             *DATA,
             *REGIONS,
