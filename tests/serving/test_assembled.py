@@ -18,6 +18,7 @@ from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving import assembled, zoo
 from tbnets.serving.checksums import ANSWERS, write_checksums
+from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.identity import identity_of
 from tbnets.serving.served import load_saved_model
@@ -119,10 +120,14 @@ def test_the_whole_answers_as_the_part_to_features(made, first):
         found @ wanted.embed_text(captions).T,
         atol=1e-5,
     )
-    assert {*model.signatures} == {
-        *("embed_image", "embed_image_strict", "embed_features"),
-        *("embed_text", "score", "serving_default"),
-    }
+    of_photos = two_branch_endpoints(
+        None,
+        None,
+        image_shape=(made.features.dim,),
+        read_photos=made.features,
+        text_dim=1,
+    )
+    assert {*model.signatures} == {*wanted.signatures, *of_photos.functions}
     with pytest.raises(InputError, match=r"images\[1\]"):
         model.embed_images([photos[0], b"none"])
     assert model.metadata["max_pixels"] == 80_000_000
