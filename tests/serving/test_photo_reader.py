@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.data.images import decode_images
-from tbnets.errors import InputError, InputTypeError
+from tbnets.errors import InputError
 from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
@@ -17,10 +17,10 @@ from tbnets.serving.export import export_saved_model
 from tbnets.serving.photo_reader import attempt, attempt_once
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
-from tests import photo_files
+from tests import fresh, photo_files
 from tests.data.test_images import HUGE
 from tests.refusals import refused
-from tests.serving.test_export import CAPTIONS, VOCABULARY, check_fresh
+from tests.serving.test_export import CAPTIONS, CLIENT, VOCABULARY
 
 SIZE = 6
 GOOD = [photo_files.encode(seed=seed) for seed in range(3)]
@@ -87,19 +87,26 @@ def model(exported):
 
 
 def test_a_fresh_process_embeds_as_the_network_does(exported, tmp_path):
+    network, path = exported
     kinds = {}, {"mode": "L"}, {"mode": "RGBA", "format": "PNG"}
     photos = [
         *(photo_files.encode(**kind) for kind in kinds),
         photo_files.encode("P", "PNG", size=(9, 7)),
     ]
-    check_fresh(
-        tmp_path,
-        exported,
-        decode_images(photos, SIZE),
-        Tokenizer(VOCABULARY)(CAPTIONS),
-        captions=np.array([caption.encode() for caption in CAPTIONS]),
-        image_bytes=np.array(photos),
-    )
+    strings = [caption.encode() for caption in CAPTIONS], photos
+    np.savez(tmp_path / "in.npz", *map(np.array, strings))
+    files = path, tmp_path / "in.npz", tmp_path / "out.npz"
+    fresh.run("-c", CLIENT, *files, cwd=tmp_path, with_tbnets=False, check=True)
+    found = np.load(tmp_path / "out.npz")
+    images = network.embed_images(decode_images(photos, SIZE)).numpy()
+    texts = network.embed_text(Tokenizer(VOCABULARY)(CAPTIONS)).numpy()
+    for name, expected in (
+        ("image", images),
+        ("text", texts),
+        ("attribute", texts),
+        ("score", images @ texts.T),
+    ):
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-5)
 
 
 def test_each_photo_has_its_own_answer(model):
@@ -125,10 +132,10 @@ def test_each_photo_has_its_own_answer(model):
 def test_a_strict_signature_names_the_first_photo_that_is_none(model, name):
     signature = model.signatures[name]
     texts = {"captions": tf.constant(["a dog"])} if name == "score" else {}
-    for bad in BAD:
-        photos = tf.constant([*GOOD[:2], bad, GOOD[2], bad])
-        with refused("image_bytes", kind=tf.errors.InvalidArgumentError):
-            signature(image_bytes=photos, **texts)
+    photos = tf.constant([*GOOD[:2], b"no photo", GOOD[2], b""])
+    row = r"`image_bytes`.*row\] \[2"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=row):
+        signature(image_bytes=photos, **texts)
     (rows,) = signature(image_bytes=tf.constant(GOOD), **texts).values()
     assert rows.shape[0] == 3
 
@@ -137,12 +144,8 @@ def test_a_wrapped_model_names_a_photo_that_is_none(model):
     cut_gif = photo_files.encode("P", "GIF")[:20]
     large = photo_files.encode(size=(41, 30))
     for bad in (photo_files.CONTENTS["cut.jpg"], cut_gif, large):
-        for ask in (
-            model.embed_images,
-            lambda photos: model.similarity(photos, ["a dog"]),
-        ):
-            with pytest.raises(InputError, match=r"images\[1\]"):
-                ask([GOOD[0], bad])
+        with pytest.raises(InputError, match=r"images\[1\]"):
+            model.similarity([GOOD[0], bad], ["a dog"])
 
 
 def test_photos_of_all_sorts_are_embedded_alike(model, tmp_path):
@@ -158,17 +161,11 @@ def test_photos_of_all_sorts_are_embedded_alike(model, tmp_path):
     np.testing.assert_allclose(found, np.stack([found[0]] * 6), atol=1e-6)
     stack = np.stack([np.asarray(picture)] * 2)
     np.testing.assert_allclose(model.embed_images(stack), found[:2], atol=1e-6)
-    for single in (picture, np.asarray(picture)):
-        with refused("images"):
-            model.embed_images(single)
+    with refused("images"):
+        model.embed_images(picture)
     with pytest.raises(InputError, match="none.jpg"):
         model.embed_images(["none.jpg"])
-    for other in (None, 0, bytearray(b"GIF89a"), ["a.png"]):
-        with refused("photo", kind=InputTypeError):
-            model.embed_images([other])
-    assert model.embed_images([]).shape == (0, 4)
     assert model.similarity([], CAPTIONS).shape == (0, 5)
-    assert model.similarity([content], CAPTIONS).shape == (1, 5)
 
 
 def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
