@@ -16,6 +16,7 @@ from tbnets.errors import MissingPackageError
 from tbnets.lite import model as lite_model
 from tbnets.serving import litert, litert_files
 from tests import fresh
+from tests.refusals import refused
 from tests.serving.test_litert import (
     CAPTIONS,
     VOCABULARY,
@@ -93,63 +94,51 @@ def test_unknown_words_are_warned_of(model):
 
 
 @pytest.mark.parametrize(
-    ("call", "error"),
+    ("call", "argument"),
     [
-        (lambda m: m.embed_images([b"no photo"]), ValueError),
-        (lambda m: m.embed_images(["nowhere.jpg"]), ValueError),
-        (lambda m: m.embed_images("a.jpg"), ValueError),
-        (lambda m: m.embed_text("a dog"), ValueError),
-        (lambda m: m.embed_text([3]), TypeError),
-        (lambda m: m.compare(np.zeros((2, 7)), np.zeros((2, 8))), ValueError),
-        (lambda m: m.search(["a dog"]), ValueError),
+        (lambda m: m.embed_images([b"no photo"]), "images"),
+        (lambda m: m.embed_images("a.jpg"), "images"),
+        (lambda m: m.embed_text("a dog"), "texts"),
     ],
 )
-def test_bad_inputs_are_errors(model, call, error):
-    with pytest.raises(error):
+def test_bad_inputs_are_errors(model, call, argument):
+    with refused(argument):
         call(model)
 
 
-def changed(record, name, value):
-    *keys, last = name.split(".")
-    for key in keys:
-        record = record[key]
-    record[last] = value
+@pytest.fixture
+def copy(folder, tmp_path):
+    return shutil.copytree(folder / "lite", tmp_path / "copy")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("before", "after"),
     [
-        ("format", "another"),
-        ("preprocessing.side", 10**9),
-        ("preprocessing", 3),
-        ("embedding_dim", "8"),
-        ("tokenisation.max_tokens", True),
-        ("sha256", {}),
+        (litert_files.FORMAT, "another"),
+        ('"side": 16', '"side": 1000000000'),
+        ('"preprocessing": {', '"preprocessing": 3, "other": {'),
+        ('"embedding_dim": 8', '"embedding_dim": "8"'),
+        ('"max_tokens": 200', '"max_tokens": true'),
+        ('"text.tflite": "', '"other": "'),  # Among the checksums.
     ],
 )
-def test_changed_descriptions_are_errors(folder, tmp_path, name, value):
-    copy = shutil.copytree(folder / "lite", tmp_path / "copy")
-    record = json.loads((copy / litert_files.MODEL).read_text())
-    changed(record, name, value)
-    (copy / litert_files.MODEL).write_text(json.dumps(record))
+def test_changed_descriptions_are_errors(copy, before, after):
+    text = (copy / litert_files.MODEL).read_text()
+    assert text.count(before) == 1
+    (copy / litert_files.MODEL).write_text(text.replace(before, after))
     with pytest.raises(ValueError):
         lite.load(copy)
 
 
 @pytest.mark.parametrize("name", ["image.tflite", "vocabulary.txt"])
-def test_damaged_files_are_errors(folder, tmp_path, name):
-    copy = shutil.copytree(folder / "lite", tmp_path / "copy")
+def test_damaged_files_are_errors(copy, name):
     with open(copy / name, "ab") as file:
         file.write(b"x")
     with pytest.raises(ValueError, match=name):
         lite.load(copy)
-    (copy / name).unlink()
-    with pytest.raises(ValueError, match=name):
-        lite.load(copy)
 
 
-def test_damaged_tables_are_errors(folder, tmp_path):
-    copy = shutil.copytree(folder / "lite", tmp_path / "copy")
+def test_damaged_tables_are_errors(copy):
     (copy / litert_files.CHARACTERS).write_text("[]")
     record = json.loads((copy / litert_files.MODEL).read_text())
     digest = file_sha256(copy / litert_files.CHARACTERS)

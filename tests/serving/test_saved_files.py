@@ -1,6 +1,7 @@
 """A SavedModel that is damaged, or of somebody else."""
 
 import json
+import pathlib
 import shutil
 
 import numpy as np
@@ -44,40 +45,21 @@ def unsigned(path):
     return path
 
 
-def damage(content, kind):
-    """Returns a file's content with something else in it."""
-    middle = len(content) // 2
-    return {
-        "a flipped bit": content[:middle]
-        + bytes([content[middle] ^ 4])
-        + content[middle + 1 :],
-        "a cut": content[:middle],
-        "nothing": b"",
-        "more": content + b"!",
-    }[kind]
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-9])
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *((name, "a flipped bit") for name in FILES),
-        *((FILES[2], kind) for kind in ("a cut", "nothing", "more", "absence")),
-    ],
-)
-def test_any_damage_is_told_by_its_file(path, name, kind):
-    content = (path / name).read_bytes()
-    (path / name).unlink()
-    if kind != "absence":
-        (path / name).write_bytes(damage(content, kind))
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [cut, pathlib.Path.unlink])
+def test_any_damage_is_told_by_its_file(path, name, damage):
+    damage(path / name)
     with pytest.raises((InputError, MissingFileError), match=name):
         load_saved_model(path, trust=True)
 
 
-@pytest.mark.parametrize("kind", ["a cut", "nothing"])
 @pytest.mark.parametrize("name", FILES[:2])
-def test_without_checksums_it_is_still_no_bug(unsigned, name, kind):
-    content = (unsigned / name).read_bytes()
-    (unsigned / name).write_bytes(damage(content, kind))
+def test_without_checksums_it_is_still_no_bug(unsigned, name):
+    cut(unsigned / name)
     with refused("path"):
         load_saved_model(unsigned)
 
@@ -87,34 +69,25 @@ def test_without_checksums_a_whole_one_loads(unsigned):
 
 
 def test_whatever_tensorflow_raises_is_damage(path, monkeypatch):
-    for error in (KeyError("x"), AssertionError(), IndexError()):
+    def load(path):
+        raise AssertionError
 
-        def load(path, error=error):
-            raise error
-
-        monkeypatch.setattr(tf.saved_model, "load", load)
-        with refused("path"):
-            load_saved_model(path)
+    monkeypatch.setattr(tf.saved_model, "load", load)
+    with refused("path"):
+        load_saved_model(path)
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        b"{",
         b"[]",
-        b"null",
         b'{"sha256": null}',
-        b"\xff",
-        b"[" * 100_000,
         b'{"max_tokens": "2"}',
-        b'{"metadata": 3}',
-        b'{"sha256": ["x"]}',
         b'{"metadata": {"image_features_made_by": "cnn"}}',
         # Outside of the folder.
         b'{"sha256": {"../x": ""}}',
         b'{"sha256": {"/x": ""}}',
     ],
-    ids=range(12),
 )
 def test_metadata_that_are_damaged(path, content):
     (path / METADATA_FILE).write_bytes(content)

@@ -5,7 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import tbnets
 from tbnets.data.scenes.dataset import draw_scenes
@@ -55,9 +54,8 @@ def test_the_zoo_is_described():
     assert list(photos.recall) == ["image_to_text", "text_to_image"]
     [recalls] = boxes.recall.values()
     assert 0 < recalls[0] < recalls[1] < recalls[2] < 1
-    assert f"{100 * photos.recall['text_to_image'][0]:.1f}" in str(
-        tbnets.zoo.describe()
-    )
+    recall = f"{100 * photos.recall['text_to_image'][0]:.1f}"
+    assert recall in str(tbnets.zoo.describe())
 
 
 def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
@@ -87,11 +85,9 @@ def test_what_is_neither_name_nor_folder_is_refused(folder, monkeypatch):
         zoo.load("tiny")
 
 
-def change_a_byte(model):
+def cut_a_file(model):
     path = model / "1" / "variables" / "variables.data-00000-of-00001"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    path.write_bytes(path.read_bytes()[:-1])
     return path.relative_to(model)
 
 
@@ -121,18 +117,14 @@ def cut_the_list(model):
 
 @pytest.mark.parametrize(
     "harm",
-    [change_a_byte, remove_a_file, add_a_file, link_a_file, cut_the_list],
+    [cut_a_file, remove_a_file, add_a_file, link_a_file, cut_the_list],
 )
 def test_what_is_not_as_published_is_not_loaded(folder, harm):
     found = harm(folder / "tiny")
     # By its path no less than by name.
-    for load, model in (
-        (zoo.load, "tiny"),
-        (zoo.open_model, "tiny"),
-        (zoo.open_model, folder / "tiny"),
-    ):
+    for model in ("tiny", folder / "tiny"):
         with pytest.raises(InputError, match=str(found)):
-            load(model)
+            zoo.open_model(model)
 
 
 @pytest.mark.parametrize(
@@ -146,24 +138,12 @@ def test_a_bad_line_of_the_list_is_named(folder, line):
         zoo.load("tiny")
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory):
-    """Returns a test scene's photo, its phrases and their boxes."""
-    scene = next(iter(draw_scenes("test", SceneSettings(0, 0, 1, seed=7))))
-    path = tmp_path_factory.mktemp("scene") / "scene.png"
-    Image.fromarray(scene.image).save(path)
-    phrases = [f"{one.colour} {one.shape}" for one in scene.scene.objects]
-    return path, phrases, np.array(scene.boxes, "float32")
-
-
-@pytest.fixture(scope="module")
-def localizer():
-    return tbnets.zoo.load("scenes_localization")
-
-
-def test_scenes_localization_finds_what_phrases_name(scene, localizer):
+def test_scenes_localization_finds_what_phrases_name():
     pytest.importorskip("cv2")
-    path, phrases, boxes = scene
-    found = localizer.find(phrases, path)
+    [scene] = draw_scenes("test", SceneSettings(0, 0, 1, seed=7))
+    phrases = [f"{one.colour} {one.shape}" for one in scene.scene.objects]
+    model = tbnets.zoo.load("scenes_localization")
+    found = model.find(phrases, np.asarray(scene.image))
     best = np.array([regions[0][0] for regions in found])
+    boxes = np.array(scene.boxes, "float32")
     assert (np.diag(box_math.iou(boxes, best)) >= 0.5).all()
