@@ -1,4 +1,4 @@
-"""An exported model of phrase localization that begins with the photo."""
+"""The endpoints of phrase localization that begin with the photo."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.endpoints import region_endpoints
-from tbnets.serving.export import write_saved_model
+from tbnets.serving.inputs import guarded
 from tbnets.serving.text_readers import TreeReader
 from tbnets.tasks.photo_readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
@@ -24,6 +24,15 @@ from tests.photo_files import encode
 from tests.refusals import refused
 
 BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
+VOCABULARY = Vocabulary.build(["a red ball"])
+refused_by_graph = tf.errors.InvalidArgumentError
+
+
+def network_of(text_encoder, region_dim, captions):
+    """Returns a built network of regions and phrases."""
+    network = EmbeddingNetwork(Branch((4,)), Branch((4,)), None, text_encoder)
+    network.build({"images": (None, region_dim), "captions": captions})
+    return network
 
 
 @pytest.fixture(scope="module")
@@ -35,93 +44,61 @@ def extractor():
 
 @pytest.fixture(scope="module")
 def network(extractor):
-    network = EmbeddingNetwork(
-        Branch((4,)), Branch((4,)), text_encoder=MeanOfWords(5)
-    )
-    network.build({"images": (None, extractor.dim), "captions": (None, None)})
-    return network
+    words = MeanOfWords(VOCABULARY.size, 5)
+    return network_of(words, extractor.dim, (None, None))
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer(Vocabulary.build(["a red ball"]))
-
-
-@pytest.fixture(scope="module")
-def exported(extractor, network, tokenizer, tmp_path_factory):
-    """Returns a SavedModel of half precision, for 1200 pixels."""
+def localize(extractor, network):
+    """Returns the traced endpoints, by name, for photos of 1200 pixels."""
     endpoints = region_endpoints(
         network,
-        tokenizer,
+        Tokenizer(VOCABULARY),
         region_dim=extractor.dim,
         read_regions=photo_reader(extractor.description(), "random"),
     )
-    folder = tmp_path_factory.mktemp("exported")
-    half = write_saved_model(
-        endpoints, folder / "1", half_precision=True, max_pixels=1200
-    )
-    return tf.saved_model.load(str(half))
+    endpoints.photos.max_pixels = 1200
+    functions = endpoints.functions.items()
+    return {name: guarded(f) for name, f in functions if "localize" in name}
 
 
-def test_photo_and_boxes_score_as_their_features_do(
-    extractor, network, tokenizer, exported
+def test_a_photo_and_boxes_score_as_their_features_do(
+    extractor, network, localize
 ):
     photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
     features = extractor(decode_photo(photo).numpy(), BOXES)
-    texts = network.embed_text(tokenizer(phrases))
+    texts = network.embed_text(Tokenizer(VOCABULARY)(phrases))
     regions = network.embed_images(features)
     expected = network.similarities(texts, regions).numpy()
-    found = exported.localize(phrases, tf.constant(photo), tf.constant(BOXES))
-    score = exported.score(phrases, tf.constant(features))
-    for answers in (found["similarities"], score["similarities"]):
-        np.testing.assert_allclose(answers, expected, 1e-2, 2e-3)
-    np.testing.assert_array_equal(
-        np.argsort(found["similarities"]), np.argsort(expected)
-    )
-    none = exported.localize(phrases, tf.constant(photo), tf.zeros([0, 4]))
+    inputs = phrases, tf.constant(photo)
+    found = localize["localize"](*inputs, tf.constant(BOXES))
+    np.testing.assert_allclose(found["similarities"], expected, atol=1e-5)
+    none = localize["localize"](*inputs, tf.zeros([0, 4]))
     assert none["similarities"].shape == (2, 0)
 
 
-def test_a_photo_that_is_none_and_boxes_that_are_none(extractor, exported):
-    call = exported.signatures
-    phrases, boxes = tf.constant(["a red ball"]), tf.constant(BOXES)
+def test_a_broken_photo_and_invalid_boxes(localize):
+    def call(photo, boxes=BOXES, name="localize"):
+        inputs = ["a red ball"], photo, boxes
+        return localize[name](*map(tf.constant, inputs))
 
-    def localize(photo, boxes=boxes, name="localize"):
-        return call[name](
-            phrases=phrases, image_bytes=tf.constant(photo), boxes=boxes
-        )
-
-    good = localize(encode())
-    assert good["status"].numpy() == b""
+    assert call(encode())["status"].numpy() == b""
     for photo, reason in (
         (b"", b"is empty"),
-        (b"GIF89a", b"is of another kind"),
-        (encode()[:-700], b"does not decode"),
         (encode(size=(41, 30)), b"has more than 1200 pixels"),
     ):
-        answer = localize(photo)
+        answer = call(photo)
         assert answer["status"].numpy() == reason
         np.testing.assert_array_equal(answer["similarities"], np.zeros((1, 3)))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="image_bytes"):
-            localize(photo, name="localize_strict")
-    for row, box in (
-        (1, [5, 6, 4, 12]),
-        (0, [0, np.nan, 1, 1]),
-        (2, [np.inf] * 4),
-    ):
+    with pytest.raises(refused_by_graph, match="image_bytes"):
+        call(b"GIF89a", name="localize_strict")
+    for row, box in ((1, [5, 6, 4, 12]), (0, [0, np.nan, 1, 1])):
         bad = BOXES.copy()
         bad[row] = box
-        for name in ("localize", "localize_strict"):
-            with pytest.raises(
-                tf.errors.InvalidArgumentError, match=rf"`boxes`.*row\] \[{row}"
-            ):
-                localize(encode(), tf.constant(bad), name)
-    again = localize(encode(), name="localize_strict")["similarities"]
-    np.testing.assert_array_equal(again, good["similarities"])
-    features = np.ones((2, extractor.dim), "float32")
-    features[1, 0] = np.nan
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"row\] \[1\]"):
-        call["embed_regions"](region_features=tf.constant(features))
+        with pytest.raises(refused_by_graph, match=rf"`boxes`.*row\] \[{row}"):
+            call(encode(), bad)
+    strict = call(encode(), name="localize_strict")["similarities"]
+    np.testing.assert_array_equal(strict, call(encode())["similarities"])
 
 
 def test_regions_of_a_large_photo_are_nearly_those_of_all_its_pixels():
@@ -138,31 +115,22 @@ def test_regions_of_a_large_photo_are_nearly_those_of_all_its_pixels():
     assert np.abs(found - whole).max() < 0.02 * np.abs(whole).max()
 
 
-def test_phrases_may_be_trees():
-    vocabulary = Vocabulary.build(["a red ball"])
-    network = EmbeddingNetwork(
-        Branch((4,)),
-        Branch((4,)),
-        text_encoder=TreeEncoder(vocabulary.size, 3, 4),
-    )
-    network.build({"images": (None, 6), "captions": (None, *TreeRows.shape)})
-    reader = TreeReader(vocabulary, 20)
+def test_phrases_may_be_trees(eagerly):
+    encoder = TreeEncoder(VOCABULARY.size, 3, 4)
+    network = network_of(encoder, 6, (None, *TreeRows.shape))
+    reader = TreeReader(VOCABULARY, 20)
     endpoints = region_endpoints(network, reader, region_dim=6)
     embed_phrases = endpoints.functions["embed_phrases"]
-    trees = [
-        read_tree("(NP (DT a) (JJ red) (NN ball))"),
-        read_tree("(NP (NN ball))"),
-    ]
-    rows = reader.read(trees)
+    rows = reader.read(
+        [*map(read_tree, ("(NP (DT a) (JJ red) (NN ball))", "(NP (NN ball))"))]
+    )
     found = embed_phrases(tf.constant(rows))["embeddings"]
     np.testing.assert_allclose(found, network.embed_text(rows), atol=1e-6)
     broken = rows.copy()
     broken[1, 0, 2] = 1 << 30  # Memory for so many levels would be asked for.
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"row\] \[1\]"):
+    with pytest.raises(refused_by_graph, match=r"row\] \[1\]"):
         embed_phrases(tf.constant(broken))
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="at most 80 nodes"
-    ):
+    with pytest.raises(refused_by_graph, match="at most 80 nodes"):
         embed_phrases(tf.zeros([1, 81, 6], tf.int32))
 
 
