@@ -24,15 +24,6 @@ STORES = ("store", "large")
 """Feature stores side by side, not sorted by name."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Photos, captions, weights and features; `tiny_cnn` is known."""
-    folder = tmp_path_factory.mktemp("photos")
-    with tiny_cnn.known():
-        write_all(folder)
-        yield folder
-
-
 def write_all(folder):
     """Writes photos, captions, weights and features; `tiny_cnn` is known."""
     (folder / "photos").mkdir()
@@ -72,111 +63,103 @@ def write_features(folder, photos):
 
 
 @pytest.fixture(scope="module")
-def exported_twice(folder, tmp_path_factory):
-    """A run exported from its features, and opened again for the photo.
+def exported(tmp_path_factory):
+    """A run on features, opened again for the photo, and its model.
 
     Yields:
-        The opened session and both models; the second is of half precision.
+        The folder with the photos, rows of features by the names of their
+        photos, the opened session and the model, of half precision.
     """
-    place = tmp_path_factory.mktemp("twice")
-    stores = [shutil.copytree(folder / name, place / name) for name in STORES]
-    settings = tiny.settings(
-        folder,
-        place / "run",
-        captions_format="table",
-        captions="captions.csv",
-        epochs=1,
-        image_features=",".join(map(str, stores)),
-        image_transform="signed_sqrt",
-        images="photos",
-    )
-    session, _ = prepared(settings)  # The network is not trained.
-    save(session, "best")
-    served = load_saved_model(runs.export(session))
-    for store in stores:  # The run describes how features are made.
-        shutil.rmtree(store)
-    opened = runs.open_run(
-        place / "run",
-        adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
-    )
-    path = runs.export(opened, half_precision=True)
-    with loaded_once():
-        yield opened, served, load_saved_model(path)
+    folder = tmp_path_factory.mktemp("photos")
+    with tiny_cnn.known(), loaded_once():
+        write_all(folder)
+        settings = tiny.settings(
+            folder,
+            folder / "run",
+            captions_format="table",
+            captions="captions.csv",
+            epochs=1,
+            image_features=",".join(STORES),
+            image_transform="signed_sqrt",
+            images="photos",
+        )
+        session, _ = prepared(settings)  # The network is not trained.
+        save(session, "best")
+        stores = [str(folder / name) for name in STORES]
+        features = open_features(*stores)
+        names = ("test0.jpg", "train5.jpg", "dev2.jpg")
+        rows = dict(zip(names, features.take(features.rows(names))))
+        for store in stores:  # The run describes how features are made.
+            shutil.rmtree(store)
+        opened = runs.open_run(
+            folder / "run",
+            adjust=lambda found: found.replace(cnn_weights="cnn.weights.h5"),
+        )
+        path = runs.export(opened, half_precision=True)
+        yield folder, rows, opened, load_saved_model(path)
 
 
-def test_a_photo_embeds_as_its_features_side_by_side(folder, exported_twice):
-    session, of_features, of_photos = exported_twice
-    assert not of_features.takes_photos and of_photos.takes_photos
-    for model, version in ((of_features, "1"), (of_photos, "2")):
-        assert model.path == session.run_dir / "saved_model" / version
-    names = ("test0.jpg", "train5.jpg", "dev2.jpg")
-    features = open_features(*(str(folder / name) for name in STORES))
-    rows = features.take(features.rows(names))
-    expected = session.network.embed_images(rows)
-    np.testing.assert_allclose(
-        of_features.embed_images(rows), expected, atol=1e-5
-    )
-    contents = [(folder / "photos" / name).read_bytes() for name in names]
-    images = of_photos.embed_images(contents)
-    for found in (images, of_photos.embed_features(rows)):
-        assert (found * expected).numpy().sum(axis=1).min() > 0.9999
+def test_a_photo_embeds_as_its_features_side_by_side(exported):
+    folder, features, session, model = exported
+    assert model.takes_photos
+    assert model.path == session.run_dir / "saved_model" / "1"
+    rows = np.stack([*features.values()])
+    expected = session.network.embed_images(rows).numpy()
+    contents = [(folder / "photos" / name).read_bytes() for name in features]
+    images = model.embed_images(contents)
+    for found in (images, model.embed_features(rows)):
+        assert (found * expected).sum(axis=1).min() > 0.9999
     texts = ["dog runs", ""]
     np.testing.assert_allclose(
-        of_photos.similarity(contents, texts),
-        images @ of_photos.embed_text(texts).T,
+        model.similarity(contents, texts),
+        images @ model.embed_text(texts).T,
         atol=1e-5,
     )
-    assert of_photos.embed_images([]).shape == (0, expected.shape[1])
-    assert of_photos.similarity([], ["dog runs"]).shape == (0, 1)
 
 
 @pytest.mark.parametrize(
-    "told, name",
+    ("changes", "name"),
     [
-        ({"regions": "warp"}, "--cnn_weights"),
         ({"regions": "roi_average"}, "--cnn_weights"),
-        (None, "--cnn_weights"),
         ({"weights_sha256": "0" * 64}, "weights"),
     ],
 )
 def test_parts_that_no_photo_gives_are_refused(
-    exported_twice, monkeypatch, told, name
+    exported, monkeypatch, changes, name
 ):
-    session = exported_twice[0]
+    session = exported[2]
     made_by = session.state.fitted["image_features_made_by"]
     first, second = made_by["side_by_side"]
-    parts = [first, {**second, **told} if told else {}]
-    monkeypatch.setitem(made_by, "side_by_side", parts)
+    monkeypatch.setitem(made_by, "side_by_side", [first, second | changes])
     with refused(name):
         runs.export(session)
 
 
-def test_example_queries_are_answered_by_photos(exported_twice, tmp_path):
-    session, _, model = exported_twice
+def test_example_queries_are_answered_by_photos(exported, tmp_path):
+    _, _, session, model = exported
     text = session.task.answer(model.path, ["dog runs"], tmp_path)
     assert "test0.jpg  dog runs" in text
     assert (tmp_path / "answers.png").is_file()
 
 
-def test_a_published_model_searches(folder, exported_twice):
-    model, photos = exported_twice[2], folder / "photos"
-    paths = sorted(photos.iterdir())
+def test_photos_are_searched_in_any_form(exported):
+    folder, _, _, model = exported
+    paths = sorted((folder / "photos").iterdir())
     embeddings = model.embed_images(paths)
-    cosines = model.embed_text(["dog runs", "cat"]) @ embeddings.T
-    found = model.search(["dog runs", "cat"], photos, top=2)
-    names = [str(path) for path in paths]
-    for answers, row in zip(found, cosines):
+    [cosines] = model.embed_text(["dog runs"]) @ embeddings.T
+    rows = range(len(paths))
+    contents = [path.read_bytes() for path in paths]
+    for photos, names in (
+        (folder / "photos", [str(path) for path in paths]),
+        (embeddings, rows),
+        (contents, rows),
+    ):
+        [answers] = model.search(["dog runs"], photos, top=2)
         # Photos of noise nearly tie: the cosine is compared, not the name.
         values = [answer.similarity for answer in answers]
-        own = [row[names.index(answer.image)] for answer in answers]
+        own = [cosines[names.index(answer.image)] for answer in answers]
         assert len({answer.image for answer in answers}) == 2
         np.testing.assert_allclose(values, own, atol=1e-5)
-        np.testing.assert_allclose(values, -np.sort(-row)[:2], atol=1e-5)
-    [[(best, value, _)]] = model.search(["dog runs"], embeddings, top=1)
-    assert value == pytest.approx(cosines[0, best], abs=1e-5)
-    assert value == pytest.approx(cosines[0].max(), abs=1e-5)
-    contents = [path.read_bytes() for path in paths[:2]]
-    [answers] = model.search(["cat"], contents)
-    assert {answer.image for answer in answers} == {0, 1}
-    assert model.search([], photos) == []
+        np.testing.assert_allclose(values, -np.sort(-cosines)[:2], atol=1e-5)
+    assert model.search([], folder / "photos") == []
     assert model.search(["cat"], []) == [[]]
