@@ -40,9 +40,8 @@ def test_what_is_found_in_all_cells_is_what_there_is(path):
     queries = rows_of(5, seed=1)
     index = open_approximate(path)
     wanted, best = open_index(path).search(queries, 90)
-    for k in (2, np.int64(2), 2.0, 2**40):
+    for k, count in ((2, 2), (2**40, 90)):
         rows, values = index.search(queries, k)
-        count = min(int(k), 90)
         np.testing.assert_array_equal(rows, wanted[:, :count])
         np.testing.assert_allclose(values, best[:, :count], atol=1e-6)
         assert (rows.dtype, values.dtype) == (np.int64, np.float32)

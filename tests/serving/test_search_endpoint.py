@@ -128,23 +128,16 @@ def test_no_query_has_no_answer(made):
     assert {array.shape for array in answers.values()} == {(0, 4)}
 
 
-def test_any_whole_number_of_answers_will_do(made):
-    model, index, compare = made
+def test_the_number_of_answers_is_at_least_one(made):
+    model = made[0]
     wanted = model.search(QUERIES, top=len(ROWS))
-    for top in (99.0, np.int64(99), 2**31, 2**40):
-        assert model.search(QUERIES, top=top) == wanted
-        rows, _ = index.search(QUERIES, top, compare)
-        assert rows.shape == (len(QUERIES), len(ROWS))
-
-
-def test_a_number_of_answers_below_one_is_refused(made):
-    for k in (0, -3, 2**31, 2**40):
+    assert model.search(QUERIES, top=2**40) == wanted
+    for k in (0, 2**31):
         with refused("k"):
-            made[0].call("search", text_features=QUERIES, k=k)
-    signature = made[0].signatures["search"]
-    for k in (0, -3):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="at least 1"):
-            signature(text_features=tf.constant(QUERIES), k=tf.constant(k))
+            model.call("search", text_features=QUERIES, k=k)
+    signature = model.signatures["search"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 1"):
+        signature(text_features=tf.constant(QUERIES), k=tf.constant(0))
 
 
 def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
