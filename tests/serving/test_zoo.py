@@ -72,7 +72,7 @@ def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["tinny", "", "../model_zoo/tiny", "tiny/1"])
 def test_an_unknown_name_is_told_the_known_ones(folder, name):
-    with refused("name"):
+    with refused("name", kind=InputError):
         zoo.load(name)
 
 
