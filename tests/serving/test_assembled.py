@@ -1,7 +1,5 @@
 """A part of a model becomes the whole at its first use, once."""
 
-import contextlib
-import io
 import json
 import pathlib
 import shutil
@@ -11,7 +9,6 @@ import types
 import numpy as np
 import pytest
 
-import tbnets
 from tbnets.data.images import read_content
 from tbnets.errors import InputError
 from tbnets.features.cnn import build_cnn
@@ -30,9 +27,9 @@ from tests.serving.test_export import VOCABULARY, make_network
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """An image network, and the zoo of a model that takes its features.
+    """A zoo with a model of features, `part`, and the model of its first use.
 
-    Its answers are those of the network, and then of the model.
+    The answers in the zoo are those of the image network, and then of `part`.
     """
     folder = tmp_path_factory.mktemp("made")
     weights, path = folder / "cnn.weights.h5", folder / "zoo/tiny"
@@ -45,7 +42,6 @@ def made(tmp_path_factory):
             network,
             VOCABULARY,
             path / "1",
-            image_shape=(features.dim,),
             metadata={"image_features_made_by": features.description()},
             half_precision=True,
         )
@@ -60,31 +56,24 @@ def made(tmp_path_factory):
         )
         (path / ANSWERS).write_text(json.dumps(assembled.answers_of(both)))
         write_checksums(path)
-        yield types.SimpleNamespace(folder=folder, part=part, features=features)
-
-
-@pytest.fixture(scope="module")
-def first(made):
-    """The first use of that model: the whole, and what was told."""
-    told = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TBNETS_CACHE", str(made.folder / "cache"))
-        patch.setattr(zoo, "folder", lambda: made.folder / "zoo")
-        with contextlib.redirect_stderr(told):
-            model = tbnets.zoo.load("tiny")
-    return types.SimpleNamespace(model=model, told=told.getvalue())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TBNETS_CACHE", str(folder / "cache"))
+            model = zoo.open_model(path)
+    return types.SimpleNamespace(
+        folder=folder, part=part, features=features, model=model
+    )
 
 
 @pytest.fixture
-def part(made, first, tmp_path, monkeypatch):
+def part(made, tmp_path, monkeypatch):
     """A copy of that zoo's model, a cache of its own, and its whole at hand."""
 
     def copy(_, path):
-        return shutil.copytree(first.model.path, path)
+        return shutil.copytree(made.model.path, path)
 
     monkeypatch.setattr(assembled, "add_image_networks", copy)
     # To compare its answers, what is put together need not be loaded.
-    monkeypatch.setattr(assembled, "load_saved_model", lambda _: first.model)
+    monkeypatch.setattr(assembled, "load_saved_model", lambda _: made.model)
     monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
     shutil.copytree(made.folder / "zoo", tmp_path / "zoo")
     monkeypatch.setattr(zoo, "folder", lambda: tmp_path / "zoo")
@@ -92,22 +81,20 @@ def part(made, first, tmp_path, monkeypatch):
 
 
 def test_the_first_use_puts_together_and_the_next_loads(
-    made, first, capsys, monkeypatch
+    made, capsys, monkeypatch
 ):
-    assert first.told
-    path, cache = first.model.path, made.folder / "cache"
+    path, cache = made.model.path, made.folder / "cache"
     assert path.parts[-2:] == ("tiny", "1") and path.is_relative_to(cache)
     monkeypatch.setenv("TBNETS_CACHE", str(cache))
     monkeypatch.setattr(assembled, "add_image_networks", None)
-    # By its path no less than by name.
     again = zoo.open_model(made.folder / "zoo/tiny")
     assert again.path == path and capsys.readouterr().err == ""
 
 
-def test_the_whole_answers_as_the_part_to_features(made, first):
+def test_the_whole_answers_as_the_part_to_features(made):
     photos = [photo(0), photo(1)]
     rows = made.features(photos).numpy()
-    wanted, model, captions = made.part, first.model, ["a dog", ""]
+    wanted, model, captions = made.part, made.model, ["a dog", ""]
     expected = wanted.embed_images(rows)
     np.testing.assert_array_equal(model.embed_features(rows), expected)
     np.testing.assert_array_equal(
@@ -166,7 +153,7 @@ def test_first_uses_at_once_do_it_once(part, capsys):
     assert capsys.readouterr().err.count(str(found[0])) == 1
 
 
-def test_made_anew_it_is_the_same_model_to_an_index(part, first):
+def test_made_anew_it_is_the_same_model_to_an_index(part, made):
     """Another making writes other bytes; another part is another model."""
 
     def identity_at(path):
@@ -176,7 +163,7 @@ def test_made_anew_it_is_the_same_model_to_an_index(part, first):
 
     path = zoo.locate("tiny")
     known = identity_at(path)
-    assert known == identity_of(first.model) | {"embedding_dim": 3}
+    assert known == identity_of(made.model) | {"embedding_dim": 3}
     damage(path)
     write_checksums(path)
     (part / "README.md").write_text("# Tiny\n")

@@ -27,7 +27,6 @@ def proto(dtype, shape, **fields):
         np.zeros([0, 4], np.float32),
         np.array(3, np.int32),
         np.array([b"a dog", b"", b"\xff\x00"], object),
-        np.zeros([0], object),
         np.array(b"one", object),
         np.array([True, False]),
     ],
@@ -40,12 +39,9 @@ def test_an_array_comes_back_as_it_went(array):
     assert back.tobytes() == array.tobytes() or back.tolist() == array.tolist()
 
 
-def test_a_single_string_is_an_array_too():
+def test_strings_are_bytes():
     array = protocol.to_numpy(tf.constant(b"is empty\0"))
     assert array.shape == () and array.item() == b"is empty\0"
-
-
-def test_text_goes_as_bytes():
     message = protocol.to_proto(np.array(["dög"]))
     assert message.string_val == ["dög".encode()]
 
@@ -72,14 +68,11 @@ def test_values_come_in_fields_or_packed(message, wanted):
         proto(FLOAT, [2], float_val=[1, 2, 3]),
         proto(FLOAT, [2**40], float_val=[1]),
         proto(FLOAT, [2**62, 2**62, 0]),
-        proto(FLOAT, [1000]),
         proto(FLOAT, [-1], float_val=[1]),
         proto(FLOAT, [1] * 300, float_val=[1]),
         proto(STRING, [2], string_val=[b"a"]),
         proto(STRING, [2], tensor_content=b"\1\5abc"),
         proto(STRING, [900], tensor_content=b"\1a"),
-        proto(0, [1]),
-        proto(tf.complex64.as_datatype_enum, [0]),
         proto(999, [1]),
         tensor_pb2.TensorProto(
             dtype=FLOAT, tensor_shape={"unknown_rank": True}

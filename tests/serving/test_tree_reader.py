@@ -17,9 +17,7 @@ def test_trees_are_taken_as_they_are():
     assert found.shape == (2, 8, 6)
     np.testing.assert_array_equal(found[0, :5], tree_array(TREE, [2, 3, 4]))
     assert found[1, 0].tolist() == [1, 0, 1, 0, 0, 1]
-
-
-def test_words_beyond_the_most_are_cut():
+    # Words beyond the most are cut.
     found = TreeReader(VOCABULARY, max_tokens=2).read([TREE])
     assert (found[0, :, 2] == 1).sum() == 2
 
