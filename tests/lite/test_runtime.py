@@ -39,17 +39,14 @@ def test_both_runtimes_answer_alike(tmp_path):
         said, _, failure = verbs.ask("query", PHOTOS, *SENTENCES, *words)
         assert not failure
         records.append(json.loads(said)["queries"])
-    for one, other in zip(*records):
-        values = [
-            {
-                answer["image"]: answer["similarity"]
-                for answer in each["answers"]
-            }
-            for each in (one, other)
-        ]
-        assert next(iter(values[0])) == next(iter(values[1]))
-        for image in values[0].keys() & values[1].keys():
-            assert abs(values[0][image] - values[1][image]) < 0.05
+    for queries in zip(*records):
+        first, second = (
+            {each["image"]: each["similarity"] for each in query["answers"]}
+            for query in queries
+        )
+        assert [*first][0] == [*second][0]
+        for image in first.keys() & second.keys():
+            assert abs(first[image] - second[image]) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,17 @@ ROWS = np.random.default_rng(0).integers(-2, 3, [23, 4]).astype(np.float32)
 QUERIES = np.random.default_rng(1).integers(-2, 3, [5, 4]).astype(np.float32)
 
 
-@pytest.mark.parametrize("sizes", [[23], [1, 0, 22], [7, 7, 7, 2]])
-@pytest.mark.parametrize("k", [1, 4, 23, 99])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("at_once", [3, 100])
+@pytest.mark.parametrize(
+    ("sizes", "k", "dtype", "at_once"),
+    [
+        ([23], 1, "float32", 100),
+        ([23], 4, "bfloat16", 3),
+        ([1, 0, 22], 4, "float32", 3),
+        ([1, 0, 22], 99, "bfloat16", 100),
+        ([7, 7, 7, 2], 23, "float32", 3),
+        ([7, 7, 7, 2], 1, "bfloat16", 3),
+    ],
+)
 def test_the_best_rows_are_those_of_the_loop(
     monkeypatch, sizes, k, dtype, at_once
 ):

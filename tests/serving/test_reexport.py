@@ -14,32 +14,34 @@ from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
 from tests.refusals import refused
 
-SEARCH = [
-    tf.TensorSpec([None], tf.string, "phrases"),
-    tf.TensorSpec([], tf.int32, "k"),
-]
+INPUTS = {
+    "phrases": ["red", "a blue one"],
+    "phrase_embeddings": [[1.0, 2, 3]],
+    "region_embeddings": [[3.0, 2, 1]],
+    "region_features": [[1.0, 0, 3], [4, 5, 6]],
+    "number": [1.0, 2, 3],
+}
 
 
-def search_over(rows, ids):
-    """Returns what adds `search` over rows of embeddings."""
+def scaled_by(factors):
+    """Returns a function that adds a signature with a weight, `scale`."""
 
     def add(served):
-        rows_kept, ids_kept = tf.Variable(rows), tf.Variable(ids)
-        embed = served.signatures["embed_phrases"]
+        weight = tf.Variable(factors)
 
-        @tf.function(input_signature=SEARCH)
-        def search(phrases, k):
-            embeddings = embed(phrases=phrases)["embeddings"]
-            found = tf.matmul(embeddings, rows_kept, transpose_b=True)
-            best = tf.math.top_k(found, k)
-            return {
-                "ids": tf.gather(ids_kept, best.indices),
-                "similarities": best.values,
-            }
+        @tf.function(input_signature=[tf.TensorSpec([3], name="number")])
+        def scale(number):
+            return {"scaled": number * weight}
 
-        return {"search": search}
+        return {"scale": scale}
 
     return add
+
+
+def ask(model, name):
+    """Returns the answers of a signature, which takes `INPUTS`."""
+    inputs = {key: INPUTS[key] for key in model.inputs(name)}
+    return model.call(name, **inputs)
 
 
 @pytest.fixture(scope="module")
@@ -51,82 +53,56 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def searching(source, tmp_path_factory):
-    """The same model with a search over colours."""
-    folder = tmp_path_factory.mktemp("searching")
-    rows = np.eye(3, dtype=np.float32)
-    add = search_over(rows, ["red", "green", "blue"])
-    reexport(source, folder / "1", add=add)
-    return folder
+def scaling(source, tmp_path_factory):
+    """The same model with another signature."""
+    path = tmp_path_factory.mktemp("scaling") / "1"
+    return load_saved_model(reexport(source, path, add=scaled_by([2.0, 3, 4])))
 
 
-def ask(signature):
-    inputs = {
-        "phrases": ["red", "a blue one"],
-        "phrase_embeddings": [[1.0, 2, 3]],
-        "region_embeddings": [[3.0, 2, 1]],
-        "region_features": [[1.0, 0, 3], [4, 5, 6]],
-    }
-    specs = export.inputs_of(signature)
-    given = {n: tf.constant(inputs[n], s.dtype) for n, s in specs.items()}
-    answers = signature(**given)
-    return {key: value.numpy() for key, value in answers.items()}
+def test_what_stays_answers_the_same_to_the_bit(source, scaling):
+    before = load_saved_model(source)
+    assert set(scaling.signatures) == {*before.signatures, "scale"}
+    for name in before.signatures:
+        for key, value in ask(before, name).items():
+            found = ask(scaling, name)[key]
+            np.testing.assert_array_equal(found, value, strict=True)
+    found = scaling.root.embed_phrases(tf.constant(["red"]))
+    assert found["embeddings"][0, 0] == 1
 
 
-@pytest.fixture(scope="module")
-def loaded(searching):
-    return tf.saved_model.load(str(searching / "1"))
-
-
-def test_what_stays_answers_the_same_to_the_bit(source, loaded):
-    before, after = load_saved_model(source).signatures, loaded.signatures
-    assert set(after) == {*before, "search"}
-    for name, signature in before.items():
-        assert export.describe_signature(
-            after[name]
-        ) == export.describe_signature(signature)
-        found = ask(after[name])
-        for key, value in ask(signature).items():
-            np.testing.assert_array_equal(found[key], value, strict=True)
-    assert loaded.embed_phrases(tf.constant(["red"]))["embeddings"][0, 0] == 1
-
-
-def test_what_is_added_answers_and_has_doors(loaded):
-    search = loaded.signatures["search"]
-    answers = search(phrases=tf.constant(["green"]), k=tf.constant(1))
-    assert answers["ids"].numpy().tolist() == [[b"green"]]
+def test_what_is_added_answers_and_checks_its_input(scaling):
+    assert ask(scaling, "scale")["scaled"].tolist() == [2, 6, 12]
     with pytest.raises(tf.errors.InvalidArgumentError):
-        search(phrases=tf.constant([["green"]]), k=tf.constant(1))
+        scaling.signatures["scale"](number=tf.constant([np.nan, 0, 0]))
 
 
-def test_what_it_says_of_itself_is_kept_and_extended(source, searching):
+def test_metadata_are_kept_and_extended(source, scaling):
     before = json.loads((source / "1" / METADATA_FILE).read_text())
-    after = json.loads((searching / "1" / METADATA_FILE).read_text())
-    assert after["signatures"].pop("search")["inputs"] == {
-        "phrases": {"dtype": "string", "shape": [None]},
-        "k": {"dtype": "int32", "shape": []},
+    after = json.loads((scaling.path / METADATA_FILE).read_text())
+    assert after["signatures"].pop("scale")["inputs"] == {
+        "number": {"dtype": "float32", "shape": [3]},
     }
-    digits = before.pop("sha256")
-    assert (
-        after.pop("sha256")["assets.extra/vocabulary.txt"]
-        == (digits["assets.extra/vocabulary.txt"])
-    )
+    digits, vocabulary = before.pop("sha256"), "assets.extra/vocabulary.txt"
+    assert after.pop("sha256")[vocabulary] == digits[vocabulary]
     origin = after.pop("exported_from")
     assert origin["sha256"] == digits["saved_model.pb"]
     assert origin["tensorflow_version"] == tf.__version__
     assert after == before
+    assert after["signatures"]["score"] == export.describe_signature(
+        scaling.signatures["score"]
+    )
 
 
-def test_what_is_left_out_or_replaced_leaves_its_weights(searching, tmp_path):
-    other = search_over(np.ones([1, 3], np.float32), ["white"])
-    keep = ["compare", "search"]
-    path = reexport(searching, tmp_path / "1", keep=keep, add=other)
+def test_what_is_left_out_or_replaced_leaves_its_weights(scaling, tmp_path):
+    keep = ["compare", "scale"]
+    other = scaled_by([[5.0] * 3])
+    path = reexport(scaling.path, tmp_path / "1", keep=keep, add=other)
     model = load_saved_model(path)
     assert set(model.signatures) == {*keep, "serving_default"}
     assert model.inputs("serving_default") == model.inputs("compare")
     assert not hasattr(model.root, "score")
-    shapes = sorted(tuple(one.shape) for one in model.root.used_variables)
-    assert shapes == [(1,), (1, 3), (5, 3)]  # Ids and rows; words.
+    shapes = [tuple(one.shape) for one in model.root.used_variables]
+    assert shapes == [(1, 3)]  # The new factors, and no words.
 
 
 def test_an_unknown_signature_and_a_folder_that_is_there(source, tmp_path):

@@ -111,9 +111,7 @@ def test_an_index_in_the_model_gives_no_confidence_without_a_known_word(model):
     assert [found[0].confidence for found in results] == [0.9, None]
 
 
-@pytest.mark.parametrize(
-    "queries", [[b"\xff\xfe"], [b"ring"], np.array(["ring"]), ["ring"]]
-)
+@pytest.mark.parametrize("queries", [[b"\xff\xfe"], np.array(["ring"])])
 def test_bytes_without_a_known_word_are_warned_of_too(model, queries):
     model.has, model.takes_photos = lambda *names: True, False
     model.embed_images = np.array

@@ -140,6 +140,7 @@ def test_the_number_of_answers_is_at_least_one(made):
         signature(text_features=tf.constant(QUERIES), k=tf.constant(0))
 
 
+@pytest.mark.parametrize("made", ["bfloat16"], indirect=True)
 def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
     model, index, _ = made
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:

@@ -1,7 +1,6 @@
 """An exported localizer called with lists: what it finds, what it refuses."""
 
 import numpy as np
-import PIL.Image
 import pytest
 
 from tbnets.data import pictures
@@ -47,10 +46,8 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
     phrases = ["red", "blue and red"]
     # "and" is unknown, [1, 1, 1]: [2, 1, 2] / 3.
     expected = [[1, 0], [2 / 3, 2 / 3]]
-    path = folder / "photo.png"
-    for photo in (path, path.read_bytes(), PIL.Image.open(path)):
-        found = model.localize(phrases, photo, BOXES)
-        np.testing.assert_allclose(found, expected, atol=2e-2)
+    found = model.localize(phrases, folder / "photo.png", BOXES)
+    np.testing.assert_allclose(found, expected, atol=2e-2)
     colours = [[200, 0, 0], [0, 0, 200]]
     found = model.similarity(phrases, colours)
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -117,39 +114,30 @@ def test_boxes_are_proposed_as_for_the_training(model, folder):
         assert tiny_localizer.is_centred_in(found, box)
 
 
-def test_pixels_at_hand_are_not_decoded_again(model, folder, monkeypatch):
+def test_a_photo_is_decoded_and_encoded_once(model, folder, monkeypatch):
     pytest.importorskip("cv2")
     path = folder / "photo.png"
     wanted, pixels = model.propose(path), read_photo(path)
     monkeypatch.setattr(served, "read_photo", None)
     np.testing.assert_array_equal(model.propose(pixels), wanted)
-
-
-def test_a_photo_is_read_once(model, folder, monkeypatch):
     read, convert = [], pictures.png_of
     monkeypatch.setattr(
         pictures, "png_of", lambda one: read.append(one) or convert(one)
     )
-    picture = PIL.Image.open(folder / "photo.png")
-    for photo in (np.asarray(picture), picture):
-        [[(best, _)]] = model.find(["red"], photo, boxes=BOXES)
-        assert best.tolist() == BOXES[0].tolist()
-    assert len(read) == 2
+    model.find(["red"], pixels, boxes=BOXES)
+    assert len(read) == 1
 
 
 def test_what_is_no_photo_is_named(model, folder):
     cut = (folder / "photo.png").read_bytes()[:-30]
     (folder / "cut.png").write_bytes(cut)
-    boxes = {"boxes": BOXES}
-    for call, photo, given in (
-        (model.localize, folder / "cut.png", boxes),
-        (model.localize, cut, boxes),
-        (model.find, folder / "none.png", {}),
-        (model.find, folder / "cut.png", boxes),
+    for call, photo, name in (
+        (model.localize, cut, f"{len(cut)} bytes"),
+        (model.find, folder / "none.png", "none.png"),
+        (model.find, folder / "cut.png", "cut.png"),
     ):
-        name = f"{len(cut)} bytes" if photo is cut else photo.name
         with pytest.raises(BrokenImageError, match=name):
-            call(["red"], photo, **given)
+            call(["red"], photo, boxes=BOXES)
     with refused("phrases"):
         model.localize("red", folder / "photo.png", BOXES)
 
@@ -166,13 +154,6 @@ def test_a_proposer_is_that_of_its_description():
     before = Proposer("selective_search", 7, 0.9, 300, 0.01)
     assert proposer_of(before.description()) == before
     described = Proposer().description()
-    for other in (
-        *({}, []),
-        {**described, "limit": "200"},
-        {**described, "limit": 0},
-        {**described, "method": "x"},
-        {**described, "edges": []},
-        {**described, "edges": {"structured": {}}},
-    ):
+    for other in ({}, [], described | {"limit": 0}, described | {"edges": []}):
         with refused("description"):
             proposer_of(other)
