@@ -21,21 +21,14 @@ from tests.tiny_runs import TREES, prepared
         "--num_negatives=5 --negatives=all",
         "--num_negatives=5 --loss=vse++",
         "--weight_decay=0.1",
-        "--decay_epochs=5",
-        "--text_features=t.npy",
-        "--images=photos --image_features=x.npy",
         "--image_encoder=VGG16 --image_features=x.npy",
         "--margin=0.2 --loss=infonce",
         "--temperature=0.2",
         "--word_vectors=w.txt --from=scenes_embedding --run_dir=x",
         "--images_per_batch=5 --task=localization",
-        "--epochs=3 --model=cca",
-        "--learning_rate=0.1 --model=cca",
         "--margin=1 --model=cca",
         "--cca_dim=3",
-        "--margin=1 --model=similarity",
         "--loss=wang2018 --model=similarity",
-        "--cca_dim=3 --model=similarity",
         "--num_candidates=3",
         "--num_candidates=3 --model=similarity --pair_loss=softmax",
         # Values that a task or a model fixes.
@@ -79,13 +72,7 @@ BAD = {
         ({"images": "none"}, "--images"),
         ({"cnn_weights": "random", "export": True}, "--cnn_weights"),
         # A network that learned nothing finds no hard negatives.
-        *[
-            (
-                {"epochs": epochs, "hard_negative_epochs": 2},
-                "--hard_negative_epochs",
-            )
-            for epochs in (1, 2)
-        ],
+        ({"epochs": 2}, "--hard_negative_epochs"),
     ],
 }
 

@@ -37,21 +37,6 @@ test_it_opens = lifecycle.opens_with_the_same_results
 test_it_exports = lifecycle.exports_the_same_results
 
 
-@pytest.mark.parametrize("kept", [None, 0, 0.5])
-def test_open_run_names_a_damaged_checkpoint(run, tmp_path, kept):
-    with refused("run_dir"):
-        runs.open_run(tmp_path / "run")
-    run_dir = shutil.copytree(run.run_dir, tmp_path / "run")
-    path = run_dir / "checkpoints" / "best.npz"
-    content = path.read_bytes()
-    if kept is None:
-        path.unlink()
-    else:
-        path.write_bytes(content[: int(kept * len(content))])
-    with refused("run_dir" if kept is None else path):
-        runs.open_run(run_dir)
-
-
 def edited(run, tmp_path, **changes):
     """Returns a copy of a run with changed settings.json."""
     run_dir = shutil.copytree(run.run_dir, tmp_path / "run")
@@ -280,19 +265,11 @@ def test_data_without_a_test_split_finish_and_answer(
     assert not {"test", "test_split"} & report.keys()
 
 
-def test_what_does_not_fit_is_refused_before_a_run_is_written(folder, tmp_path):
-    wider = tiny.write_precomputed(tmp_path / "data")
-    np.save(wider / "test_ims.npy", np.ones((6, 9), "float32"))
-    write_own(tmp_path, *FIRST[:2])
+def test_a_query_without_photos_is_refused_before_the_start(folder, tmp_path):
     photos = {"cnn_weights": "w.h5", "export": True}
-    for name, data, changes in (
-        ("--dev_split", tmp_path, OWN),
-        ("--images", folder, photos),
-        ("--image_features", wider, {}),
-    ):
-        settings = tiny.settings(data, tmp_path / "run", **changes)
-        with refused(name):
-            prepared(settings, queries=["a dog"] if changes is photos else ())
+    settings = tiny.settings(folder, tmp_path / "run", **photos)
+    with refused("--images"):
+        prepared(settings, queries=["a dog"])
     assert not (tmp_path / "run").exists()
 
 
