@@ -6,50 +6,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
-from tbnets.features.tfidf import TfidfFeatures
 from tbnets.tasks import registry, runs, texts
 from tbnets.text.word_vectors import WordVectors
 from tbnets.training import loop
-from tests import tiny
+from tests import tiny, verbs
 from tests.refusals import refused
-from tests.tiny_runs import prepared, save
+from tests.tiny_runs import prepared
 
 ROWS = np.random.default_rng(0).normal(size=(6, 5)).astype("float32")
-KINDS = {
-    "tfidf": TfidfFeatures,
-    "mean_vector": MeanFeatures,
-}
+"""The word vectors of `tiny_runs.write_captioned`."""
 
 
 @pytest.fixture
-def folder(written, tmp_path):
-    """A copy of what is `written`."""
-    return shutil.copytree(written, tmp_path / "data")
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """Captions, word vectors and features of the captions."""
-    folder = tiny.write_precomputed(tmp_path_factory.mktemp("tiny") / "data")
-    rows = [
-        f"{word} {' '.join(map(str, row))}\n"
-        for word, row in zip(tiny.WORDS[:5], ROWS)
-    ]
-    (folder / "vectors.txt").write_text("".join(rows))
-    captions = {
-        split: (folder / f"{split}_caps.txt").read_text().splitlines()
-        for split in tiny.SPLITS
-    }
-    for kind, make in KINDS.items():
-        vectors = WordVectors(tiny.WORDS, ROWS)
-        encoder = make().fit(captions["train"], vectors)
-        writer = caption_features.open_writer(folder / kind, encoder)
-        texts = [text for split in captions.values() for text in split]
-        caption_features.extract_captions(texts, encoder, writer)
-        writer.finish()
-    return folder
+def folder(tiny_run, tmp_path):
+    """A copy of the shared data, which includes word vectors."""
+    return shutil.copytree(tiny_run.captioned, tmp_path / "data")
 
 
 def prepare(folder, run_dir, queries=(), **changes):
@@ -57,48 +29,34 @@ def prepare(folder, run_dir, queries=(), **changes):
     return prepared(settings, queries=queries)
 
 
-def by_features(kind):
-    return {"text_encoder": "features", "text_features": kind, "export": True}
+def by_features(name):
+    return {"text_encoder": "features", "text_features": name, "export": True}
 
 
-def test_raw_captions_of_a_saved_model_give_what_features_gave(
-    folder, tmp_path, eagerly
-):
-    kind = "mean_vector"
-    session, train = prepare(
-        folder, tmp_path / "run", ["red dog"], **by_features(kind)
-    )
-    expected = session.task.scores(session.network, train).text_embeddings
-    save(session, "last")
-    opened = runs.open_run(tmp_path / "run", "last")
-    loaded = tf.saved_model.load(str(runs.export(opened)))
-    captions = tf.constant(train.records.captions)
-    found = loaded.signatures["embed_text"](captions=captions)["embeddings"]
-    cosines = (found.numpy() * expected).sum(axis=1)
-    assert cosines.min() > 0.9999
-    made_by = session.state.fitted["text_features_made_by"]
-    assert made_by["text_features"] == kind
-
-
-def test_features_that_a_recipe_names_are_made(
+def test_features_that_a_recipe_names_are_made_and_served(
     folder, tmp_path, capsys, eagerly
 ):
     recipe = folder / "of_words.flags"
     recipe.write_text("--features=mean_vector\n--word_vectors=vectors.txt\n")
     flags = by_features(recipe.name)
-    session, train = prepare(folder, tmp_path / "run", **flags)
+    session, train = prepare(folder, tmp_path / "run", ["red dog"], **flags)
     assert capsys.readouterr().err
-    [made] = (folder / "made").glob("of_words-*")
-    by_hand = caption_features.load_encoder(folder / "mean_vector")
+    assert len([*(folder / "made").glob("of_words-*")]) == 1
+    made_by = session.state.fitted["text_features_made_by"]
+    assert made_by["text_features"] == "mean_vector"
     captions = train.records.captions
-    np.testing.assert_array_equal(
-        train.texts.batch([1, 0]),
-        by_hand.transform([captions[1], captions[0]]),
-    )
-    assert session.task.texts.reader(session.state.fitted).dim == 5
+    encoder = MeanFeatures().fit(captions, WordVectors(tiny.WORDS, ROWS))
+    wanted = encoder.transform([captions[1], captions[0]])
+    np.testing.assert_allclose(train.texts.batch([1, 0]), wanted, atol=1e-6)
     loop.fit(session, train)
+    scores = session.task.scores(session.network, train)
     opened = runs.open_run(tmp_path / "run", "last")
     assert opened.task.texts.reader(opened.state.fitted).dim == 5
+    loaded = tf.saved_model.load(str(runs.export(opened)))
+    embed_text = loaded.signatures["embed_text"]
+    found = embed_text(captions=tf.constant(captions))["embeddings"]
+    cosines = (found.numpy() * scores.text_embeddings).sum(axis=1)
+    assert cosines.min() > 0.9999
     assert not capsys.readouterr().err
     recipe.write_text("--features=tfidf\n")
     with refused("--text_features"):
@@ -106,6 +64,10 @@ def test_features_that_a_recipe_names_are_made(
 
 
 def test_what_features_lack_is_told_before_the_first_step(folder, tmp_path):
+    verbs.call(
+        *("extract_text_features", "--features=tfidf", f"--captions={folder}"),
+        *("--captions_format=precomputed", f"--output={folder / 'tfidf'}"),
+    )
     path = folder / "dev_caps.txt"
     first, *others = path.read_text().splitlines()
     path.write_text("\n".join(["something else", *others]) + "\n")
@@ -137,7 +99,7 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
     session, train = prepare(folder, tmp_path / "run", **changes)
     vocabulary = session.state.fitted["words"]
     first = table(session)
-    for word, row in zip(tiny.WORDS[:5], ROWS):
+    for word, row in zip(tiny.WORDS, ROWS):
         np.testing.assert_allclose(first[vocabulary.index(word)], row)
     np.testing.assert_array_equal(first[0], 0)  # Padding.
 
@@ -153,12 +115,12 @@ def test_word_vectors_are_centred_and_new_numbers_stand_beside(
 ):
     changes = WORDS | {"word_vectors_scale": 0.1, "new_word_dims": 3}
     session, _ = prepare(folder, tmp_path / "run", **changes)
-    rows = np.array(ROWS[:5], np.float64)
+    rows = np.array(ROWS, np.float64)
     rows -= rows.mean(axis=0)
     rows *= 0.1 / rows.std()
     first, vocabulary = table(session), session.state.fitted["words"]
     assert first.shape == (len(vocabulary), rows.shape[1] + 3)
-    for word, row in zip(tiny.WORDS[:5], rows):
+    for word, row in zip(tiny.WORDS, rows):
         found = first[vocabulary.index(word)]
         np.testing.assert_allclose(found[:-3], row, atol=1e-6)
         assert 0 < np.abs(found[-3:]).max() <= 0.05
@@ -173,15 +135,9 @@ def test_word_vectors_are_not_read_where_words_have_those_of_a_model(
     assert "word_vectors" not in task.fit()
 
 
-@pytest.mark.parametrize(
-    ("fitted", "most"),
-    [({}, 200), ({"longest_text": 30}, 200), ({"longest_text": 230}, 230)],
-)
-def test_a_served_model_reads_what_was_learned_of(fitted, most):
-    assert texts.most_words(fitted) == most
-
-
 def test_a_run_knows_its_longest_caption(folder, tmp_path):
+    assert texts.most_words({}) == texts.most_words({"longest_text": 30}) == 200
+    assert texts.most_words({"longest_text": 230}) == 230
     task = registry.open_task(tiny.settings(folder, tmp_path / "run"))
     lengths = [
         len(text.split()) for text in task.split("train").records.captions
