@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.cli import describe_data, query
+from tbnets.cli import describe_data
 from tbnets.data.store import shards
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.writer import FeatureWriter
@@ -14,6 +14,8 @@ from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared, save
 
+# Which graph is traced does not matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 EXTRACTION = {"model": "Tiny", "layers": "conv1"}
 
 
@@ -105,7 +107,6 @@ OTHER = {**EXTRACTION, "layers": "fc7"}
             lambda data: replace(data, "stores/dev", ["dev"], OTHER),
             "--image_features",
         ),
-        ("all", lambda data: damage(data / "all/00001.npy"), "00001.npy"),
         (
             "{split}_ims.npy,all",
             lambda data: damage(data / "all/00001.npy"),
@@ -150,21 +151,17 @@ def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
         prepare(folder, tmp_path / "run", resume=True)
 
 
-@pytest.mark.parametrize(
-    "pattern, splits", [("all", tiny.SPLITS), ("stores/{split}", ["test"])]
-)
-def test_a_run_knows_what_made_its_features(folder, tmp_path, pattern, splits):
-    made_by = open_features(folder / pattern.format(split="train")).made_by
+def test_a_run_knows_what_made_its_features(folder, tmp_path):
+    made_by = open_features(folder / "stores" / "train").made_by
     assert made_by["layers"] == "conv1"
-    session, _ = prepare(folder, tmp_path / "run", image_features=pattern)
+    stores = {"image_features": "stores/{split}"}
+    session, _ = prepare(folder, tmp_path / "run", **stores)
     assert session.state.fitted["image_features_made_by"] == made_by
     save(session, "best")
-    name = pattern.format(split="test")
-    replace(folder, name, splits, {**EXTRACTION, "crops": 10})
+    replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
     with refused("--image_features"):
         runs.open_run(tmp_path / "run")
-    for name in ("all", "stores"):  # It opens without any.
-        shutil.rmtree(folder / name)
+    shutil.rmtree(folder / "stores")  # It opens without any.
     state = runs.open_run(tmp_path / "run").state
     assert state.fitted["image_features_made_by"] == made_by
 
@@ -175,21 +172,25 @@ def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
     assert session.state.fitted["image_features_made_by"] == {}
 
 
-def described(records, *patterns):
-    """Returns the counts and the problems of features."""
-    problems = []
-    found, _ = describe_data.describe_features(records, [*patterns], problems)
-    return found, problems
-
-
-def records_of(folder, split="dev"):
-    return tiny.split_of(tiny.settings(folder, "unused"), split).records
-
-
 def test_description_counts_what_failed(folder):
+    settings = tiny.settings(folder, "unused")
+    records = tiny.split_of(settings, "dev").records
+
+    def described(*names):
+        """Returns the counts and the problems of the dev features."""
+        paths, problems = [f"{folder}/{name}" for name in names], []
+        counts, _ = describe_data.describe_features(records, paths, problems)
+        return counts, problems
+
+    counts, problems = described("stores/{split}")
+    assert problems == [] and counts["feature_rows"] == 6
+    counts, problems = described("{split}_ims.npy", "all")
+    assert problems == [] and counts["features_per_row"] == 16
+    assert counts["images_without_features"] == 0
     write_part(folder, "dev", first=2)
-    path = str(folder / "part")
-    counts, problems = described(records_of(folder), path)
+    counts, problems = described("all", "part")
+    assert counts["images_failed"] == 1 and "'dev0.jpg'" in str(problems[0])
+    counts, problems = described("part")
     assert counts == {
         "feature_rows": 4,
         "features_per_row": 8,
@@ -198,49 +199,13 @@ def test_description_counts_what_failed(folder):
         "rows_not_finite": 0,
     }
     failed, absent = map(str, problems)
-    assert path in failed and "'dev0.jpg'" in failed
+    assert str(folder / "part") in failed and "'dev0.jpg'" in failed
     assert "'dev0.jpg', 'dev1.jpg'" in absent
     array = folder / "part" / "00000.npy"
     for content in (array.read_bytes()[:-1] + b"@", b""):  # A 1 is now a 4.
         array.write_bytes(content)
-        counts, problems = described(records_of(folder), path)
+        counts, problems = described("part")
         assert counts == {} and "00000.npy" in str(problems[0])
-
-
-def test_description_of_stores_alone_and_side_by_side(folder):
-    records = records_of(folder)
-    each = f"{folder}/stores/{{split}}"
-    counts, problems = described(records, each)
-    assert problems == [] and counts["feature_rows"] == 6
-    counts, problems = described(
-        records, f"{folder}/{{split}}_ims.npy", f"{folder}/all"
-    )
-    assert problems == [] and counts["features_per_row"] == 16
-    assert counts["images_without_features"] == 0
-    write_part(folder, "dev")
-    counts, problems = described(records, f"{folder}/all", f"{folder}/part")
-    assert counts["images_failed"] == 1 and "'dev0.jpg'" in str(problems[0])
-
-
-class Rows:
-    """A network that takes features, and leaves them as they are."""
-
-    takes_photos = False
-
-    @staticmethod
-    def embed_images(rows):
-        return rows
-
-
-def test_query_reads_stores(folder):
-    store = open_features(folder / "all")
-    options = query.Options(
-        image_features=[str(store.path)], image=store.ids[3], batch_size=5
-    )
-    ids, embeddings = query.embed_images(options, Rows)
-    one = query.example_images(options, Rows, [options.image])
-    assert ids[3] == store.ids[3] and embeddings.shape == (len(store), 8)
-    np.testing.assert_array_equal(embeddings[3:4], one)
 
 
 def test_several_features_side_by_side(folder, tmp_path):
