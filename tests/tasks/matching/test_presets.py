@@ -108,33 +108,26 @@ def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, vit):
     assert again.network.text_encoder is not None
     opened = runs.open_run("again", "last")
     assert abs(embedded(opened, text_reader(opened)) - before).max() > 0
-    told = check_served(folder, opened, text_reader(opened))
-    assert told["image_encoder"] == "hub:vit"
-    assert told["text_encoder"] == "hub:clip"
-
-
-def check_served(folder, session, text_reader):
-    """Exports a run, and compares the SavedModel with the run's network.
-
-    Returns the settings in the metadata of the SavedModel.
-    """
-    path = runs.export(session)
-    model, told = load_saved_model(path), read_metadata(path)
+    path = runs.export(opened)
+    model, metadata = load_saved_model(path), read_metadata(path)
     contents = [(folder / "photos" / name).read_bytes() for name in NAMES[:2]]
-    reader = session.task.photo_reader(
-        session.state.fitted["image_features_made_by"]
+    photos = opened.task.photo_reader(
+        opened.state.fitted["image_features_made_by"]
     )
-    expected = session.network.embed_images(reader(contents), training=False)
+    expected = opened.network.embed_images(photos(contents), training=False)
     found = model.embed_images(contents)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    expected = embedded(session, text_reader)
+    expected = embedded(opened, text_reader(opened))
     np.testing.assert_allclose(model.embed_text(TEXTS), expected, atol=1e-5)
-    assert told["vocabulary_size"] is None
-    assert str(folder) not in str(told)  # Nor the folders of presets.
-    return told["metadata"]["settings"]
+    assert metadata["vocabulary_size"] is None
+    assert str(folder) not in str(metadata)  # Nor the folders of presets.
+    exported = metadata["metadata"]["settings"]
+    assert exported["image_encoder"] == "hub:vit"
+    assert exported["text_encoder"] == "hub:clip"
 
 
 def test_frozen_presets_are_served_as_their_features_are_made(folder, vit):
+    """Calls the endpoints eagerly: other tests save presets and reopen them."""
     (folder / "vit.flags").write_text("--cnn=hub:vit\n")
     session, train = begun(
         *("--image_features=vit.flags", "--cnn_weights=hub:vit"),
@@ -154,8 +147,13 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, vit):
     assert session.network.text_encoder is None
     save(session, "last")
     opened = runs.open_run("run", "last")
-    told = check_served(folder, opened, text_reader(opened))
-    assert told["text_encoder"] == "hub:clip"
+    endpoints = opened.task.endpoints(opened.network, opened.state.fitted)
+    served = endpoints.functions["embed_image"](tf.constant(contents))
+    expected = session.network.embed_images(rows, training=False)
+    np.testing.assert_allclose(served["embeddings"], expected, atol=1e-5)
+    served = endpoints.functions["embed_text"](tf.constant(TEXTS))
+    expected = embedded(session, text_reader(session))
+    np.testing.assert_allclose(served["embeddings"], expected, atol=1e-5)
     settings = photo_readers.start_at_photo(session.settings, "imagenet")
     weights = photo_readers.weights_of_run(
         settings, session.task.data.original_sources
