@@ -7,11 +7,11 @@ import PIL.Image
 import pytest
 
 from tbnets.cli import export
-from tbnets.errors import ExistingFileError, InputError
+from tbnets.errors import ExistingFileError
 from tbnets.serving import calibration
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
-from tests import tiny_localizer, verbs
+from tests import saved_models, tiny_localizer, verbs
 from tests.refusals import refused
 from tests.tools.test_query import COLORS, write_networks
 
@@ -86,9 +86,8 @@ def test_a_model_is_converted_for_litert(tmp_path, monkeypatch):
 )
 def test_flags_of_litert_that_do_not_fit_are_errors(tmp_path, words, argument):
     model = "--model=scenes_embedding", f"--output={tmp_path / 'lite'}"
-    with pytest.raises(InputError) as caught:
+    with refused(argument):
         verbs.call("export", *model, *words)
-    assert caught.value.argument.lstrip("-") == argument.lstrip("-")
 
 
 def test_a_model_is_calibrated(source, tmp_path, monkeypatch):
@@ -100,31 +99,30 @@ def test_a_model_is_calibrated(source, tmp_path, monkeypatch):
 
     monkeypatch.setattr(calibration, "calibrate", calibrate)
     write_networks(tmp_path)
-    (tmp_path / "photos").mkdir()
+    photos, captions = tmp_path / "photos", tmp_path / "captions.csv"
+    photos.mkdir()
     rows, rng = ["image,caption"], np.random.default_rng(0)
     for row in range(260):  # The splits are drawn.
-        color = rng.choice([*COLORS])
+        name, color = f"{row}.png", rng.choice([*COLORS])
         shade = np.array(COLORS[color]) * rng.integers(50, 100) // 100
-        name = f"{row}.png"
         photo = PIL.Image.new("RGB", (4, 4), (*map(int, shade + row % 40),))
-        photo.save(tmp_path / "photos" / name)
+        photo.save(photos / name)
         rows.append(f"{name},a {color} one")
-    (tmp_path / "captions.csv").write_text("\n".join([*rows, ""]))
+    captions.write_text("\n".join([*rows, ""]))
     words = [f"--model={tmp_path / 'bytes'}", f"--output={tmp_path / 'new'}"]
-    words.append(f"--confidence={tmp_path / 'captions.csv'}")
+    words.append(f"--confidence={captions}")
     with refused("--confidence"):
         verbs.call("export", *words)
-    verbs.call("export", *words, f"--photos={tmp_path / 'photos'}")
-    model = load_saved_model(tmp_path / "new")
-    [[answer]] = model.search(["red"], np.eye(3, dtype=np.float32)[:1])
-    assert 0 < answer.confidence < 1
-    num_dev, _, _, num_train = sizes
-    assert num_dev < 60 < num_train
-    words = [f"--model={tmp_path / 'new'}", f"--output={tmp_path / 'again'}"]
-    verbs.call("export", *words)  # A copy keeps the calibration.
-    again = load_saved_model(tmp_path / "again")
-    assert again.confidence.weights == model.confidence.weights
-    words = [f"--model={source}", f"--output={tmp_path / 'x'}"]
-    words.append(f"--confidence={tmp_path / 'captions.csv'}")
-    with refused("--model"):
-        verbs.call("export", *words, f"--photos={tmp_path / 'photos'}")
+    with saved_models.loaded_once():
+        verbs.call("export", *words, f"--photos={photos}")
+        words = f"--model={tmp_path / 'new'}", f"--output={tmp_path / 'again'}"
+        verbs.call("export", *words)  # A copy keeps the calibration.
+        model = load_saved_model(tmp_path / "again")
+        [[answer]] = model.search(["red"], np.eye(3, dtype=np.float32)[:1])
+        assert 0 < answer.confidence < 1
+        num_dev, _, _, num_train = sizes
+        assert num_dev < 60 < num_train
+        words = f"--model={source}", f"--output={tmp_path / 'x'}"
+        flags = f"--confidence={captions}", f"--photos={photos}"
+        with refused("--model"):
+            verbs.call("export", *words, *flags)
