@@ -98,7 +98,7 @@ def test_a_model_is_calibrated(source, tmp_path, monkeypatch):
         return fit(*arrays)
 
     monkeypatch.setattr(calibration, "calibrate", calibrate)
-    write_networks(tmp_path)
+    write_networks(tmp_path, "bytes")
     photos, captions = tmp_path / "photos", tmp_path / "captions.csv"
     photos.mkdir()
     rows, rng = ["image,caption"], np.random.default_rng(0)

@@ -78,28 +78,32 @@ def answers_of(text):
     return tables
 
 
+NETWORKS = {
+    "bytes": ((4, 4, 3), lambda photos: decode_images(photos, 4)),
+    "features": ((3,), None),
+}
+"""Name -> (shape of an image, reader of photos)."""
+
+
 @functools.cache
-def written():
-    """Returns a `TemporaryDirectory` with a network of photos, `bytes`, and
-    one of features, exported once a process."""
+def written(name):
+    """Returns a `TemporaryDirectory` with a network, once a process."""
+    shape, read_photos = NETWORKS[name]
     folder = tempfile.TemporaryDirectory()
-    for name, shape, read_photos in (
-        ("bytes", (4, 4, 3), lambda photos: decode_images(photos, 4)),
-        ("features", (3,), None),
-    ):
-        export_saved_model(
-            ColorNetwork(),
-            VOCABULARY,
-            pathlib.Path(folder.name, name, "1"),
-            image_shape=shape,
-            read_photos=read_photos,
-        )
+    export_saved_model(
+        ColorNetwork(),
+        VOCABULARY,
+        pathlib.Path(folder.name, "1"),
+        image_shape=shape,
+        read_photos=read_photos,
+    )
     return folder
 
 
-def write_networks(folder):
-    """Writes the two networks below a folder."""
-    shutil.copytree(written().name, folder, dirs_exist_ok=True)
+def write_networks(folder, *names):
+    """Writes networks below a folder, by default all."""
+    for name in names or NETWORKS:
+        shutil.copytree(written(name).name, folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +380,7 @@ def test_a_contact_sheet_of_private_photos_is_private(tmp_path):
         ({"html": "like.png"}, "--html"),
         ({"html": "a", "json": "./a"}, "--json"),
         ({"html": "/dev/null", "json": "/dev/null"}, None),
-        ({"cache": "photos/a.tbnets", "montage": "photos.png"}, None),
+        ({"cache": "photos", "montage": "photos.png"}, None),
     ],
 )
 def test_files_to_write_are_no_photos_and_no_other_file(
