@@ -115,7 +115,7 @@ def test_json_stands_alone_and_phrases_without_a_known_word_are_warned_of(
         (["--choice_area_exponent=1", PHOTO, "red"], "--choice_area_exponent"),
         (["--choice_temperature=0.2", PHOTO, "red"], "--choice_temperature"),
         (
-            [*("--choice=mean_box", "--choice_temperature=0", PHOTO, "red")],
+            ["--choice=mean_box", "--choice_temperature=0", PHOTO, "red"],
             "--choice_temperature",
         ),
         ([PHOTO], "localize"),

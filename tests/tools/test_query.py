@@ -419,6 +419,7 @@ def test_of_many_questions_some_are_drawn(tmp_path, monkeypatch):
         ([BYTES, PHOTOS, "a \udcff"], "`tools/query.py`"),
         (["--model=scenes_localization", PHOTOS, "red"], "tools/localize.py"),
         ([BYTES, "{folder}/photos"], "0 sentences"),
+        ([BYTES, PHOTOS, "--approximate", "red"], "`--approximate`"),
         ([BYTES, PHOTOS, "--explain={folder}/a.png", "red"], "embed_cells"),
         ([BYTES, "--images={folder}/empty", "red"], "`--images`"),
         ([BYTES, "--images={folder}/broken", "red"], "`--images`"),
