@@ -35,7 +35,8 @@ def test_build_orders_by_count_then_alphabet_within_limits():
 def test_whole_numbers_may_be_floats():
     vocabulary = Vocabulary.build(["a b b"], max_words=1.0)
     assert vocabulary.words == Vocabulary.build(["b"]).words
-    assert Tokenizer(vocabulary, max_tokens=2.0)(["b b b"]).shape == (1, 2)
+    ids = Tokenizer(Vocabulary(WORDS), max_tokens=2.0)(["a dog runs", ""])
+    np.testing.assert_array_equal(ids, [[2, 3], [1, 0]])
 
 
 def test_bad_arguments_are_refused():
@@ -100,29 +101,6 @@ def test_tokenizer_without_captions_or_words():
         ids = Tokenizer(Vocabulary(WORDS[:size]))(captions)
         assert ids.dtype == tf.int32
         np.testing.assert_array_equal(ids, expected)
-
-
-def test_tokenizer_special_words_in_text_are_ordinary_words():
-    # A word "unk" has an id of its own; "[UNK]" in a caption is that word.
-    tokenizer = Tokenizer(Vocabulary.build(["[UNK] <PAD>"]))
-    np.testing.assert_array_equal(tokenizer(["[UNK]", "<pad>"]), [[3], [2]])
-
-
-def test_tokenizer_cuts_at_max_tokens():
-    tokenizer = Tokenizer(Vocabulary(WORDS), max_tokens=2)
-    ids = tokenizer(["a dog runs", ""])
-    np.testing.assert_array_equal(ids, [[2, 3], [1, 0]])
-
-
-def test_tokenizer_is_the_same_eager_in_graph_and_in_dataset_map():
-    tokenizer = Tokenizer(Vocabulary(WORDS))
-    captions = ["a dog", "", "zebra runs a cat"]
-    eager = tokenizer(captions)
-    signature = [tf.TensorSpec([None], tf.string)]
-    graph = tf.function(tokenizer, input_signature=signature)
-    np.testing.assert_array_equal(graph(tf.constant(captions)), eager)
-    dataset = tf.data.Dataset.from_tensors(captions).map(tokenizer)
-    np.testing.assert_array_equal(next(iter(dataset)), eager)
 
 
 def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
