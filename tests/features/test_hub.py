@@ -24,9 +24,7 @@ from tbnets.features.cnn_weights import weights_sha256
 from tbnets.layers.branch import Branch
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.keras_file import load_model
-from tbnets.serving.export import export_saved_model
-from tbnets.serving.served import load_saved_model
-from tests import refusals, tiny_hub
+from tests import refusals
 
 
 @pytest.fixture
@@ -51,16 +49,6 @@ def test_a_preset_tells_what_it_turns_into_vectors(hub_presets, kind):
     assert again.description() == preset.description()
     assert weights_sha256(again.backbone) != weights_sha256(preset.backbone)
     assert hub_presets[kind] not in json.dumps([config, preset.description()])
-
-
-def test_a_preset_has_its_own_weights_and_words(clip):
-    import keras_hub
-
-    preset = presets.open_preset(clip)
-    own = keras_hub.models.Backbone.from_preset(clip)
-    assert weights_sha256(own) == weights_sha256(preset.backbone)
-    assert preset.tokenizer.vocabulary_size() == len(tiny_hub.clip_words()[0])
-    assert preset.image_converter.image_size == (16, 16)
 
 
 LAMBDA = {
@@ -194,14 +182,6 @@ def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
     )
 
 
-def test_another_size_of_images_is_one_that_the_weights_can(hub_presets):
-    dino = presets.open_preset(hub_presets["dinov2"], image_size=24)
-    assert dino.backbone.inputs[0].shape[1:] == (24, 24, 3)
-    for kind in ("clip", "vit"):
-        with pytest.raises(InputError, match="24"):
-            presets.open_preset(hub_presets[kind], image_size=24)
-
-
 def test_missing_packages_are_named(monkeypatch, tmp_path):
     pytest.importorskip("keras_hub")
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
@@ -256,34 +236,21 @@ def test_objects_are_read_like_their_preset(hub_presets, kind, preprocessor):
         np.testing.assert_allclose(encoder(PIXELS), wanted, **close)
 
 
-def test_a_network_of_objects_is_trained_saved_and_served(
-    hub_presets, tmp_path, eagerly
-):
+def test_a_network_of_objects_is_saved_and_loaded(hub_presets, tmp_path):
     preprocessor = presets.keras_hub().models.CLIPPreprocessor
     objects = objects_of(hub_presets["clip"], preprocessor)
-    backbone, preprocessor = objects
-    tokenizer = hub.HubTokenizer(backbone, preprocessor=preprocessor)
     network = EmbeddingNetwork(
         Branch((4,)),
         Branch((4,)),
-        hub.PresetEncoder(backbone, preprocessor=preprocessor),
+        hub.PresetEncoder(*objects[:1], preprocessor=objects[1]),
         hub.HubTextEncoder.of(*objects),
     )
-    ids = tokenizer(CAPTIONS[:2]).numpy()
-    network.compile("adam")
-    data = {"images": PIXELS, "captions": ids}
-    data |= {"image_ids": np.arange(2), "caption_image_ids": np.arange(2)}
-    network.fit(data, verbose=0)
+    ids = hub.HubTokenizer(objects[0], preprocessor=objects[1])(CAPTIONS[:2])
+    images, texts = network.embed_images(PIXELS), network.embed_text(ids)
     network.save(tmp_path / "network.keras")
     loaded = load_model(tmp_path / "network.keras")
-    images, texts = network.embed_images(PIXELS), network.embed_text(ids)
     np.testing.assert_array_equal(loaded.embed_images(PIXELS), images)
     np.testing.assert_array_equal(loaded.embed_text(ids), texts)
-    served = load_saved_model(
-        export_saved_model(network, tokenizer, tmp_path / "1")
-    )
-    answers = served.embed_text([*CAPTIONS[:2]])
-    np.testing.assert_allclose(answers, texts, atol=1e-6)
 
 
 def test_objects_that_do_not_fit_are_rejected(hub_presets):

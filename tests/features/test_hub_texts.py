@@ -229,9 +229,9 @@ def test_a_saved_clip_writes_to_no_table_of_keras_hub(hub_presets, tmp_path):
 THREE = ["a dog runs", "", "the red ball in ✓"]
 
 
-@pytest.fixture(scope="module", params=["clip", "bert"])
-def preset(opened, request):
-    return opened[request.param].opened.preset
+@pytest.fixture(scope="module")
+def preset(opened):
+    return opened["bert"].opened.preset
 
 
 @pytest.fixture(scope="module")

@@ -107,8 +107,9 @@ def test_another_size_is_one_that_the_backbone_can(hub_presets):
         told = features.description()
         assert features.photo_size == told["image_size"] == 24
     assert open_photo_features(told, name).description() == told
-    with pytest.raises(InputError, match="24"):
-        build_named_cnn(f"hub:{hub_presets['clip']}", None, 24)
+    for kind in ("clip", "vit"):
+        with pytest.raises(InputError, match="24"):
+            build_named_cnn(f"hub:{hub_presets[kind]}", None, 24)
 
 
 def test_ten_crops_are_cut_from_what_the_converter_gives(cnns, files):

@@ -13,7 +13,6 @@ from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError
 from tbnets.features import photo_cache
 from tbnets.features.photo_features import PhotoFeatures
-from tests import photo_files
 from tests.features.test_photo_features import photo, vector
 from tests.features.tiny_cnn import tiny_cnn
 
@@ -123,19 +122,19 @@ def test_each_network_has_its_store(folder, features):
 
 
 def test_broken_photos_are_told_and_tried_when_they_are_others(
-    tmp_path, features
+    folder, features
 ):
-    (tmp_path / "photos").mkdir()
-    folder = photo_files.write_all(tmp_path / "photos")
-    names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
+    write(folder / "cut.jpg", photo(4)[:-700])
+    (folder / "folder.jpg").mkdir()
     cache = Counted(folder, features)
+    names = [*NAMES, "cut.jpg", "folder.jpg", "absent.jpg"]
     problems, _ = cache.update(names)
-    assert problems.pop(photo_files.FOLDER) == "is not a file"
-    photo_files.assert_all_left_out(problems)
-    cache.assert_right(photo_files.PHOTOS)
+    assert problems.pop("cut.jpg").startswith("does not decode: ")
+    others = {"folder.jpg": "is not a file", "absent.jpg": "does not exist"}
+    assert problems == others
+    cache.assert_right(NAMES)
     problems, extracted = Counted(folder, features).update(names)
-    assert len(problems) == len(photo_files.REASONS) + 1
-    assert extracted == []
+    assert problems.keys() == {"cut.jpg", *others} and extracted == []
     write(folder / "cut.jpg", photo(5))
     problems, extracted = cache.update(["cut.jpg"])
     assert (problems, extracted) == ({}, ["cut.jpg"])

@@ -66,13 +66,6 @@ def plain_forward(cnn, layer, photos):
 # Warped crops.
 
 
-def test_warped_crop_of_the_whole_photo_is_a_resize():
-    photo = random_photo(23, 31)
-    crops = warped_crops(photo, [[0, 0, 31, 23]], 10)
-    expected = tf.image.resize(photo, [10, 10], "bilinear", antialias=True)
-    np.testing.assert_allclose(crops[0], expected, atol=1e-3)
-
-
 @pytest.mark.parametrize("compiled", [lambda call: call, tf.function])
 def test_warped_crop_at_its_own_size_is_the_slice(compiled):
     photo = random_photo(20, 30)
@@ -159,9 +152,7 @@ def test_roi_pool_is_the_loop(size, compiled):
 
 
 @EAGERLY
-@pytest.mark.parametrize(
-    "kind, layer", [("warp", "fc1"), ("roi_pool", "fc1"), ("roi_pool", "last")]
-)
+@pytest.mark.parametrize("kind, layer", [("warp", "fc1"), ("roi_pool", "last")])
 def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
     cnn = vgg_like()
     photo = random_photo(SIDE, SIDE)
@@ -228,18 +219,13 @@ def test_roi_features_of_a_box_are_the_head_on_its_bins():
 
 
 @EAGERLY
-@pytest.mark.parametrize("height, width", [(16, 16), (17, 22)])
-def test_roi_features_of_a_map_are_averaged_bins(height, width):
-    cnn = vgg_like()
-    extract = RoiFeatures(cnn, "conv2", 3, shorter_side=height)
-    photo = random_photo(height, width).astype(np.float32)
+def test_roi_features_of_a_map_are_averaged_bins():
+    extract = RoiFeatures(vgg_like(), "conv2", 3, shorter_side=17)
+    photo = random_photo(17, 22).astype(np.float32)
     feature_map = extract.feature_map(photo).numpy()
-    assert feature_map.shape == (8, width // 2, 5) and extract.dim == 5
-    if height == SIDE:
-        expected = plain_forward(cnn, "conv2", photo[None])[0]
-        np.testing.assert_allclose(feature_map, expected, rtol=1e-5, atol=1e-5)
+    assert feature_map.shape == (8, 11, 5) and extract.dim == 5
     # Of 17 rows the map has 8, which is less than a half.
-    scale = np.array([0.5, 8 / height] * 2)
+    scale = np.array([0.5, 8 / 17] * 2)
     boxes = np.array([[0, 0, 16, 16], [3, 1, 15, 15], [3, 5, 12, 9]])
     bins = loop_roi_pool(feature_map, boxes * scale, 3)
     found = extract(photo, boxes)
