@@ -1,6 +1,7 @@
 """Tests of the written data set: bytes, formats, refusals."""
 
 import dataclasses
+import hashlib
 import json
 import re
 
@@ -54,6 +55,16 @@ def records_of(folder):
     return {record["id"]: record for record in map(json.loads, lines)}
 
 
+def test_scenes_of_a_version_are_always_the_same(folder):
+    """If another digest is right, VERSION has to be incremented."""
+    assert VERSION == 1
+    files = files_of(folder)
+    texts = [files[name] for name in ("dataset.json", "scenes.jsonl")]
+    texts += [files[name] for name in sorted(files) if name[:6] == "trees/"]
+    digest = hashlib.sha256(b"".join(texts)).hexdigest()
+    assert digest[:16] == "03ad1ead664668c6"
+
+
 def test_ensure_scenes_same_seed_same_bytes(folder, tmp_path):
     ensure_scenes(tmp_path / "again", SETTINGS)
     again = files_of(tmp_path / "again")
@@ -82,15 +93,10 @@ def test_dataset_json_is_karpathys_format(folder):
     sentences = [one for entry in entries for one in entry["sentences"]]
     assert [one["sentid"] for one in sentences] == list(range(len(sentences)))
     for entry in entries:
-        assert (folder / "images" / entry["filename"]).exists()
-        assert 4 <= len(entry["sentences"]) <= 6
-        raws = {one["raw"] for one in entry["sentences"]}
-        assert len(raws) == len(entry["sentences"])
+        assert entry["sentids"] == [s["sentid"] for s in entry["sentences"]]
         for one in entry["sentences"]:
             words = re.findall("[a-z]+", one["raw"].lower())
-            assert one["tokens"] == words
-            assert one["imgid"] == entry["imgid"]
-        assert entry["sentids"] == [s["sentid"] for s in entry["sentences"]]
+            assert (one["tokens"], one["imgid"]) == (words, entry["imgid"])
 
 
 def test_files_of_a_scene_say_what_its_captions_do(folder):
@@ -189,16 +195,9 @@ def test_ensure_scenes_writes_what_is_missing_and_that_once(tmp_path):
     assert summary["num_captions"] == count
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [("seed", 5), ("num_train", 7), ("image_size", 96), ("clutter", 0.5)],
-)
-def test_ensure_scenes_refuses_other_settings(folder, name, value):
-    with pytest.raises(FileExistsError, match=f"{name} is .* of {value}"):
-        ensure_scenes(folder, dataclasses.replace(SETTINGS, **{name: value}))
-
-
 def test_ensure_scenes_refuses_what_others_wrote(folder, tmp_path, monkeypatch):
+    with pytest.raises(FileExistsError, match="clutter is .* of 0.5"):
+        ensure_scenes(folder, dataclasses.replace(SETTINGS, clutter=0.5))
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError):
         ensure_scenes(tmp_path, SETTINGS)
@@ -259,11 +258,7 @@ def test_scenes_refuse_bad_settings(name, value):
         SceneSettings(**{name: value})
 
 
-def test_settings_are_the_same_when_they_are_equal():
-    assert SceneSettings(clutter=1) == SceneSettings(clutter=1.0)
-    assert isinstance(SceneSettings(clutter=1).clutter, float)
-    assert SceneSettings().num_scenes == 2500
+def test_settings_without_any_scene_and_with_a_whole_number():
     with pytest.raises(ValueError):
         SceneSettings(0, 0, 0)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        SETTINGS.seed = 2
+    assert isinstance(SceneSettings(clutter=1).clutter, float)

@@ -110,7 +110,8 @@ def test_phrases_name_the_object_they_point_at(described):
                 assert {*re.findall(r"\(jj (\w+)\)", text)} <= fitting
 
 
-def test_captions_are_good_english(described):
+def test_captions_are_good_english_with_labels_of_the_treebank(described):
+    labels = set()
     for one in described:
         for caption in one.captions:
             raw = caption.raw
@@ -125,6 +126,11 @@ def test_captions_are_good_english(described):
             nouns = re.findall(r"\(NNS (\w+)\)", caption.tree)
             assert all(noun.endswith("s") for noun in nouns)
             assert bool(nouns) == bool(many)
+            labels |= {*re.findall(r"\(([^ ()]+)", caption.tree)}
+    kinds = {"S", "NP", "VP", "PP", "SBAR", "WHNP", "ADVP", "ADJP"}
+    parts = {"DT", "JJ", "NN", "NNS", "IN", "TO", "CC", "CD", "EX", "RB"}
+    parts |= {"VBZ", "VBP", "PRP", "WDT", ",", "."}
+    assert kinds <= labels <= kinds | parts
 
 
 def test_describe_scene_number_and_variety_of_captions(described):
@@ -142,49 +148,26 @@ def test_describe_scene_number_and_variety_of_captions(described):
     assert rules == {rule.__name__ for rule in grammar.ALL_RULES}
 
 
-def describe_ten(monkeypatch, telling, rules):
-    """Yields captions and groups of a scene, by these rules alone."""
-    monkeypatch.setattr(grammar, "TELLING_RULES", telling)
-    monkeypatch.setattr(grammar, "ALL_RULES", rules)
-    speaker = three_in_a_row()
-    for seed in range(10):
-        yield grammar.describe_scene(
-            speaker.scene, speaker.boxes, np.random.default_rng(seed)
-        )
-
-
-def test_describe_scene_never_says_the_same_words_twice(monkeypatch):
-    """Seven words and up to six captions: chance alone would repeat some."""
+def test_describe_scene_repeats_neither_words_nor_groups(monkeypatch):
+    """By chance, some of seven words would be repeated in six captions."""
 
     def one_word(speaker):
         text = speaker.choose({letter: 1.0 for letter in "abcdefg"})
         return f"(NP (NN {text}))"
 
-    one = {one_word: 1.0}
-    for captions, _ in describe_ten(monkeypatch, one, one):
-        tokens = [tuple(caption.tokens) for caption in captions]
-        assert len(set(tokens)) == len(tokens)
-
-
-def test_describe_scene_tells_of_a_group_once(monkeypatch):
-    """Beside relations, a remark on the same objects does not come twice."""
-    telling = grammar.TELLING_RULES
-    rules = {grammar.relation_fragment: 1.0, grammar.group_members: 30.0}
-    for captions, groups in describe_ten(monkeypatch, telling, rules):
+    monkeypatch.setattr(grammar, "TELLING_RULES", {one_word: 1.0})
+    rules = {one_word: 1.0, grammar.group_members: 30.0}
+    monkeypatch.setattr(grammar, "ALL_RULES", rules)
+    speaker = three_in_a_row()
+    for seed in range(10):
+        captions, groups = grammar.describe_scene(
+            speaker.scene, speaker.boxes, np.random.default_rng(seed)
+        )
+        tokens = {tuple(caption.tokens) for caption in captions}
+        assert len(tokens) == len(captions)
         names = [caption.rule for caption in captions]
         assert names.count("group_members") == 1
         assert groups == {(0, 2): 11}
-
-
-def test_trees_carry_treebank_labels_only(described):
-    labels = set()
-    for one in described:
-        for caption in one.captions:
-            labels |= set(re.findall(r"\(([^ ()]+)", caption.tree))
-    kinds = {"S", "NP", "VP", "PP", "SBAR", "WHNP", "ADVP", "ADJP"}
-    parts = {"DT", "JJ", "NN", "NNS", "IN", "TO", "CC", "CD", "EX", "RB"}
-    parts |= {"VBZ", "VBP", "PRP", "WDT", ",", "."}
-    assert kinds <= labels <= kinds | parts
 
 
 def three_in_a_row():
@@ -210,12 +193,7 @@ def test_speaker_finds_groups_and_what_is_between():
     # The circles stand on two sides of the star: nothing to say of both.
     with pytest.raises(NothingToSay):
         speaker.pick_group_relation()
-
-
-def test_speaker_same_group_keeps_its_chain():
-    speaker = three_in_a_row()
-    group = speaker.pick_two("shape")
-    for _ in range(3):
+    for _ in range(3):  # It keeps its chain.
         assert speaker.plural(group).startswith("(NP#11 (CD two) ")
     assert speaker.plural(speaker.everything()).startswith("(NP#12 ")
 

@@ -9,7 +9,6 @@ from tbnets.data.scenes.layout import (
     find_gap,
     find_position,
     find_relation,
-    pick_weighted,
     scene_split,
 )
 
@@ -116,13 +115,3 @@ def test_draw_scene_nested_object_fits_the_hole_in_either_order():
             # A square's corner, turned by any angle, is 0.88 x sqrt(2) out.
             assert placed["square"].radius * 0.88 * 2**0.5 < hole
     assert nested > 10
-
-
-def test_pick_weighted_follows_its_weights():
-    rng = np.random.default_rng(3)
-    drawn = [
-        pick_weighted(rng, {"a": 3.0, "b": 1.0, "c": 0.0}) for _ in range(400)
-    ]
-    # 300 expected, standard deviation sqrt(400 x 3/4 x 1/4) = 8.7.
-    assert abs(drawn.count("a") - 300) < 35
-    assert "c" not in drawn
