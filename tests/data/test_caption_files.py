@@ -39,19 +39,34 @@ def quoted(text):
     return '"' + text.replace('"', '""') + '"'
 
 
+def table(row, *head):
+    """Returns lines with a name `n` and a text `t`, quoted as `q`."""
+    rows = [row.format(n=n, t=t, q=quoted(t)) for n, t in PAIRS]
+    return lines(*head, *rows)
+
+
+def records(image, caption, dump=json.dumps, **more):
+    """Returns objects with a name and a text, by these keys."""
+    return dump([{image: n, caption: t, **more} for n, t in PAIRS])
+
+
+def of_splits(row):
+    """Returns a list: a function of split, name and texts for each image."""
+    images = [(s, n, t) for s, some in SPLIT.items() for n, t in some.items()]
+    return [row(*image) for image in images]
+
+
 def sentences(*texts):
     return [{"raw": text, "tokens": text.split()} for text in texts]
 
 
 def talk(*answers):
+    questions = ["<image>\nWhat is it?", *"?" * len(answers)]
     return [
         turn
-        for number, answer in enumerate(answers)
+        for question, answer in zip(questions, answers)
         for turn in (
-            {
-                "from": "human",
-                "value": "<image>\nWhat is it?" if not number else "?",
-            },
+            {"from": "human", "value": question},
             {"from": "gpt", "value": f"{answer} <image>"},
         )
     ]
@@ -66,225 +81,163 @@ def coco(**first):
     return json.dumps(first | {"images": images, "annotations": annotations})
 
 
-FILES = {
+def region(text):
+    return {"x": 1, "y": 2, "width": 3, "height": 4, "phrase": text}
+
+
+CONTENTS = {
     # Kaggle's Flickr8k and Flickr30k, and the token file that they come from.
-    "captions.txt": (
-        lines("image,caption", *(f"{n},{quoted(t)}" for n, t in PAIRS)),
-        ALL,
+    "captions.txt": table("{n},{q}", "image,caption"),
+    "unquoted.txt": table("{n},{t}", "image,caption"),
+    "results.csv": lines(
+        "image_name| comment_number| comment",
+        f"{A}| 0| {DOG}",
+        f"{A}| 1| {RUN}",
+        f"{B}| 0| {CAT}",
+        f"{B}| 1   {NAP}",
     ),
-    "unquoted.txt": (
-        lines("image,caption", *(f"{n},{t}" for n, t in PAIRS)),
-        ALL,
+    "Flickr8k.token.txt": lines(
+        *(f"{n}#{i % 2}\t{t}" for i, (n, t) in enumerate(PAIRS))
     ),
-    "results.csv": (
-        lines(
-            "image_name| comment_number| comment",
-            f"{A}| 0| {DOG}",
-            f"{A}| 1| {RUN}",
-            f"{B}| 0| {CAT}",
-            f"{B}| 1   {NAP}",
-        ),
-        ALL,
-    ),
-    "Flickr8k.token.txt": (
-        lines(*(f"{n}#{i % 2}\t{t}" for i, (n, t) in enumerate(PAIRS))),
-        ALL,
-    ),
-    "flickr_annotations_30k.csv": (
-        lines(
-            "raw,sentids,split,filename,img_id",
-            f'{quoted(json.dumps([DOG, RUN]))},"[0, 1]",train,{A},0',
-            f'{quoted(json.dumps([CAT, NAP]))},"[2, 3]",val,{B},1',
-        ),
-        SPLIT,
+    "flickr_annotations_30k.csv": lines(
+        "raw,sentids,split,filename,img_id",
+        f'{quoted(json.dumps([DOG, RUN]))},"[0, 1]",train,{A},0',
+        f'{quoted(json.dumps([CAT, NAP]))},"[2, 3]",val,{B},1',
     ),
     # Karpathy's splits and the remote sensing sets in their format.
-    "dataset_flickr8k.json": (
-        json.dumps(
-            {
-                "images": [
-                    {
-                        "sentids": [0, 1],
-                        "imgid": 0,
-                        "sentences": sentences(*texts),
-                        "split": split,
-                        "filename": name,
-                        "filepath": "photos",
-                    }
-                    for split, images in SPLIT.items()
-                    for name, texts in images.items()
-                ],
-                "dataset": "flickr8k",
-            }
-        ),
-        SPLIT,
+    "dataset_flickr8k.json": json.dumps(
+        {
+            "images": of_splits(
+                lambda split, name, texts: {
+                    "sentids": [0, 1],
+                    "imgid": 0,
+                    "sentences": sentences(*texts),
+                    "split": split,
+                    "filename": name,
+                    "filepath": "photos",
+                }
+            ),
+            "dataset": "flickr8k",
+        }
     ),
     # COCO; in the second file, the first kilobytes have no images.
-    "captions_val2017.json": (coco(info={"year": 2017}, licenses=[]), ALL),
-    "long_info.json": (coco(info={"about": "x y " * 20_000}), ALL),
+    "captions_val2017.json": coco(info={"year": 2017}, licenses=[]),
+    "long_info.json": coco(info={"about": "x y " * 20_000}),
     # BLIP, ALBEF, CUHK-PEDES, TextCaps, LLaVA and messages of chat models.
-    "coco_karpathy_train.json": (
-        json.dumps(
-            [
-                {"caption": t, "image": n, "image_id": f"coco_{n}"}
-                for n, t in PAIRS
-            ]
-        ),
-        ALL,
-    ),
-    "reid_raw.json": (
-        json.dumps(
-            [
-                {"split": s, "captions": texts, "file_path": n, "id": 1}
-                for s, images in SPLIT.items()
-                for n, texts in images.items()
-            ]
-        ),
-        SPLIT,
-    ),
-    "TextCaps_0.1.json": (
-        json.dumps(
-            {
-                "dataset_type": "train",
-                "data": [{"image_id": n, "caption_str": t} for n, t in PAIRS],
+    "coco_karpathy_train.json": records("image", "caption", image_id="coco_1"),
+    "reid_raw.json": json.dumps(
+        of_splits(
+            lambda split, name, texts: {
+                "split": split,
+                "captions": texts,
+                "file_path": name,
+                "id": 1,
             }
-        ),
-        ALL,
+        )
     ),
-    "llava_instruct.json": (
-        json.dumps(
-            [{"id": "0", "conversations": talk("Only text here.")}]
-            + [
-                {"id": "1", "image": n, "conversations": talk(*texts)}
-                for n, texts in ALL["all"].items()
-            ]
-        ),
-        ALL,
+    "TextCaps_0.1.json": records(
+        "image_id",
+        "caption_str",
+        lambda rows: json.dumps({"dataset_type": "train", "data": rows}),
     ),
-    "messages.jsonl": (
-        json_lines(
-            *(
-                {
-                    "images": [name],
-                    "messages": [
-                        {"role": "user", "content": "<image>What is it?"},
-                        {"role": "assistant", "content": text},
-                    ],
-                }
-                for name, text in PAIRS
-            )
-        ),
-        ALL,
+    "llava_instruct.json": json.dumps(
+        [{"id": "0", "conversations": talk("Only text here.")}]
+        + [
+            {"id": "1", "image": n, "conversations": talk(*texts)}
+            for n, texts in ALL["all"].items()
+        ]
+    ),
+    "messages.jsonl": json_lines(
+        *(
+            {
+                "images": [name],
+                "messages": [
+                    {"role": "user", "content": "<image>What is it?"},
+                    {"role": "assistant", "content": text},
+                ],
+            }
+            for name, text in PAIRS
+        )
     ),
     # The phrases of Visual Genome.
-    "region_descriptions.json": (
-        json.dumps(
-            [
-                {
-                    "id": n,
-                    "regions": [
-                        {"x": 1, "y": 2, "width": 3, "height": 4, "phrase": t}
-                        for t in texts
-                    ],
-                }
-                for n, texts in ((1, [DOG, RUN]), (2, [CAT, NAP]))
-            ]
-        ),
-        {"all": {"1.jpg": [DOG, RUN], "2.jpg": [CAT, NAP]}},
+    "region_descriptions.json": json.dumps(
+        [
+            {"id": n, "regions": [*map(region, texts)]}
+            for n, texts in ((1, [DOG, RUN]), (2, [CAT, NAP]))
+        ]
     ),
     # Mappings, with and without paths at the end; a list for each split.
-    "mapping.json": (json.dumps(ALL["all"]), ALL),
-    "single.json": (json.dumps({A: DOG, B: CAT}), ONE_EACH),
-    "splits.json": (json.dumps(SPLIT), SPLIT),
-    "flickr30k.json": (
-        json.dumps({n: [*t, f"images/{n}"] for n, t in ALL["all"].items()}),
-        ALL,
+    "mapping.json": json.dumps(ALL["all"]),
+    "single.json": json.dumps({A: DOG, B: CAT}),
+    "splits.json": json.dumps(SPLIT),
+    "flickr30k.json": json.dumps(
+        {n: [*t, f"images/{n}"] for n, t in ALL["all"].items()}
     ),
-    "facts.json": (
-        json.dumps({n: {"w": 1, "text": t} for n, t in ALL["all"].items()}),
-        ALL,
+    "facts.json": json.dumps(
+        {n: {"w": 1, "text": t} for n, t in ALL["all"].items()}
     ),
-    "annotation.json": (
-        json.dumps(
-            {
-                split: [
-                    {"image_path": [n], "sentences": texts}
-                    for n, texts in images.items()
-                ]
-                for split, images in SPLIT.items()
-            }
-        ),
-        SPLIT,
+    "annotation.json": json.dumps(
+        {
+            split: [
+                {"image_path": [n], "sentences": texts}
+                for n, texts in images.items()
+            ]
+            for split, images in SPLIT.items()
+        }
     ),
     # SBU's lists, and what pandas writes.
-    "sbu.json": (
-        json.dumps(
-            {
-                "image_urls": [f"http://host/1/{n}" for n in (A, B)],
-                "user_ids": ["1", "2"],
-                "captions": [DOG, CAT],
-            }
-        ),
-        ONE_EACH,
+    "sbu.json": json.dumps(
+        {
+            "image_urls": [f"http://host/1/{n}" for n in (A, B)],
+            "user_ids": ["1", "2"],
+            "captions": [DOG, CAT],
+        }
     ),
-    "columns.json": (
-        json.dumps(
-            {"path": {"0": A, "1": B}, "title": {"0": DOG, "1": CAT}},
-        ),
-        ONE_EACH,
+    "columns.json": json.dumps(
+        {"path": {"0": A, "1": B}, "title": {"0": DOG, "1": CAT}}
     ),
     # Tables of open_clip, of the datasets library and of spreadsheets.
-    "tabs.csv": (
-        lines("title\tfilepath", *(f"{t}\t{n}" for n, t in PAIRS)),
-        ALL,
+    "tabs.csv": table("{t}\t{n}", "title\tfilepath"),
+    "metadata.jsonl": records("file_name", "text", lambda x: json_lines(*x)),
+    "semicolons.dat": table("valid;{n};{t}", "Subset;Photo;Alt text"),
+    "several.csv": lines(
+        "img_id,image name,caption_0,caption_1",
+        f"1,{A},{quoted(DOG)},{RUN}",
+        f"2,{B},{CAT},{quoted(NAP)}",
     ),
-    "metadata.jsonl": (
-        json_lines(*({"file_name": n, "text": t} for n, t in PAIRS)),
-        ALL,
-    ),
-    "semicolons.dat": (
-        lines("Subset;Photo;Alt text", *(f"valid;{n};{t}" for n, t in PAIRS)),
-        {"valid": ALL["all"]},
-    ),
-    "several.csv": (
-        lines(
-            "img_id,image name,caption_0,caption_1",
-            f"1,{A},{quoted(DOG)},{RUN}",
-            f"2,{B},{CAT},{quoted(NAP)}",
-        ),
-        ALL,
-    ),
-    "python.csv": (
-        lines(
-            "url,comments",
-            f"https://x.org/d/{A}?s=1,{quoted(repr([DOG, RUN]))}",
-            f"https://x.org/d/{B},{quoted(repr([CAT, NAP]))}",
-        ),
-        ALL,
+    "python.csv": lines(
+        "url,comments",
+        f"https://x.org/d/{A}?s=1,{quoted(repr([DOG, RUN]))}",
+        f"https://x.org/d/{B},{quoted(repr([CAT, NAP]))}",
     ),
     # Without a header: Conceptual Captions and tables of one's own.
-    "Train_GCC-training.tsv": (
-        lines(*(f"{t}\thttp://h.org/{n[0]}/{n}" for n, t in PAIRS)),
-        ALL,
+    "Train_GCC-training.tsv": table("{t}\thttp://h.org/{n[0]}/{n}"),
+    "plain.csv": table("train,{n},{q}"),
+    "plain.txt": table("{n},{t}"),
+    "ids.tsv": lines(f"1000268201\t{DOG}", f"1000268202\t{CAT}"),
+    "other_names.csv": lines(
+        "Nr,Bild,Beschreibung", f"1,{A},{quoted(DOG)}", f"2,{B},{CAT}"
     ),
-    "plain.csv": (
-        lines(*(f"train,{n},{quoted(t)}" for n, t in PAIRS)),
-        {"train": ALL["all"]},
-    ),
-    "plain.txt": (lines(*(f"{n},{t}" for n, t in PAIRS)), ALL),
-    "ids.tsv": (
-        lines(f"1000268201\t{DOG}", f"1000268202\t{CAT}"),
-        {"all": {"1000268201": [DOG], "1000268202": [CAT]}},
-    ),
-    "other_names.csv": (
-        lines("Nr,Bild,Beschreibung", f"1,{A},{quoted(DOG)}", f"2,{B},{CAT}"),
-        ONE_EACH,
-    ),
-    "other_keys.json": (
-        json.dumps([{"bild": n, "worte": t, "n": 3} for n, t in PAIRS]),
-        ALL,
-    ),
+    "other_keys.json": records("bild", "worte", n=3),
 }
+OTHER_IMAGES = {
+    **dict.fromkeys(
+        ["flickr_annotations_30k.csv", "dataset_flickr8k.json"], SPLIT
+    ),
+    **dict.fromkeys(["reid_raw.json", "splits.json", "annotation.json"], SPLIT),
+    **dict.fromkeys(["single.json", "sbu.json", "columns.json"], ONE_EACH),
+    "other_names.csv": ONE_EACH,
+    "region_descriptions.json": {
+        "all": {"1.jpg": [DOG, RUN], "2.jpg": [CAT, NAP]}
+    },
+    "semicolons.dat": {"valid": ALL["all"]},
+    "plain.csv": {"train": ALL["all"]},
+    "ids.tsv": {"all": {"1000268201": [DOG], "1000268202": [CAT]}},
+}
+FILES = {
+    name: (CONTENTS[name], OTHER_IMAGES.get(name, ALL)) for name in CONTENTS
+}
+"""Name -> (content, captions of each image in each split)."""
 
 
 def images_of(images):
@@ -310,48 +263,50 @@ def test_a_public_file_is_read_without_a_flag(tmp_path, name):
     assert read_captions(read_as.split()[0], path, split).read_as == read_as
 
 
+def reid(names, ids, key="id"):
+    """Returns rows of images with ids."""
+    pairs = zip(names, ids)
+    return [{"image": n, "captions": [DOG, RUN], key: i} for n, i in pairs]
+
+
+PHOTOS = ["0.jpg", "1.jpg", "2.jpg"]
+
+
 @pytest.mark.parametrize(
-    "key, ids, identities",
+    "rows, identities",
     [
-        ("id", [1, 2, 1], ("1", "2", "1")),
+        (reid(PHOTOS, [1, 2, 1]), ("1", "2", "1")),
         # Integers that are one number in float32.
-        ("pid", [2**53 + 1, 2**53, 2**53], (str(2**53 + 1), *[str(2**53)] * 2)),
-        ("person_id", ["a", "b", "b"], ("a", "b", "b")),
+        (
+            reid(PHOTOS, [2**53 + 1, 2**53, 2**53], "pid"),
+            (str(2**53 + 1), *[str(2**53)] * 2),
+        ),
+        (reid(PHOTOS, "abb", "person_id"), ("a", "b", "b")),
         # Ids of images; one id for all; other values and keys.
-        ("id", [1, 2, 3], ()),
-        ("id", [1, 1, 1], ()),
-        ("id", [1, 2, None], ()),
-        ("id", [1.0, 2.0, 1.0], ()),
-        ("imgid", [1, 2, 1], ()),
+        (reid(PHOTOS, [1, 2, 3]), ()),
+        (reid(PHOTOS, [1, 1, 1]), ()),
+        (reid(PHOTOS, [1, 2, None]), ()),
+        (reid(PHOTOS, [1.0, 2.0, 1.0]), ()),
+        (reid(PHOTOS, [1, 2, 1], "imgid"), ()),
+        # Ids of captions: several of an image, or one caption in each row.
+        (reid([*PHOTOS, *PHOTOS], [0, 0, 0, 1, 1, 1]), ()),
+        (
+            [
+                {"image": f"{n}.jpg", "caption": DOG, "id": n % 2}
+                for n in range(3)
+            ],
+            (),
+        ),
     ],
 )
-def test_an_id_that_images_share_is_an_identity(tmp_path, key, ids, identities):
+def test_an_id_that_images_share_is_an_identity(tmp_path, rows, identities):
     path = tmp_path / "reid_raw.json"
-    rows = [
-        {"file_path": f"{n}/{row}.jpg", "captions": [DOG, RUN], key: n}
-        for row, n in enumerate(ids)
-    ]
     path.write_text(json.dumps(rows))
     images = read_captions("auto", path, "all")
     assert images.identities == identities
-    told = f", {len({*ids})} identities" if identities else "captions"
+    count = len({*identities})
+    told = f", {count} identities" if identities else "captions"
     assert summary([images]).endswith(told)
-
-
-def test_an_id_of_captions_is_no_identity(tmp_path):
-    path = tmp_path / "reid_raw.json"
-    rows = [
-        {"image": f"{row // 2}.jpg", "captions": [DOG], "id": row % 2}
-        for row in range(6)
-    ]
-    path.write_text(json.dumps(rows))
-    assert read_captions("auto", path, "all").identities == ()
-    # One caption in each row: the id may be of the row.
-    rows = [
-        {"image": f"{n}.jpg", "caption": DOG, "id": n % 2} for n in range(3)
-    ]
-    path.write_text(json.dumps(rows))
-    assert read_captions("auto", path, "all").identities == ()
 
 
 def test_splits_have_their_usual_names(tmp_path):
@@ -429,7 +384,7 @@ def test_addresses_with_one_file_name_are_refused(tmp_path):
 def test_what_is_repaired_or_left_out_is_counted(tmp_path):
     for name in ("unquoted.txt", "llava_instruct.json", "results.csv"):
         path = tmp_path / name
-        path.write_text(FILES[name][0])
+        path.write_text(CONTENTS[name])
         problems = []
         read_captions("auto", path, "all", problems)
         assert len(problems) == 1
