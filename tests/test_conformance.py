@@ -1,7 +1,9 @@
-"""Holds every public layer, loss and model to one and the same contract.
+"""Checks that all public layers, losses and models fulfil one contract.
 
-A new public class fails `test_no_public_class_is_missing` until it has an
-entry in `PARTS`.
+`test_no_public_class_is_missing` fails for a new class until the class has an
+entry. A layer that takes features is added to `OF_FEATURES`, and an encoder to
+`OF_PIXELS`, `OF_WORDS` (word ids) or `OF_TREES`. A model is added to `MODELS`,
+and a loss to `CASES` in tests/losses/cases.py.
 """
 
 import contextlib
@@ -40,7 +42,6 @@ from tbnets.models.cca import CCA
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
-from tbnets.models.two_branch import TwoBranchModel
 from tbnets.tasks.settings.learning_groups import LOSSES
 from tbnets.text.packed_trees import XLA_REFUSED, TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
@@ -50,12 +51,11 @@ from tests.features import tiny_cnn
 from tests.losses import cases
 
 VOCABULARY = Vocabulary(("", "[UNK]", "a", "red", "blue", "dog", "cat"))
-IMAGE_SIZE = 8
+SIZE = VOCABULARY.size
 random = np.random.default_rng(0)
 
 FEATURES = random.normal(size=(3, 6)).astype("float32")
-PIXELS = random.uniform(0, 255, (3, IMAGE_SIZE, IMAGE_SIZE, 3))
-PIXELS = PIXELS.astype("float32")
+PIXELS = random.uniform(0, 255, (3, 8, 8, 3)).astype("float32")
 TOKEN_IDS = np.array([[2, 3, 5, 0], [1, 0, 0, 0], [6, 4, 3, 2]], np.int32)
 TREES = (
     "(S (NP (DT a) (NN dog)) (PP (IN on) (NP (NP (JJ red)) (NN cat))))",
@@ -77,47 +77,25 @@ class Part(NamedTuple):
     inputs: object
 
 
-def network(image_encoder=None, text_encoder=None):
-    return EmbeddingNetwork(
+def branches():
+    return (
         Branch((5, 4), dropout=0.3, seed=1),
         Branch((5, 4), dropout=0.3, seed=2),
-        image_encoder and image_encoder(),
-        text_encoder and text_encoder(),
-    )
-
-
-def similarity(text_encoder=None):
-    return SimilarityNetwork(
-        Branch((5, 4), dropout=0.3, seed=1),
-        Branch((5, 4), dropout=0.3, seed=2),
-        text_encoder=text_encoder and text_encoder(),
-        head=PairHead((6, 3), dropout=0.2, seed=3),
-    )
-
-
-def hm_lstm(region_branch=None):
-    return HMLSTM(
-        Branch((5, 4), dropout=0.3, seed=1),
-        Branch((4,), seed=2),
-        text_encoder=TreeEncoder(VOCABULARY.size, 3, 4),
-        region_branch=region_branch,
-        region_encoder=region_branch and transform(),
     )
 
 
 def recurrent(cell, **arguments):
-    return RecurrentEncoder(VOCABULARY.size, cell, 3, 4, **arguments)
+    return RecurrentEncoder(SIZE, cell, 3, 4, **arguments)
 
 
 def mean_of_words():
-    return MeanOfWords(VOCABULARY.size, 4, word_dropout=0.2, seed=3)
+    return MeanOfWords(SIZE, 4, word_dropout=0.2, seed=3)
 
 
 def transform():
     return FeatureTransform(("signed_sqrt", "l2", "standardize"))
 
 
-SIZE = VOCABULARY.size
 OF_FEATURES = {
     "canonical_projection": lambda: CanonicalProjection(4),
     "canonical_projection_with_bias": lambda: CanonicalProjection(4, True),
@@ -169,23 +147,48 @@ def cca():
     return CCA(CanonicalProjection(4), CanonicalProjection(4), transform())
 
 
+def similarity():
+    head = PairHead((6, 3), dropout=0.2, seed=3)
+    return SimilarityNetwork(*branches(), None, mean_of_words(), head)
+
+
+def of_features():
+    return EmbeddingNetwork(*branches(), transform())
+
+
+def of_words():
+    return EmbeddingNetwork(*branches(), text_encoder=mean_of_words())
+
+
 def of_pixels():
-    return network(lambda: SmallConvNet((2, 3)), lambda: recurrent("lstm"))
+    encoders = SmallConvNet((2, 3)), recurrent("lstm")
+    return EmbeddingNetwork(*branches(), *encoders)
 
 
-def of_two_kinds():
-    return hm_lstm(Branch((5, 4), dropout=0.3, seed=3))
+def hm_lstm(**of_regions):
+    reader = TreeEncoder(SIZE, 3, 4)
+    return HMLSTM(*branches(), text_encoder=reader, **of_regions)
+
+
+def hm_lstm_of_two_kinds():
+    branch = Branch((5, 4), dropout=0.3, seed=3)
+    return hm_lstm(region_branch=branch, region_encoder=transform())
 
 
 MODELS = {
     name: Part(make, {"images": FEATURES, "captions": captions} | more)
     for name, make, captions, more in (
         ("cca", cca, TEXTS, {}),
-        ("similarity_mean", lambda: similarity(mean_of_words), TOKEN_IDS, {}),
-        ("features_features", lambda: network(transform), TEXTS, {}),
-        ("features_mean", lambda: network(None, mean_of_words), TOKEN_IDS, {}),
+        ("similarity_mean", similarity, TOKEN_IDS, {}),
+        ("features_features", of_features, TEXTS, {}),
+        ("features_mean", of_words, TOKEN_IDS, {}),
         ("pixels_lstm", of_pixels, TOKEN_IDS, {"images": PIXELS}),
-        ("hm_lstm", of_two_kinds, TREE_ROWS, {"regions": FEATURES[:, :5]}),
+        (
+            "hm_lstm",
+            hm_lstm_of_two_kinds,
+            TREE_ROWS,
+            {"regions": FEATURES[:, :5]},
+        ),
         ("hm_lstm_of_one_kind", hm_lstm, TREE_ROWS, {"regions": FEATURES[:2]}),
     )
 }
@@ -341,25 +344,18 @@ def test_no_public_class_is_missing():
     assert tested | parts | named <= {*tbnets.__all__}
 
 
-def assert_same_outputs(name, part):
-    """A part that was made again gives what the first one did, bit for bit."""
-    _, wanted = whole(name)
-    found = part(map_arrays(tf.constant, PARTS[name].inputs))
-    assert_close(found, wanted, rtol=0, atol=0)
-
-
 @every_name
 def test_files_and_config_make_the_same_part(name, tmp_path):
     """A `.keras` file makes it again; a checkpoint gives weights alone."""
-    (first, _), array = whole(name), PARTS[name].inputs
-    model = first
+    (first, outputs), array = whole(name), PARTS[name].inputs
+    inputs, model = map_arrays(tf.constant, array), first
     if not isinstance(first, keras.Model):
         model = keras.Sequential(
             [keras.Input(open_shape(array)[1:], dtype=array.dtype.name), first]
         )
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert_same_outputs(name, loaded)
+    assert_close(loaded(inputs), outputs, rtol=0, atol=0)
     second = loaded if model is first else loaded.layers[-1]
     assert type(second) is type(first)
     wanted, found = first.get_config(), second.get_config()
@@ -369,14 +365,7 @@ def test_files_and_config_make_the_same_part(name, tmp_path):
     for variable in second.weights:
         variable.assign(tf.zeros_like(variable))
     checkpoints.put_into(checkpoints.read_checkpoint(path), path, second)
-    assert_same_outputs(name, second)
-
-
-@every_name
-def test_no_variable_is_int32(name):
-    """TensorFlow keeps it on the host, where XLA cannot reach it from a GPU."""
-    dtypes = {v.name: tf.as_dtype(v.dtype) for v in whole(name)[0].variables}
-    assert tf.int32 not in dtypes.values(), dtypes
+    assert_close(second(inputs), outputs, rtol=0, atol=0)
 
 
 def one_row(array):
@@ -439,6 +428,10 @@ def test_xla_equals_eager(name):
     assert_close(function(inputs), wanted)
 
 
+# Their outputs are features for a branch, and have the layer's compute dtype.
+COMPUTE_DTYPE = {"seeded_dropout", *OF_PIXELS, *OF_WORDS, *OF_TREES}
+
+
 @every_name
 def test_mixed_precision_is_finite_and_close(name):
     (exact, wanted), part = whole(name), PARTS[name]
@@ -448,14 +441,18 @@ def test_mixed_precision_is_finite_and_close(name):
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert all(v.dtype != "bfloat16" for v in mixed.weights)
+    # TensorFlow keeps int32 on the host, where XLA on a GPU cannot read it.
+    dtypes = {tf.as_dtype(variable.dtype) for variable in mixed.variables}
+    assert tf.int32 not in dtypes
     inputs = map_arrays(tf.constant, part.inputs)
     # bfloat16 keeps 8 bits of a number: 1 part in 256, a few times over.
     assert_close(mixed(inputs), wanted, 0.1, 0.1)
     found = learning(mixed)(inputs)
     assert all(np.isfinite(array).all() for array in flat(found))
-    if isinstance(mixed, Branch | PairHead | TwoBranchModel):
-        for output in tf.nest.flatten(found["outputs"]):
-            assert output.dtype == tf.float32
+    # All other outputs are embeddings or scores.
+    dtype = mixed.compute_dtype if name in COMPUTE_DTYPE else "float32"
+    for output in tf.nest.flatten(found["outputs"]):
+        assert output.dtype == dtype
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -490,8 +487,8 @@ def test_loss_of_half_precision_is_float32(name):
 PLAIN = Part(
     lambda: EmbeddingNetwork(
         Branch((5, 4), dropout=0.0),
-        Branch((5, 4), dropout=0.0),
-        text_encoder=MeanOfWords(VOCABULARY.size, 4),
+        Branch((4,)),
+        text_encoder=MeanOfWords(SIZE, 4),
     ),
     {"images": FEATURES, "captions": TOKEN_IDS},
 )
@@ -502,7 +499,7 @@ def trained(jit_compile):
     made = build(PLAIN)
     made.compile(
         keras.optimizers.SGD(0.1, momentum=0.9),
-        InfoNCELoss(),
+        InfoNCELoss(term_weights={"image_to_text": 1.0}),
         gradient_clip_norm=1.0,
         jit_compile=jit_compile,
         run_eagerly=not jit_compile,
