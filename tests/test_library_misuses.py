@@ -22,9 +22,10 @@ from tbnets.evaluation import (
     choices,
     query_bank,
     ranking,
-    retrieval,
     score_tiles,
 )
+from tbnets.evaluation.choices import CANDIDATE_CHOICES, checked_choice
+from tbnets.evaluation.retrieval import evaluate_protocol
 from tbnets.models import cca
 from tbnets.serving.search import PhotoSearch
 from tbnets.serving.served import Served
@@ -152,10 +153,6 @@ def with_positives(positives):
     tbnets.evaluate_retrieval(np.eye(2), texts, positives=positives)
 
 
-def choice(choice="mean_box", temperature=1, exponent=0, **more):
-    choices.checked_choice(choice, temperature, exponent, **more)
-
-
 def compiled(**given):
     network().compile("adam", LOSS, **given)
 
@@ -209,15 +206,10 @@ def judge():
     return tbnets.SimilarityNetwork(*branches())
 
 
-def protocol(name):
-    retrieval.evaluate_protocol(name, UNIT, UNIT, IDS)
-
-
 WORDS = tbnets.MeanOfWords(9, 5)
 MODELS = [
     ("ranking_loss", lambda: network().compile("adam", "mse")),
     ("ranking_loss", lambda: network().compile("adam", tbnets.TripletLoss)),
-    ("ranking_loss", lambda: network().compile("adam", {"margin": 0.2})),
     ("metrics", lambda: compiled(metrics=["mae"])),
     ("loss", lambda: compiled(loss="mse")),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(512, 512)),
@@ -225,7 +217,6 @@ MODELS = [
     ("text_branch", lambda: unequal().build(SHAPES)),
     ("text_branch", lambda: unequal(keras.layers.Conv1D(4, 2)).build(SHAPES)),
     ("text_encoder", lambda: network("gru")),
-    ("text_encoder", lambda: network(VOCABULARY)),
     ("inputs", lambda: network().build((None, 8))),
     ("images", lambda: network().embed_images(["dog.jpg"])),
     ("captions", lambda: network().embed_text("a dog")),
@@ -311,8 +302,6 @@ LOSSES = [
     ("text_ids", lambda: tbnets.positive_masks([1, 2], [1, 2], [1])),
     ("image_ids", lambda: tbnets.positive_masks([[1]], [1])),
     ("image_ids", lambda: tbnets.positive_masks([1.0, 2.0], [1])),
-    ("image_ids", lambda: tbnets.positive_masks(["a.jpg"], [1])),
-    ("image_ids", lambda: tbnets.positive_masks(3, [1])),
     ("positive_mask", lambda: tbnets.hardest_negatives(SCORES, IDS, 2)),
     ("positive_mask", lambda: tbnets.hardest_negatives(UNIT, EYE, 2)),
     ("seed", lambda: tbnets.sample_pairs([1], [1], seed=1)),
@@ -336,7 +325,6 @@ DATA = [
     ("path", lambda: tbnets.IndexWriter(None, "my model", 3)),
     ("name", lambda: tbnets.zoo.load("flickr")),
     ("name_or_path", lambda: tbnets.zoo.open_model(None)),
-    ("name_or_path", lambda: tbnets.zoo.open_model(b"flickr8k_photos")),
     ("model", lambda: tbnets.zoo.open_model("")),
     ("model", lambda: export(VOCABULARY, network())),
     ("vocabulary", lambda: export(reader(built=True), "vocabulary.txt")),
@@ -366,7 +354,6 @@ MEASURES = [
     ("image_embeddings", lambda: retrieve(images=RAGGED)),
     ("image_embeddings", lambda: retrieve(images=["a.jpg"] * 6)),
     ("image_embeddings", lambda: retrieve(images=UNIT * NAN)),
-    ("image_embeddings", lambda: retrieve(images=UNIT * INF)),
     ("image_embeddings", lambda: retrieve(images=UNIT[:, 0])),
     ("image_embeddings", lambda: retrieve(images=UNIT * 1e30)),
     ("image_embeddings", lambda: retrieve(images=UNIT * 1e39)),
@@ -384,9 +371,8 @@ MEASURES = [
     ("statistic", lambda: bootstrap(1)),
     ("confidence", lambda: bootstrap(np.mean, confidence=95)),
     ("num_samples", lambda: bootstrap(np.mean, num_samples=0)),
-    ("name", lambda: retrieval.evaluate_protocol("coco", UNIT, UNIT, IDS)),
-    ("image_embeddings", lambda: protocol("coco_1k")),
-    ("image_embeddings", lambda: protocol("coco_5k")),
+    ("name", lambda: evaluate_protocol("coco", UNIT, UNIT, IDS)),
+    ("image_embeddings", lambda: evaluate_protocol("coco_1k", UNIT, UNIT, IDS)),
     ("scores", lambda: localize(RAGGED)),
     ("texts", lambda: localize(texts=[-1])),
     ("types", lambda: localize(types=["people"])),
@@ -405,11 +391,10 @@ MEASURES = [
     ("scores", lambda: level((5, 9))),
     ("scores", lambda: level(one=NAN)),
     ("choice", lambda: choices.answers(SCORES, BOX * 6, "mean_box")),
-    ("choice", lambda: choice(known=choices.CANDIDATE_CHOICES)),
+    ("choice", lambda: checked_choice("mean_box", known=CANDIDATE_CHOICES)),
     ("scores", lambda: choices.answers(SCORES * NAN, BOX * 6, MEAN)),
     ("metrics", lambda: tbnets.format_table("metrics.json")),
     ("metrics", lambda: tbnets.format_table({"test": {"recall_sum": 1.0}})),
-    ("images", lambda: search(images=(one for one in UNIT))),
 ]
 BUILT, READER = network(built=True), reader(built=True)
 MEAN = choices.Choice("mean_box")
@@ -428,9 +413,9 @@ VALUES = [
     (tbnets.TripletLoss, "reduction", ("max",)),
     (tbnets.TripletLoss, "negatives", ("semi",)),
     (tbnets.TripletLoss, "term_weights", ([1, 1], {"i2t": 1})),
-    (tbnets.InfoNCELoss, "temperature", (0.0, -1.0, NAN, "0.1")),
+    (tbnets.InfoNCELoss, "temperature", (0.0,)),
     (tbnets.InfoNCELoss, "term_weights", ({"i2t": 1},)),
-    (MINED, "num_negatives", (0, "2")),
+    (MINED, "num_negatives", (0,)),
     (tbnets.Branch, "units", (512, (4.5,), (4, 0))),
     (FOUR, "batch_normalization", ("both",)),
     (tbnets.PairHead, "units", ("512", (512, 0))),
@@ -439,23 +424,23 @@ VALUES = [
     (RECURRENT, "units", (0,)),
     (RECURRENT, "pooling", ("sum",)),
     (tbnets.FeatureTransform, "steps", ("l2", ("log",), ("center", "l2"))),
-    (compiled, "gradient_clip_norm", (-1, 0, "2")),
+    (compiled, "gradient_clip_norm", (0,)),
     (compiled, "structure_steps", (NAN,)),
     (compiled, "structure_end", ("x",)),
-    (TREES, "phrase_weight", (NAN, -1, "1")),
-    (TREES, "region_mean_weight", (NAN, -1, "1")),
-    (SIDES, "power", (NAN, -1, "x")),
-    (retrieve, "recall_at", (5, (), (0,), (1.5,), (-1, 5))),
-    (retrieve, "memory_limit_mb", (0, -1, NAN)),
+    (TREES, "phrase_weight", (-1,)),
+    (TREES, "region_mean_weight", (-1,)),
+    (SIDES, "power", (-1,)),
+    (retrieve, "recall_at", (5, (), (0,), (1.5,))),
+    (retrieve, "memory_limit_mb", (0,)),
     (with_positives, "positives", ([[0, 3]], [[-1, 0]], [[0.0, 1]], [0, 1])),
     (with_positives, "positives", (EYE[:3, :2], np.zeros((2, 3), bool))),
-    (PAIRS, "pairs", ([[0, 6]], [[6, 0]], [[-1, 0]], [[0.0, 1.0]], [0, 1])),
-    (localize_one, "scores", ([[0, NAN, 0, 0]], [[0, 1e39, 0, 0]], [[0, 0]])),
+    (PAIRS, "pairs", ([[0, 6]], [[6, 0]])),
+    (localize_one, "scores", ([[0, NAN, 0, 0]], [[0, 0]])),
     (localize_one, "scores", ([[0] * 4] * 2, lambda *_: np.zeros((2, 4)))),
     (localize_one, "texts", ([0, 1],)),
     (localize_one, "recall_at", ((0,),)),
     (boxes.check_boxes, "boxes", ([0, 0, 1, 1], [[0, 0, 1]], [["a", 0, 1, 1]])),
-    (boxes.check_boxes, "boxes", ([[0, 0, NAN, 1]], [[0, 0, INF, 1]])),
+    (boxes.check_boxes, "boxes", ([[0, 0, NAN, 1]],)),
     (boxes.check_boxes, "boxes", ([[5, 0, 3, 2]], [[0, 5, 3, 2]])),
     (suppress, "scores", ([1, 2], [NAN])),
     (suppress, "iou_threshold", (1.5,)),
@@ -472,15 +457,14 @@ VALUES = [
     (search, "queries", ("a dog", None, (one for one in ["a dog"]))),
     (search, "queries", ({"a dog": 1}, {"a dog"}, np.array("a dog"))),
     (search, "top", ("3", -1)),
-    (search, "like", (None, {"a.jpg"})),
+    (search, "like", (None,)),
     (search, "cache", (True,)),
     (search, "images", (UNIT[:, :7], UNIT * NAN, PHOTO)),
-    (search, "images", ({"a.jpg", "b.jpg"}, {"a.jpg": PHOTO})),
     (IN_BOX, "top", (0,)),
     (IN_BOX, "choice", ("best",)),
-    (IN_BOX, "choice_temperature", (0, NAN, "1")),
+    (IN_BOX, "choice_temperature", (0,)),
     (IN_BOX, "choice_area_exponent", (-1,)),
-    (find, "boxes", ([1, 2, 3], "1,2,3,4", RAGGED, [[100, 100, 200, 200]])),
+    (find, "boxes", ([1, 2, 3], RAGGED, [[100, 100, 200, 200]])),
 ]
 MISUSES = [*MODELS, *LAYERS, *LOSSES, *DATA, *TEXTS, *MEASURES]
 MISUSES += [
