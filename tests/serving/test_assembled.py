@@ -22,6 +22,7 @@ from tbnets.serving.served import load_saved_model
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
+from tests.saved_models import loaded_once
 from tests.serving.test_export import VOCABULARY, make_network
 
 
@@ -34,7 +35,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     weights, path = folder / "cnn.weights.h5", folder / "zoo/tiny"
     tiny_cnn.tiny_cnn(top=False).network.save_weights(str(weights))
-    with tiny_cnn.known(lambda: weights):
+    with tiny_cnn.known(lambda: weights), loaded_once():
         cnn = build_cnn(tiny_cnn.NAME, str(weights), top=False)
         features = PhotoFeatures(cnn, ["first", "last"])
         network = make_network(features.dim)
@@ -59,9 +60,9 @@ def made(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TBNETS_CACHE", str(folder / "cache"))
             model = zoo.open_model(path)
-    return types.SimpleNamespace(
-        folder=folder, part=part, features=features, model=model
-    )
+        yield types.SimpleNamespace(
+            folder=folder, part=part, features=features, model=model
+        )
 
 
 @pytest.fixture

@@ -51,9 +51,12 @@ def test_no_captions_tell_no_hits():
 
 @pytest.fixture
 def model():
-    """Returns a model of two words, each of which finds one image."""
+    """Returns a model of features and of two words, each finds one image."""
     texts = {"star": [1.0, 0.5], "ring": [0.5, 1.0]}
     return types.SimpleNamespace(
+        has=lambda *names: True,
+        takes_photos=False,
+        embed_images=np.array,
         embed_text=lambda queries: np.array([texts[one] for one in queries]),
         compare=lambda images, texts: images @ texts.T,
         vocabulary=Vocabulary(["", "[UNK]", "star"]),
@@ -92,8 +95,6 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
         (["ring"], search.NO_WORD),
         ([], search.NO_WORD),
     ]
-    model.has, model.takes_photos = lambda *names: True, False
-    model.embed_images = np.array
     with pytest.warns(UserWarning, match='no word of "ring"'):
         PhotoSearch.search(model, ["star", "ring"], np.eye(2), 1)
     assert given == [4, 2]
@@ -102,7 +103,6 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
 
 
 def test_an_index_in_the_model_gives_no_confidence_without_a_known_word(model):
-    model.has = lambda *names: True
     model.search_own_index = lambda queries, top: [
         [Answer("a.jpg", 0.5, 0.9)] for _ in queries
     ]
@@ -113,14 +113,12 @@ def test_an_index_in_the_model_gives_no_confidence_without_a_known_word(model):
 
 @pytest.mark.parametrize("queries", [[b"\xff\xfe"], np.array(["ring"])])
 def test_bytes_without_a_known_word_are_warned_of_too(model, queries):
-    model.has, model.takes_photos = lambda *names: True, False
-    model.embed_images = np.array
     model.embed_text = lambda queries: np.eye(len(queries), 2)
     with pytest.warns(UserWarning, match='no word of ".*"'):
         PhotoSearch.search(model, queries, np.eye(2), 1)
 
 
-def test_a_learned_comparison_knows_no_images_side_by_side():
-    model = types.SimpleNamespace(has=lambda name: True, path="x/1")
+def test_a_learned_comparison_knows_no_images_side_by_side(model):
+    model.path = "x/1"
     with refused("like"):
         search.rank(model, [], ["a.jpg"], np.eye(1, 2), 5)
