@@ -135,13 +135,6 @@ def test_parts_that_no_photo_gives_are_refused(
         runs.export(session)
 
 
-def test_example_queries_are_answered_by_photos(exported, tmp_path):
-    _, _, session, model = exported
-    text = session.task.answer(model.path, ["dog runs"], tmp_path)
-    assert "test0.jpg  dog runs" in text
-    assert (tmp_path / "answers.png").is_file()
-
-
 def test_photos_are_searched_in_any_form(exported):
     folder, _, _, model = exported
     paths = sorted((folder / "photos").iterdir())
