@@ -147,10 +147,7 @@ def test_what_is_no_text_and_no_features_is_named(
 def test_captions_of_another_rank_are_refused_and_the_next_is_answered(
     features_model,
 ):
-    """A server in C++ checks no shapes, and nor does this callable.
-
-    Without the check in the graph, a scalar would end the process.
-    """
+    """A server in C++ checks no shapes, and nor does this callable."""
     session, path = tf.compat.v1.Session(graph=tf.Graph()), features_model[1]
     with session.graph.as_default():
         graph = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
