@@ -4,32 +4,15 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tbnets.data.sources import Sources
 from tbnets.tasks import builders
 from tbnets.text import packed_trees
-from tests import lifecycle, tiny, verbs
+from tests import tiny, verbs
 from tests.tiny_runs import TREES, prepared
 
 # Which graph is traced is no matter here.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
-
-
-@pytest.fixture(scope="module")
-def run(tiny_run):
-    return tiny_run(**TREES)
-
-
-test_it_learns = lifecycle.learns
-
-
-def test_the_network_embeds_the_trees_of_captions(run):
-    found = run.scores.text_embeddings
-    assert found.shape == (12, 4) and np.isfinite(found).all()
-    rows = tf.constant(run.test.texts.batch(np.arange(12)))
-    embedded = run.opened.network.embed_text(rows)
-    np.testing.assert_allclose(found, embedded, atol=1e-5)
 
 
 def test_trees_that_a_recipe_names_are_made_as_by_the_tool(tiny_run, tmp_path):
@@ -37,7 +20,11 @@ def test_trees_that_a_recipe_names_are_made_as_by_the_tool(tiny_run, tmp_path):
     recipe = folder / "chains.flags"
     recipe.write_text("--parser=right_branching\n--processes=1\n")
     changes = TREES | {"trees": recipe.name}
-    session, _ = prepared(tiny.settings(folder, tmp_path / "run", **changes))
+    settings = tiny.settings(folder, tmp_path / "run", **changes)
+    session, train = prepared(settings)
+    scores = session.task.scores(session.network, train)
+    assert scores.text_embeddings.shape == (24, 4)
+    assert np.ptp(scores.text_embeddings, axis=0).all()
     recorded = session.state.fitted["recipes"]["trees"][recipe.name]
     assert recorded == {"parser": "right_branching", "parts": []}
     [made] = (folder / "made").glob("chains-*")
@@ -61,7 +48,10 @@ def test_flags_make_the_encoder(tiny_run, tmp_path):
     assert network.input_shapes["captions"] == (None, None, fields)
 
 
-def test_scenes_come_with_gold_trees(tmp_path):
-    found = Sources(scenes=str(tmp_path), num_scenes=(1, 0, 0)).rendered()
-    assert found.file("trees") == tmp_path / "trees"
-    assert found.file("phrases") == tmp_path == found.photo_folder.parent
+def test_scenes_are_found_from_another_folder_with_gold_trees(tmp_path):
+    found = Sources(
+        scenes="scenes", started_in=str(tmp_path), num_scenes=(1, 0, 0)
+    ).rendered()
+    scenes = tmp_path / "scenes"
+    assert found.file("trees") == scenes / "trees"
+    assert found.file("phrases") == scenes == found.photo_folder.parent
