@@ -151,6 +151,8 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
     assert files(boxes.folder) == files(folder / "boxes")
     extract("store", folder, "--regions=boxes", "--layers=second")
     assert files(features.folder) == files(folder / "store")
+    made_by = open_store(features.folder).made_by
+    assert made_by["proposals"]["limit"] == 3
     # Of what is made of them, boxes need not be kept.
     (boxes.folder / MANIFEST).unlink()
     assert features.missing() == []

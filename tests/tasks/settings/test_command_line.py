@@ -21,15 +21,6 @@ CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
 ZOO = sorted((ROOT / "model_zoo").glob("*/*.flags"))
 
 
-def test_settings_have_plain_values():
-    found = parse("--image_units=7,5", "--margin=0.2", "--noexport")
-    assert found.branches.image_units == [7, 5]
-    assert found.loss.margin == 0.2
-    assert found.run.export is False
-    assert found.captions.num_scenes == [2000, 250, 250]
-    assert found.values().keys() - {"started_in"} < ALL.keys()
-
-
 def test_what_task_and_model_do_not_read_is_no_setting():
     found = parse("--model=similarity")
     assert found.pairs.head_units == [512, 256] and found.loss is None
