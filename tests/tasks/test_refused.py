@@ -22,6 +22,7 @@ from tests.tiny_runs import TREES, prepared
         "--num_negatives=5 --loss=vse++",
         "--weight_decay=0.1",
         "--word_vectors_training=frozen",
+        "--images=photos --image_features=x.npy",
         "--image_encoder=VGG16 --image_features=x.npy",
         "--margin=0.2 --loss=infonce",
         "--temperature=0.2",

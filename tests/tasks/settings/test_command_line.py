@@ -206,6 +206,11 @@ def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
     assert "--text_encoder" not in unread_flags
 
 
+def test_an_unknown_model_is_refused():
+    with refused("--model"):
+        registry.open_task(parse("--model=modal"))
+
+
 def test_the_loss_of_a_paper_and_single_flags_over_it():
     found = parse("--loss=kiros2014", "--margin=0.3")
     assert (found.loss.negatives, found.loss.reduction) == ("all", "sum")
@@ -277,10 +282,13 @@ def test_what_is_exported_names_no_place():
         "margin=-1",
         "text_to_text_weight=-1",
         "word_dropout=-1",
+        "rnn_units=0",
+        "word_dim=0",
         "decay_epochs=0",
         "num_negatives=0",
         "input_dropout=1",
         "seed=3000000",
+        "learning_rate=nan",
         "learning_rate=inf",
         "text_units=8,0",
     ],

@@ -95,6 +95,8 @@ def test_a_wrong_line_of_a_flagfile_is_named(tmp_path, line):
         (["--out=x", "--aplha=3"], "aplha"),
         ([], "--out"),
         (["--out=x", "--kind=c"], "--kind=c"),
+        (["--out=x", "--alpha=many"], "--alpha=many"),
+        (["--out=x", "--loud=perhaps"], "--loud=perhaps"),
         (["--out=x", "--sizes=20,5  # as the paper"], "--sizes"),
         (["--flagfile=quikstart"], "--flagfile"),
         (["--flagfile"], "--flagfile"),
