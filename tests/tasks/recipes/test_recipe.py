@@ -41,8 +41,6 @@ def test_each_shipped_recipe_has_the_flags_of_one_tool():
     "line, name",
     [
         ("--output=x", "tiny.flags:4"),
-        ("--images=photos", "tiny.flags:4"),
-        ("--limit=3", "tiny.flags:4"),
         ("word", "tiny.flags:4"),
         ("--crops=three", "--crops=three"),
         ("--image_size=-1", "--image_size"),
