@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from tbnets.cli import serve
+from tbnets.serving import zoo
 from tests.extras.server.tiny_models import write_version
 from tests.refusals import refused
 
@@ -22,32 +23,21 @@ def folder(tmp_path_factory):
     [
         ("{}", "tiny", ""),
         ("{}/1", "tiny", "1"),
-        ("own={}", "own", ""),
         ("a=b={}", "a=b", ""),
     ],
 )
 def test_a_model_is_called_by_its_folder_or_otherwise(
     folder, written, name, place
 ):
-    found = serve.folders_of([written.format(folder)])
-    assert found == {name: folder / place}
+    found = serve.folders_of([written.format(folder), "scenes_embedding"])
+    zoo_model = zoo.folder() / "scenes_embedding"
+    assert found == {name: folder / place, "scenes_embedding": zoo_model}
 
 
-def test_a_model_of_the_zoo_is_called_as_there():
-    [(name, path)] = serve.folders_of(["scenes_embedding"]).items()
-    assert name == path.name == "scenes_embedding"
-
-
-@pytest.mark.parametrize("names", [["x=", "x="], ["a/b="], ["a:b="]])
+@pytest.mark.parametrize("names", [[], ["x=", "x="], ["a/b="], ["a:b="]])
 def test_names_that_no_url_has(folder, names):
     with refused("--model"):
         serve.folders_of([f"{name}{folder}" for name in names])
-
-
-def test_no_model_is_refused():
-    options = serve.Options(model=[])
-    with refused("--model"):
-        serve.open_models(options, print)
 
 
 def write_config(tmp_path, folder, more=""):

@@ -17,15 +17,14 @@ from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import zoo
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
-from tests import verbs
+from tests import saved_models, verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.serving import test_embedding_cache
 
 SMALL = (
-    *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1"),
-    *("--num_images=2", "--num_photos=2", "--num_captions=3"),
-    f"--cnn={tiny_cnn.NAME}",
+    *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1", "--num_images=2"),
+    *("--num_photos=2", "--num_captions=3", f"--cnn={tiny_cnn.NAME}"),
 )
 NUM_ROWS = {
     **{"loss": 6, "train_step": 4, "region_step": 3, "tree_lstm": 3},
@@ -82,7 +81,7 @@ def test_benchmark_prints_its_rows(
     monkeypatch.setattr(fisher_vectors, "WORD_DIM", 4)
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
-    with tiny_cnn.known():
+    with tiny_cnn.known(), saved_models.loaded_once():
         text = run(name, *SMALL, f"--images={tmp_path}")
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
@@ -94,19 +93,16 @@ def test_benchmark_can_be_imported(name):
     assert callable(importlib.import_module(f"benchmarks.{name}").run)
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-def test_device_is_named_with_the_state_of_tf32(monkeypatch, is_on):
-    config = tf.config.experimental
+def test_device_is_named_with_the_state_of_tf32(monkeypatch):
+    config, details = tf.config.experimental, {"device_name": "NVIDIA H100"}
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     assert re.fullmatch(r"CPU, \d+ cores", startup.describe_device())
-    monkeypatch.setattr(
-        config, "tensor_float_32_execution_enabled", lambda: is_on
-    )
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
-    details = {"device_name": "NVIDIA H100"}
     monkeypatch.setattr(config, "get_device_details", lambda device: details)
-    state = "on" if is_on else "off"
-    assert startup.describe_device() == f"NVIDIA H100, TF32 {state}"
+    for state in ("on", "off"):
+        is_on = "tensor_float_32_execution_enabled"
+        monkeypatch.setattr(config, is_on, lambda state=state: state == "on")
+        assert startup.describe_device() == f"NVIDIA H100, TF32 {state}"
 
 
 def test_benchmark_of_cells(tmp_path, searched):

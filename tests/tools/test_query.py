@@ -435,17 +435,18 @@ def test_doubtful_results_are_marked(folder, tmp_path):
     shutil.copytree(folder / "bytes" / "1", tmp_path / "1")
     add_confidence(tmp_path / "1", fitted)
     words = [str(folder / "photos"), "red", f"--cache={tmp_path}"]
-    told = {}
-    for limit in (0, 1):
-        flags = [f"--model={tmp_path / '1'}", f"--min_confidence={limit}"]
-        out, _, _ = ask("query", *words, *flags, "--json=-")
-        [record] = json.loads(out)["queries"]
-        told[limit] = record["note"]
-        assert all(0 < one["confidence"] < 1 for one in record["answers"])
-    assert told == {0: "", 1: NOTHING_FITS}
-    flags = [f"--model={folder / 'bytes'}", "--min_confidence=0"]
-    with refused("--min_confidence"):
-        call_verb("query", *words, *flags)
+    notes = []
+    with saved_models.loaded_once():
+        for limit in (0, 1):
+            line = f"--model={tmp_path / '1'}", f"--min_confidence={limit}"
+            out, _, _ = ask("query", *words, *line, "--json=-")
+            [record] = json.loads(out)["queries"]
+            notes.append(record["note"])
+            assert all(0 < one["confidence"] < 1 for one in record["answers"])
+        assert notes == ["", NOTHING_FITS]
+        line = f"--model={folder / 'bytes'}", "--min_confidence=0"
+        with refused("--min_confidence"):
+            call_verb("query", *words, *line)
 
 
 class Quarters:
