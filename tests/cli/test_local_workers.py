@@ -127,9 +127,8 @@ def test_a_worker_ends_with_the_process_that_started_it():
     ],
 )
 def test_devices_that_exclude_each_other_are_refused(other, name):
-    options = train.Options(local_workers=2, **other)
     with refused(name):
-        train._start_workers(options, None)
+        train._start_workers(train.Options(local_workers=2, **other), None)
 
 
 def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):

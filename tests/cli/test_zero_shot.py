@@ -67,11 +67,8 @@ def test_a_preset_is_measured_by_its_own_embeddings(
     found = evaluate(photos, preset, *more, "--prompt=the {}")
     assert found.returncode == 0, found.stderr
     assert "4.png" in found.stderr  # Left out, its captions too.
-    captions = [
-        text
-        for each in CAPTIONS
-        for text in (f"the {each}", f"the {each} runs")
-    ]
+    texts = [(f"the {each}", f"the {each} runs") for each in CAPTIONS]
+    captions = [text for pair in texts for text in pair]
     names = [photos / f"{row}.png" for row in range(4)]
     wanted = by_keras_hub(preset, names, captions)
     for name, rows in zip(("image_embeddings", "text_embeddings"), wanted):
@@ -81,11 +78,8 @@ def test_a_preset_is_measured_by_its_own_embeddings(
     expected = retrieval.evaluate_retrieval(*wanted, np.arange(8) // 2)
     assert measured == expected
     # A second time nothing is embedded.
-    for name in (
-        "extraction.extract_photos",
-        "caption_features.extract_captions",
-    ):
-        monkeypatch.delattr(f"tbnets.features.{name}")
+    monkeypatch.delattr("tbnets.features.extraction.extract_photos")
+    monkeypatch.delattr("tbnets.features.caption_features.extract_captions")
     again = evaluate(photos, preset, "--prompt=the {}")
     assert again.stdout == found.stdout
 

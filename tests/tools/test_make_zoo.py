@@ -23,7 +23,7 @@ from tbnets.serving.export import add_confidence, write_saved_model
 from tbnets.serving.litert_files import FOLDER, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
-from tests import tiny, verbs
+from tests import saved_models, tiny, verbs
 from tests.lite.conftest import interpreter  # noqa: F401  (a fixture)
 from tests.refusals import refused
 
@@ -164,7 +164,8 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     lite_file.parent.mkdir(parents=True)
     lite_file.write_bytes(b"lite")
     write_checksums(folder / "tiny")
-    ended = anew(f"--zoo={folder}", "--name=tiny", "--again")
+    with saved_models.loaded_once():
+        ended = anew(f"--zoo={folder}", "--name=tiny", "--again")
     assert ended.returncode == 0, ended.stderr
     assert "outputs     differ by 0.0e+00 at most" in ended.stdout
     after = zoo.open_model(folder / "tiny")

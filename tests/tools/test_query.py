@@ -20,6 +20,7 @@ from tbnets.data.images import decode_images
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import add_confidence, export_saved_model
 from tbnets.serving.formatting import NOTHING_FITS
+from tbnets.serving.heat import heat_maps
 from tbnets.serving.served import load_saved_model
 from tbnets.serving.text_readers import TreeReader
 from tbnets.text.packed_trees import WORD
@@ -484,13 +485,22 @@ def test_cells_have_the_colour_of_their_quarter_and_are_drawn(tmp_path):
     assert not no_photo.any()
     picture = tmp_path / "why.png"
     line = f"--model={path}", f"--explain={picture}", photo.parent
+    phrases = []
+
+    def noted(model, photos, texts):
+        phrases.append(texts)
+        return heat_maps(model, photos, texts)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query.Options, "open", lambda *_: model)
+        patch.setattr(query, "heat_maps", noted)
+        patch.setattr(query, "short_noun_phrases", lambda text: [text, "green"])
         out, _, failure = ask("query", *line, "red")
     assert not failure and str(picture) in out
+    assert phrases == [["red", "green"]]
     drawn = np.asarray(PIL.Image.open(picture)).astype(int)
     reds = np.argwhere((drawn[..., 0] > 150) & (drawn[..., 1] < 90))
     height, width = drawn.shape[:2]
-    assert len(reds) and (reds.mean(axis=0) < (height / 2, width / 2)).all()
+    assert len(reds) and (reds.mean(axis=0) < (height / 4, width / 2)).all()
     with refused("--explain"):
         call_verb("query", *line, f"--like={photo}")

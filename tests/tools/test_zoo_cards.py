@@ -24,6 +24,7 @@ REPORT = {
     "test_split": {"name": "test", "images": 2},
     "versions": {"tensorflow": "2", "keras": "3"},
 }
+RANK, BEST = "text_to_image/median_rank", "phrase_to_region/recall_at_1"
 METRICS = REPORT | {
     "takes": "photos",
     "embedding_dim": 4,
@@ -65,22 +66,22 @@ def test_a_card_without_its_parts_or_text_is_refused(tmp_path, text):
 
 
 def test_places_of_flags_are_no_machines():
+    portable = [
+        "--image_units=1024,512",
+        "--captions=flickr8k/dataset.json",
+        "--margin=0.2",
+    ]
     lines = [
         "--data_root=/home/me/data",
         "--run_dir=/home/me/runs/x",
         "--scenes=/tmp/scenes20k",
         "--image_features=/a/b/{split}_ims.npy,features/own",
-        "--image_units=1024,512",
-        "--captions=flickr8k/dataset.json",
-        "--margin=0.2",
     ]
-    assert cards.portable_flags(lines, "tiny")[1:] == [
+    assert cards.portable_flags([*lines, *portable], "tiny")[1:] == [
         "--run_dir=runs/tiny",
         "--scenes=runs/scenes20k",
         "--image_features=data/{split}_ims.npy,features/own",
-        "--image_units=1024,512",
-        "--captions=flickr8k/dataset.json",
-        "--margin=0.2",
+        *portable,
     ]
 
 
@@ -100,14 +101,8 @@ def test_metrics_that_were_written_are_read(tmp_path):
         ({**METRICS, "versions": {"keras": "3"}}, "tensorflow"),
         ({**METRICS, "test_split": {}}, "name"),
         ({**METRICS, "test": {}}, "recall_sum"),
-        (
-            {**METRICS, "test": {**TEST, "text_to_image/median_rank": "1"}},
-            "text_to_image/median_rank",
-        ),
-        (
-            {**METRICS, "test": {"phrase_to_region/recall_at_1": 0.1}},
-            "phrase_to_region/recall_at_5",
-        ),
+        ({**METRICS, "test": {**TEST, RANK: "1"}}, RANK),
+        ({**METRICS, "test": {BEST: 0.1}}, BEST[:-1] + "5"),
     ],
 )
 def test_damaged_metrics_are_named(tmp_path, damaged, named):
