@@ -95,6 +95,7 @@ def test_the_index_of_the_model_is_searched(photos):
         ("score red", "score"),
         ("search", "search"),
         ("embed red --output=no/a.npy", "--output"),
+        ("embed red --json=no/a.json", "--json"),
     ],
 )
 def test_a_question_that_is_none_is_refused(photos, words, name):

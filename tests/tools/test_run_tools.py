@@ -3,7 +3,6 @@
 One tiny run is trained for all tests; each tool reads what it left.
 """
 
-import functools
 import importlib.util
 import json
 import os
@@ -24,10 +23,8 @@ pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 def tool(name, *arguments):
     """Calls a verb, which must succeed; returns what it printed."""
-    call = (
-        verbs.train if name == "train" else functools.partial(verbs.run, name)
-    )
-    ended = call(*arguments)
+    is_train = name == "train"
+    ended = verbs.train(*arguments) if is_train else verbs.run(name, *arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
