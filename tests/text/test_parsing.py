@@ -9,7 +9,7 @@ from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tests import refusals
 
-CALLS = []
+CALLS, OPENED = [], []
 
 
 def parse(caption):
@@ -24,8 +24,11 @@ def parse(caption):
 
 @pytest.fixture(autouse=True)
 def parser(monkeypatch):
-    monkeypatch.setattr(parsing, "open_parser", lambda *_: parse)
+    monkeypatch.setattr(
+        parsing, "open_parser", lambda *name: OPENED.append(name) or parse
+    )
     CALLS.clear()
+    OPENED.clear()
 
 
 CAPTIONS = ["a dog", "a red cat", "a dog", "broken", ""]
@@ -42,6 +45,8 @@ def test_each_caption_is_parsed_once_and_failures_are_told():
     assert found.failures.keys() == {"a red cat", "broken", ""}
     assert found.trees[""] == "(X -)"
     assert found.num_cached == 0
+    parsing.parse_captions([], processes=1)
+    assert OPENED == [("embedded", "")]
 
 
 def test_short_noun_phrases_contain_no_other(monkeypatch):
@@ -52,16 +57,6 @@ def test_short_noun_phrases_contain_no_other(monkeypatch):
     phrases = parsing.short_noun_phrases("a dog on grass runs")
     assert phrases == ["a dog", "grass"]
     assert parsing.short_noun_phrases("...") == []
-
-
-def test_one_process_opens_one_parser(monkeypatch):
-    opened = []
-    make = lambda *name: opened.append(name) or parse  # noqa: E731
-    monkeypatch.setattr(parsing, "open_parser", make)
-    parsing.parse_captions(CAPTIONS, processes=1)
-    assert opened == [("embedded", "")]
-    parsing.parse_captions([], processes=1)
-    assert len(opened) == 1
 
 
 def die(*_):
