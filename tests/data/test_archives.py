@@ -60,23 +60,6 @@ def test_a_photo_that_an_archive_lacks(shard):
         assert images.fault_of(shard / name) == "does not exist"
 
 
-def test_an_archive_that_changed_is_read_again(shard):
-    assert archives.is_file(shard / "dog.jpg")
-    write_tar(shard, {"another.jpg": b""})
-    assert not archives.is_file(shard / "dog.jpg")
-    assert archives.is_file(shard / "another.jpg")
-
-
-def test_descriptions_that_would_take_memory(tmp_path):
-    path = tmp_path / "shard.tar"
-    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
-        member = tarfile.TarInfo("a.jpg")
-        member.pax_headers = {"comment": "x" * 100_000}
-        archive.addfile(member)
-    with pytest.raises(InputError, match="shard.tar: byte 0: expected"):
-        archives.open_archive(path)
-
-
 def test_archives_are_listed_once(tmp_path, shard):
     for name in (".cache/hidden.tar", ".hidden.tar", "b/0.tar"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -124,7 +124,9 @@ CONTENTS = {
     "captions_val2017.json": coco(info={"year": 2017}, licenses=[]),
     "long_info.json": coco(info={"about": "x y " * 20_000}),
     # BLIP, ALBEF, CUHK-PEDES, TextCaps, LLaVA and messages of chat models.
-    "coco_karpathy_train.json": records("image", "caption", image_id="coco_1"),
+    "coco_karpathy_train.json": json.dumps(
+        [{"caption": t, "image": n, "image_id": f"coco_{n}"} for n, t in PAIRS]
+    ),
     "reid_raw.json": json.dumps(
         of_splits(
             lambda split, name, texts: {

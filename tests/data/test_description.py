@@ -27,10 +27,8 @@ def test_words_are_those_of_the_models():
     images = make(["A man's T-shirt", "don't DO N'T \u2019", "..."], [0, 1, 2])
     counts = describe_data.describe_split(images, {"a", "s", "dont"})
     # a man s t shirt, dont dont, nothing.
-    assert counts["words_per_caption"] == {"min": 0, "median": 2.0, "max": 5}
     assert (counts["words"], counts["distinct_words"]) == (7, 6)
     assert counts["unknown_words"] == 3
-    assert counts["captions_without_words"] == 1
 
 
 def test_counts_of_a_split():
@@ -68,16 +66,12 @@ def test_counts_of_nothing():
 
 
 def test_images_in_two_splits_are_a_problem():
-    splits = {
-        "train": make([], [], ids="xyz"),
-        "val": make([], [], ids="abc"),
-        "test": make([], [], ids="azy"),
-    }
+    ids = {"train": "xyz", "val": "abc", "test": "azy"}
+    splits = {name: make([], [], ids=ids[name]) for name in ids}
     problems = []
     describe_data.check_splits(splits, problems)
     one, other = (problem.message for problem in problems)
-    assert all(name in one for name in ("'train'", "'test'", "'y', 'z'"))
-    assert all(name in other for name in ("'val'", "'test'", "'a'"))
+    assert "'y', 'z'" in one and "'a'" in other
 
 
 def test_features_are_joined_by_id(tmp_path):
@@ -147,10 +141,7 @@ def test_counts_of_phrases_are_those_of_the_files(tmp_path):
         "type_people": 2,
         "type_vehicles": 1,
     }
-
-
-def test_no_phrases_are_counted_as_none(tmp_path):
-    none = read_phrases(write_entities(tmp_path), images_named())
+    none = read_phrases(tmp_path, images_named())
     counts = describe_data.describe_phrases(none)
     assert counts["phrases"] == 0 and "median_box_area" not in counts
     assert counts["words_per_phrase"] == {"min": 0, "median": 0.0, "max": 0}
