@@ -37,36 +37,22 @@ def write(tmp_path):
     return write_one
 
 
-def test_annotations_count_from_one_and_include_the_last_pixel(write):
+def test_annotations_count_from_one_and_are_clipped_to_the_photo(write):
     path = write(
         annotation(
             "<name>1</name><name>12</name>" + box(3, 5, 3, 9),
-            "<name>12</name>" + box(1, 1, 20, 30),
+            "<name>12</name>" + box(0, 1, 21, 12),
+            "<name>2</name><scene>1</scene><nobndbox>0</nobndbox>",
+            "<name>3</name><scene>0</scene><nobndbox>1</nobndbox>",
+            "<name>2</name><scene>0</scene><nobndbox>1</nobndbox>",
         )
     )
     found = entities.read_annotations(path)
     # Pixel 3 alone reaches from 2 to 3; pixels 5 to 9 from 4 to 9.
-    first, second = [2, 4, 3, 9], [0, 0, 20, 30]
+    first, second = [2, 4, 3, 9], [0, 0, 20, 12]
     assert found.boxes == {"1": [first], "12": [first, second]}
     assert (found.file_name, found.width, found.height) == ("7.jpg", 20, 30)
-
-
-def test_annotations_without_box_tell_scenes_from_the_unseen(write):
-    path = write(
-        annotation(
-            "<name>1</name><scene>1</scene><nobndbox>0</nobndbox>",
-            "<name>2</name><scene>0</scene><nobndbox>1</nobndbox>",
-            "<name>1</name><scene>0</scene><nobndbox>1</nobndbox>",
-        )
-    )
-    found = entities.read_annotations(path)
-    assert found.boxes == {}
-    assert found.without == {"1": "scene", "2": "nobndbox"}
-
-
-def test_annotations_that_reach_beyond_the_photo_are_clipped(write):
-    path = write(annotation("<name>1</name>" + box(0, 1, 21, 12)))
-    assert entities.read_annotations(path).boxes == {"1": [[0, 0, 20, 12]]}
+    assert found.without == {"2": "scene", "3": "nobndbox"}
 
 
 @pytest.mark.parametrize(
@@ -135,24 +121,20 @@ def test_annotations_too_large_are_not_read(write, monkeypatch):
         entities.read_annotations(path)
 
 
-def test_read_boxes_by_id_or_file_name_has_each_box_once(write):
+def test_read_boxes_by_id_or_file_name_has_each_box_once_and_scaled(write):
     same = box(3, 5, 3, 9)
     path = write(annotation("<name>1</name>" + same, "<name>2</name>" + same))
     for key in ("7", "7.jpg"):
         found = entities.read_boxes(path.parent, key)
         assert found.tolist() == [[2, 4, 3, 9]]
+    # From 20 x 30 pixels to 10 x 90: a half and three times.
+    found = entities.read_boxes(path.parent, "7", (10, 90))
+    assert found.tolist() == [[1, 12, 1.5, 27]]
     with pytest.raises(FileNotFoundError, match="8.xml"):
         entities.read_boxes(path.parent, "8.jpg")
     for key in ("../7.jpg", "/7"):
         with pytest.raises(InputError, match="7"):
             entities.read_boxes(path.parent, key)
-
-
-def test_boxes_are_scaled_to_the_photo(write):
-    path = write(annotation("<name>1</name>" + box(3, 5, 4, 9), size=(20, 30)))
-    # From 20 x 30 pixels to 10 x 90: a half and three times.
-    found = entities.read_boxes(path.parent, "7", (10, 90))
-    assert found.tolist() == [[1, 12, 2, 27]]
 
 
 def test_caption_is_taken_apart_word_by_word():

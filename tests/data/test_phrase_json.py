@@ -126,23 +126,20 @@ def _changed(entries, *keys, to):
     return copy
 
 
+def _region(**changes):
+    region = REGIONS[0]["regions"][1] | changes
+    return _changed(REGIONS, 0, "regions", 1, to=region)
+
+
 @pytest.mark.parametrize(
     "content, place",
     [
-        *(
-            (
-                _changed(REGIONS, 0, "regions", 1, key, to=value),
-                "[0].regions[1]",
-            )
-            for key, value in (
-                ("x", "5"),
-                ("width", None),
-                ("height", float("nan")),
-                ("y", 10**400),
-                ("phrase", 7),
-                ("phrase", " "),
-            )
-        ),
+        (_region(x="5"), "[0].regions[1]"),
+        (_region(width=None), "[0].regions[1]"),
+        (_region(height=float("nan")), "[0].regions[1]"),
+        (_region(y=10**400), "[0].regions[1]"),
+        (_region(phrase=7), "[0].regions[1]"),
+        (_region(phrase=" "), "[0].regions[1]"),
         (_changed(REGIONS, 0, "regions", to={}), "[0].regions"),
         (_changed(REGIONS, 0, "regions", 1, to=[]), "[0].regions[1]"),
         (_changed(REGIONS, 0, "id", to=1.5), "[0]"),
@@ -158,12 +155,10 @@ def _changed(entries, *keys, to):
 )
 def test_bad_entries_are_named_by_their_place(write, content, place):
     path = write(content, instances=INSTANCES)
-    with pytest.raises(InputError) as error:
-        read_phrases(path)
-    assert str(error.value).startswith(f"{path}: {place}")
-    problems = []
-    read_phrases(path, problems=problems)
-    assert str(problems[0]) == str(error.value)
+    _, problems = refusals.read_past(
+        lambda problems: read_phrases(path, problems=problems)
+    )
+    assert str(problems[0]).startswith(f"{path}: {place}")
 
 
 def test_instances_must_be_in_the_folder(write):

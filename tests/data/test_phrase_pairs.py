@@ -85,13 +85,6 @@ HELD = {
 }
 
 
-def test_candidates_are_the_first_regions_and_the_photo():
-    regions = examples(limit=1).regions
-    assert regions.counts.tolist() == [1, 1, 0]
-    assert regions.candidates(0).tolist() == [[0, 0, 5, 5], [0, 0, 10, 10]]
-    assert regions.candidates(2).tolist() == [[0, 0, 10, 10]]
-
-
 @pytest.mark.parametrize(
     "most_overlap, rows",
     # Of the first two regions the one holds 25 of the other's 30 pixels: 5/6.
@@ -108,8 +101,10 @@ def test_regions_that_overlap_an_earlier_one_are_passed_over(
         assert found[:, 0].tolist() == wanted
         assert regions.candidates(image)[-1].tolist() == [0, 0, 10, 10]
     # The limit counts what is left.
-    few = examples(2, most_overlap).regions
-    assert few.counts.tolist() == [2, min(len(rows[1]), 2), 0]
+    few = examples(1, most_overlap).regions
+    assert few.counts.tolist() == [1, 1, 0]
+    assert few.candidates(0).tolist() == [[0, 0, 5, 5], [0, 0, 10, 10]]
+    assert few.candidates(2).tolist() == [[0, 0, 10, 10]]
 
 
 def test_a_batch_by_hand():
@@ -171,14 +166,9 @@ def test_pairs_beyond_the_most_are_left_out(monkeypatch):
 
 
 def test_epochs_have_the_shapes_that_are_promised():
-    made = batches({})
-    made.epoch = 3
-    [found] = made.dataset.as_numpy_iterator()
-    assert found["regions"].shape[1:] == (1,)
-    assert found["is_contrast"].shape == (
-        len(found["region_of"]),
-        len(found["regions"]) + 3,
-    )
+    [found] = batches({}).dataset.as_numpy_iterator()
+    shape = (len(found["region_of"]), len(found["regions"]) + 3)
+    assert found["is_contrast"].shape == shape
 
 
 WORDS = Vocabulary(("", "[UNK]", "a", "dog", "cat", "and"))
@@ -213,7 +203,5 @@ def test_the_highest_of_equal_spans_is_the_phrase():
 
 
 def test_no_captions_have_no_phrases():
-    found = noun_phrases(TreeRows([]))
-    assert found.captions.tolist() == []
-    assert found.starts.tolist() == [0]
+    assert noun_phrases(TreeRows([])).starts.tolist() == [0]
     assert phrases_of("(NN dog)").spans.shape == (0, 2)

@@ -107,10 +107,6 @@ def test_entities_are_read_to_the_last_pixel(folder):
         "scene": [1, 0],
         "unknown": [1, 0],
     }
-
-
-def test_chains_texts_and_types_are_numbered(folder):
-    found = read_phrases(folder)
     # Chain 1 of another image is another thing.
     assert found.phrase_to_chain.tolist() == [0, 1, 0, 2]
     assert found.phrase_to_text.tolist() == [0, 1, 2, 3]
@@ -140,9 +136,6 @@ def test_boxes_scale_to_photos_exactly(folder):
     for sizes in ([[0, 1], [1, 1]], [[1, 1]]):
         with refusals.refused("photo_sizes"):
             found.in_photos(sizes)
-
-
-def test_no_images_have_no_phrases(folder):
     none = read_phrases(folder, images_named())
     assert none.boxes.shape == (0, 4) and none.fractions().shape == (0, 4)
 
