@@ -107,91 +107,51 @@ def test_batches_follow_from_seed_and_epoch_alone():
     assert rows(seed=7, epoch=1, images=3) == [([3, 0, 2], [5, 1, 4, 2, 3])]
 
 
-def test_all_captions_come_up_in_time():
-    seen = {
-        caption
-        for epoch in range(30)
-        for _, caption_rows in rows(epoch=epoch, captions=1)
-        for caption in caption_rows
-    }
-    assert seen == set(range(6))
-
-
-def take(dataset):
-    return [
-        {key: value.numpy() for key, value in batch.items()}
-        for batch in dataset
-    ]
-
-
 @pytest.mark.parametrize("ids", [None, np.array([7, 7, 8, 9, 10, 11])])
 def test_training_batches_hold_what_the_rows_say(ids):
     found = EpochBatches(examples(ids), 2, 2, seed=0)
     for found.epoch in (0, 1, 1):  # An epoch can be gone through again.
-        of_epoch = zip(
-            take(found.dataset), rows(epoch=found.epoch), strict=True
-        )
-        for batch, (image_rows, caption_rows) in of_epoch:
-            np.testing.assert_array_equal(batch["image_ids"], image_rows)
-            np.testing.assert_array_equal(
-                batch["images"], np.arange(8).reshape(4, 2)[image_rows]
-            )
-            np.testing.assert_array_equal(
-                batch["caption_image_ids"],
-                RECORDS.caption_to_image[caption_rows],
-            )
-            np.testing.assert_array_equal(
-                batch["captions"], examples().texts.batch(caption_rows)
-            )
-            assert ("text_ids" in batch) == (ids is not None)
+        drawn = rows(epoch=found.epoch)
+        numbered = found.dataset.as_numpy_iterator()
+        for batch, (image_rows, caption_rows) in zip(
+            numbered, drawn, strict=True
+        ):
+            expected = {
+                "image_ids": image_rows,
+                "images": np.arange(8).reshape(4, 2)[image_rows],
+                "caption_image_ids": RECORDS.caption_to_image[caption_rows],
+                "captions": examples().texts.batch(caption_rows),
+            }
             if ids is not None:
-                np.testing.assert_array_equal(
-                    batch["text_ids"], ids[caption_rows]
-                )
+                expected["text_ids"] = ids[caption_rows]
+            assert batch.keys() == expected.keys()
+            for key, array in expected.items():
+                np.testing.assert_array_equal(batch[key], array)
 
 
 def test_bad_arguments_are_named():
-    words, empty = np.zeros((2, 3)), examples().records.subset([1])
-    nothing = Examples(empty, ArrayRows([[0.0]]), None)
-    for argument, call in (
-        ("images_per_batch", lambda: EpochBatches(examples(), 0, 2, seed=0)),
-        ("examples", lambda: EpochBatches(nothing, 2, 2, seed=0)),
-        ("captions_per_image", lambda: EpochBatches(examples(), 2, 0, seed=0)),
-        (
-            "caption_to_image",
-            lambda: Examples.from_arrays(words, words, [0, 2]),
-        ),
-        (
-            "images",
-            lambda: Examples.from_arrays(words * np.nan, words, [0, 1]),
-        ),
-        (
-            "captions",
-            lambda: Examples.from_arrays(words, words * np.nan, [0, 1]),
-        ),
+    words, bad = np.zeros((2, 3)), np.full((2, 3), np.nan)
+    nothing = Examples(RECORDS.subset([1]), ArrayRows([[0.0]]), None)
+    for argument, create, *values in (
+        ("images_per_batch", EpochBatches, examples(), 0, 2, 0),
+        ("examples", EpochBatches, nothing, 2, 2, 0),
+        ("captions_per_image", EpochBatches, examples(), 2, 0, 0),
+        ("caption_to_image", Examples.from_arrays, words, words, [0, 2]),
+        ("images", Examples.from_arrays, bad, words, [0, 1]),
+        ("captions", Examples.from_arrays, words, bad, [0, 1]),
     ):
         with refusals.refused(argument):
-            call()
+            create(*values)
 
 
 def test_examples_of_arrays_give_the_rows_of_the_arrays():
-    images = np.arange(8.0).reshape(4, 2)
-    words = np.array([[2, 3], [4, 0], [5, 6], [7, 0], [8, 9]], np.int32)
-    found = Examples.from_arrays(images, words, [3, 0, 0, 2, 3])
-    drawn = EpochBatches(found, 2, 2, seed=0)
-    seen = list(drawn.dataset.as_numpy_iterator())
-    # Image 1 has no caption.
-    ids = np.concatenate([batch["image_ids"] for batch in seen])
-    assert sorted(ids) == [0, 2, 3]
-    for batch in seen:
-        np.testing.assert_array_equal(
-            batch["images"], images[batch["image_ids"]]
-        )
-        for caption, owner in zip(
-            batch["captions"], batch["caption_image_ids"]
-        ):
-            row = int(np.flatnonzero((words == caption).all(axis=1))[0])
-            assert [3, 0, 0, 2, 3][row] == owner
+    [batch] = pairs_of_words().dataset.as_numpy_iterator()
+    # Image i has the features 2 i and 2 i + 1.
+    images, owners = batch["image_ids"], batch["caption_image_ids"]
+    assert sorted(images) == [0, 1, 2, 3, 4]
+    assert (batch["images"] == 2 * images[:, None] + [0, 1]).all()
+    owner_of = np.array([0, 0, 1, 2, 2, 4, 3])
+    assert (owner_of[batch["captions"][:, 0]] == owners).all()
 
 
 def pairs_of_words():

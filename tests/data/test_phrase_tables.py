@@ -96,7 +96,8 @@ def test_rows_with_captions_types_chains_and_sizes(write):
                 (1, 2, 3, float("inf")),
             )
         ),
-        row(width=29, height=90),
+        row("b.jpg", width=29, height=90),
+        row("b.jpg", width=90, height=39),
         row("b.jpg", width=90),
         row("b.jpg", width=90, height=1.5),
         row("b.jpg", width=2**64, height=2**64),

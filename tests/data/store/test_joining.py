@@ -27,8 +27,9 @@ def two(tmp_path):
     return [make_share(tmp_path, f"{i}/2") for i in (1, 2)]
 
 
-@pytest.mark.parametrize("kind", ["images", "regions"])
-@pytest.mark.parametrize("of", [1, 3, 6])
+@pytest.mark.parametrize(
+    "of, kind", [(1, "images"), (3, "regions"), (6, "images")]
+)
 def test_shares_become_the_bytes_of_one_run(tmp_path, kind, of):
     shares = [make_share(tmp_path, f"{i}/{of}", kind) for i in range(of, 0, -1)]
     assert join(shares, tmp_path / "new" / "all") == len(IDS)

@@ -51,6 +51,9 @@ def read(monkeypatch):
 def test_each_file_is_checked_once(tmp_path, read):
     path = write_store(tmp_path / "s")
     other = write_array(tmp_path / "x.npy", [[5], [6]])
+    with refusals.refused("image_ids"):
+        load_features([path], ["a", "c"])
+    assert read == []  # Missing images are told before.
     load_features([path], ["a"])
     expected = [
         *("00000.ids.txt", "00000.npy", "00001.ids.txt", "00001.npy"),
@@ -61,14 +64,6 @@ def test_each_file_is_checked_once(tmp_path, read):
     load_features([path, other], ["b"])
     load_features([other])
     assert read == [*expected, "numbers of x.npy"]
-
-
-def test_missing_images_are_told_before_anything_is_read(tmp_path, read):
-    path = write_store(tmp_path / "s")
-    open_features(path)
-    with refusals.refused("image_ids"):
-        load_features([path], ["a", "c"])
-    assert read == []
 
 
 def test_a_file_that_is_written_again_is_checked_again(tmp_path):
@@ -136,7 +131,7 @@ def test_features_come_in_chunks(two, monkeypatch):
         )
 
 
-def test_a_missing_id_names_its_file(two):
+def test_a_missing_id_names_its_file(two, tmp_path):
     paths, *_ = two
     features = open_features(*paths)
     assert features.missing(["a", "c", "d"]) == ["c", "d"]
@@ -147,19 +142,15 @@ def test_a_missing_id_names_its_file(two):
         assert other.name not in str(error.value)
     with pytest.raises(IndexError):
         features.take([2])
-
-
-def test_ids_must_be_in_common(two, tmp_path):
     other = write_array(tmp_path / "other_ims.npy", np.ones((1, 1)), "x")
-    with refusals.refused("parts"):
-        open_features(two[0][0], other)
+    with refusals.refused("parts"):  # No id is in both.
+        open_features(paths[0], other)
 
 
 def test_features_without_ids_are_not_joined(two, tmp_path):
-    bare = tmp_path / "bare_ims.npy"
-    np.save(bare, np.ones((3, 1)))
-    other = tmp_path / "other.npy"
-    np.save(other, np.ones((3, 1)))
+    bare, other = tmp_path / "bare_ims.npy", tmp_path / "other.npy"
+    for path in (bare, other):
+        np.save(path, np.ones((3, 1)))
     for paths in ((bare, other), (two[0][0], bare), (bare, bare)):
         with pytest.raises(InputError, match=r"bare_ids\.txt"):
             open_features(*paths)

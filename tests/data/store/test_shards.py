@@ -16,6 +16,7 @@ from tbnets.errors import InputError
 from tests import refusals
 
 EXTRACTION = {"model": "Tiny", "layers": ["conv1"], "crops": 1}
+MANIFEST, FIRST_IDS = "manifest.json", "00000.ids.txt"
 
 
 IDS = tuple("cabdef")
@@ -212,15 +213,15 @@ def test_manifest_with_any_other_value_is_refused(path, value):
 @pytest.mark.parametrize(
     "named, change",
     [
-        ("manifest.json", lambda m: m.update(more=1)),
-        ("manifest.json", lambda m: m.pop("dim")),
-        ("manifest.json", lambda m: m.update(dim=0)),
-        ("manifest.json", lambda m: m.update(kind="regions")),
-        ("manifest.json", lambda m: m["shards"][0]["sha256"].update(x="0")),
-        ("manifest.json", lambda m: rename_first(m, "../x")),
-        ("manifest.json", lambda m: rename_first(m, "/x")),
-        ("manifest.json", lambda m: m["shards"].append(m["shards"][0])),
-        ("manifest.json", lambda m: m["failed"].update(a="cut")),
+        (MANIFEST, lambda m: m.update(more=1)),
+        (MANIFEST, lambda m: m.pop("dim")),
+        (MANIFEST, lambda m: m.update(dim=0)),
+        (MANIFEST, lambda m: m.update(kind="regions")),
+        (MANIFEST, lambda m: m["shards"][0]["sha256"].update(x="0")),
+        (MANIFEST, lambda m: rename_first(m, "../x")),
+        (MANIFEST, lambda m: rename_first(m, "/x")),
+        (MANIFEST, lambda m: m["shards"].append(m["shards"][0])),
+        (MANIFEST, lambda m: m["failed"].update(a="cut")),
         ("00000.npy", lambda m: m.update(dim=4)),
         ("00000.npy", lambda m: m.update(dtype="float16")),
         ("00001.ids.txt", lambda m: m["shards"][1].update(rows=2, images=2)),
@@ -233,39 +234,27 @@ def test_manifest_that_lies_is_refused(path, named, change):
         open_features(path)
 
 
-# File -> (line that is named, content).
-BAD_FILES = {
-    "manifest.json": [
-        (1, b""),
-        (1, b"{"),
-        (None, b"[]"),
-        (1, b"\xff"),
-        (None, b"1"),
-    ],
-    "00000.ids.txt": [
-        (1, b"c\n"),
-        (0, b""),
-        (3, b"c\na\nb\n"),
-        (2, b"c\na"),
-        (2, b"c\n\xff\n"),
-    ],
-}
-
-
 @pytest.mark.parametrize(
-    "name, line, content",
-    [(name, *one) for name, some in BAD_FILES.items() for one in some],
+    "name, content, named, line",
+    [
+        (MANIFEST, b"", MANIFEST, 1),
+        (MANIFEST, b"{", MANIFEST, 1),
+        (MANIFEST, b"[]", MANIFEST, None),
+        (MANIFEST, b"\xff", MANIFEST, 1),
+        (MANIFEST, b"1", MANIFEST, None),
+        (FIRST_IDS, b"c\n", FIRST_IDS, 1),
+        (FIRST_IDS, b"", FIRST_IDS, 0),
+        (FIRST_IDS, b"c\na\nb\n", FIRST_IDS, 3),
+        (FIRST_IDS, b"c\na", FIRST_IDS, 2),
+        (FIRST_IDS, b"c\n\xff\n", FIRST_IDS, 2),
+        # An id twice, in one shard and in two.
+        (FIRST_IDS, b"c\nc\n", MANIFEST, None),
+        (FIRST_IDS, b"c\nb\n", MANIFEST, None),
+    ],
 )
-def test_bad_lines_of_a_store_are_named(path, name, line, content):
+def test_bad_lines_of_a_store_are_named(path, name, content, named, line):
     (path / name).write_bytes(content)
-    with refusals.at(path / name, line):
-        open_features(path)
-
-
-@pytest.mark.parametrize("again", [b"c\nc\n", b"c\nb\n"])
-def test_an_id_that_stands_twice_is_refused(path, again):
-    (path / "00000.ids.txt").write_bytes(again)
-    with refusals.at(path / "manifest.json"):
+    with refusals.at(path / named, line):
         open_features(path)
 
 
@@ -292,22 +281,17 @@ def test_other_arrays_are_refused(tmp_path, kind, name, array):
         open_features(tmp_path / "s")
 
 
-@pytest.mark.parametrize("end", [0, 6, 60, 128, 151, 153])
-def test_array_of_another_size_is_refused(path, end):
+def test_array_of_another_size_or_none_is_refused(path):
     file = path / "00000.npy"
     content = file.read_bytes() + b"more"  # 128 + 2 rows of 12 bytes = 152
-    file.write_bytes(content[:end])
-    with pytest.raises(InputError, match=r"00000\.npy"):
-        open_features(path)
-
-
-@pytest.mark.parametrize(
-    "name", ["00001.npy", "00000.ids.txt", "manifest.json"]
-)
-def test_missing_file_is_named(path, name):
-    (path / name).unlink()
-    with pytest.raises(FileNotFoundError, match=name):
-        open_features(path)
+    for end in (0, 6, 60, 128, 151, 153):
+        file.write_bytes(content[:end])
+        with pytest.raises(InputError, match=r"00000\.npy"):
+            open_features(path)
+    for name in (file.name, FIRST_IDS, MANIFEST):
+        (path / name).unlink()
+        with pytest.raises(FileNotFoundError, match=name):
+            open_features(path)
 
 
 def test_every_flipped_byte_is_noticed(tmp_path):

@@ -23,10 +23,6 @@ class Killed(BaseException):
     """What stands for `kill -9`."""
 
 
-def features_of(key):
-    return [int(key[0]), 0.5, -1]
-
-
 def extract(path, kind="images", dtype="float32", ids=IDS, **told):
     """Extracts ids, two a shard, going on where an earlier call stopped."""
     writer = FeatureWriter(path, EXTRACTION | told, 3, dtype, kind)
@@ -38,7 +34,7 @@ def extract(path, kind="images", dtype="float32", ids=IDS, **told):
         if not wanted:
             continue
         if kind == "images":
-            rows = np.asarray([features_of(key) for key in good])
+            rows = np.asarray([[int(key[0]), 0.5, -1] for key in good])
             writer.add_shard(good, rows, failed=failed)
         else:
             counts = [int(key[0]) % 3 for key in good]
@@ -95,25 +91,16 @@ def test_killed_at_any_file_it_goes_on_to_the_same_bytes(
     assert last == 2 * 4 + 4 + 1
 
 
-def test_the_same_extraction_gives_the_same_bytes(tmp_path):
-    extract(tmp_path / "a")
-    extract(tmp_path / "b")
-    before = content_of(tmp_path / "a")
-    assert before == content_of(tmp_path / "b")
-    extract(tmp_path / "a")  # Nothing is left to do.
-    writer = FeatureWriter(tmp_path / "a", EXTRACTION, 3)
-    assert writer.done == set(IDS) - set(BROKEN)
-    assert writer.failed == BROKEN
-    assert before == content_of(tmp_path / "a")
-    store = open_features(tmp_path / "a")
-    rows = store.take(store.rows(["6.jpg", "0.jpg"]))
-    assert rows.tolist() == [[6, 0.5, -1], [0, 0.5, -1]]
-    assert store.failed == BROKEN
-
-
-def test_what_failed_may_be_stored_later(tmp_path):
+def test_a_complete_extraction_stays_and_what_failed_may_be_stored_later(
+    tmp_path,
+):
     extract(tmp_path / "s")
+    before = content_of(tmp_path / "s")
+    extract(tmp_path / "s")  # Nothing is left to do.
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
+    assert writer.done == set(IDS) - set(BROKEN)
+    assert writer.failed == open_features(tmp_path / "s").failed == BROKEN
+    assert before == content_of(tmp_path / "s")
     writer.add_shard(["4.jpg"], np.ones((1, 3)), failed=[("5.jpg", "again")])
     assert writer.failed == {"2.jpg": "is cut", "5.jpg": "again"}
     assert "4.jpg" in writer.done
@@ -121,7 +108,8 @@ def test_what_failed_may_be_stored_later(tmp_path):
     writer.finish()
     store = open_features(tmp_path / "s")
     assert store.failed == writer.failed
-    assert store.take(store.rows(["4.jpg"])).tolist() == [[1, 1, 1]]
+    rows = store.take(store.rows(["4.jpg", "6.jpg"]))
+    assert rows.tolist() == [[1, 1, 1], [6, 0.5, -1]]
     store.verify()
 
 
@@ -132,11 +120,8 @@ def test_leftovers_are_removed_and_other_files_stay(tmp_path):
     (tmp_path / "s" / "README.md").write_text("mine")
     (tmp_path / "s" / "photos.npy").write_text("mine")
     writer.finish()
-    assert sorted(os.listdir(tmp_path / "s")) == [
-        "README.md",
-        "manifest.json",
-        "photos.npy",
-    ]
+    names = ["README.md", "manifest.json", "photos.npy"]
+    assert sorted(os.listdir(tmp_path / "s")) == names
 
 
 @pytest.mark.parametrize(
@@ -160,10 +145,9 @@ def test_another_extraction_does_not_go_on(tmp_path, changes):
 
 
 def test_extraction_compares_as_json_stores_it(tmp_path):
-    writer = FeatureWriter(tmp_path / "s", {"size": (224, 224)}, 3)
-    writer.finish()
-    FeatureWriter(tmp_path / "s", {"size": (224, 224)}, 3)
-    assert open_store(tmp_path / "s").extraction == {"size": [224, 224]}
+    for _ in range(2):
+        FeatureWriter(tmp_path, {"size": (224, 224)}, 3).finish()
+    assert open_store(tmp_path).extraction == {"size": [224, 224]}
 
 
 @pytest.mark.parametrize(
