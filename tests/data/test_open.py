@@ -70,25 +70,19 @@ def text_features(folder, ids=None, rows=None):
     return split.texts.batch(np.arange(len(counts))), counts
 
 
-def caption_of(records, row):
-    return records.captions[row]
-
-
 def test_text_features_are_joined_by_the_ids_beside_them(tmp_path):
     folder = tiny.write_precomputed(tmp_path)
+    with refusals.refused("--text_features"):  # Without ids: one row too few.
+        text_features(folder, rows=range(23))
     found, wanted = text_features(folder)
     np.testing.assert_array_equal(found, wanted)
     # 12 images have 24 captions; their rows come in another order.
     turned = list(range(23, -1, -1))
     assert (wanted != wanted[turned]).any()
-    found, wanted = text_features(folder, caption_of, turned)
+    found, wanted = text_features(
+        folder, lambda records, row: records.captions[row], turned
+    )
     np.testing.assert_array_equal(found, wanted)
-
-
-def test_text_features_of_other_captions_are_refused(tmp_path):
-    folder = tiny.write_precomputed(tmp_path)
-    with refusals.refused("--text_features"):  # Without ids: one row too few.
-        text_features(folder, rows=range(23))
     with refusals.refused("--text_features"):
         text_features(folder, lambda records, row: f"caption {row}")
 
@@ -126,11 +120,6 @@ def test_only_photos_of_other_splits_may_be_missing(tmp_path):
         Data(dataclasses.replace(sources, dev_split="other")).photos  # noqa: B018
 
 
-@pytest.fixture(scope="module")
-def precomputed(tmp_path_factory):
-    return tiny.write_precomputed(tmp_path_factory.mktemp("data"))
-
-
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """The current folder, beside the data root `data`."""
@@ -141,10 +130,10 @@ def here(tmp_path, monkeypatch):
 
 
 def test_paths_start_from_the_data_root(tmp_path):
-    found = Sources(data_root="some/data").resolve("flickr/captions.json")
+    sources = Sources(data_root="some/data")
+    found = sources.resolve("flickr/captions.json")
     assert found == pathlib.Path("some/data/flickr/captions.json")
-    found = Sources(data_root="some/data").resolve(tmp_path / "a.npy")
-    assert found == tmp_path / "a.npy"
+    assert sources.resolve(tmp_path / "a.npy") == tmp_path / "a.npy"
 
 
 @pytest.mark.parametrize("flag", ["phrases", "captions", "trees"])
@@ -161,35 +150,26 @@ def test_stores_that_were_made_here_are_found(here, name):
         assert Sources().resolve(name, "train") == root / path
 
 
-def test_split_is_filled_in_under_either_name(precomputed):
-    pattern = "{split}_ims.npy"
-    for split in ("dev", "val"):
-        found = Sources(data_root=precomputed).resolve(pattern, split)
-        assert found == precomputed / "dev_ims.npy"
-    with pytest.raises(NoSuchSplit):
-        Sources(data_root=precomputed).resolve(pattern, "test2")
-
-
-def test_arrays_of_splits_that_were_made_here_are_found(here):
-    (here / "features").mkdir()
-    np.save(here / "features" / "dev_ims.npy", np.ones((1, 1)))
-    pattern = "features/{split}_ims.npy"
-    for split in ("dev", "val"):
-        found = Sources().resolve(pattern, split)
-        assert found == pathlib.Path("features/dev_ims.npy")
+def test_arrays_are_found_under_either_name_of_a_split(here):
+    pattern, place = "features/{split}_ims.npy", "features/dev_ims.npy"
+    for root in ("", "data"):
+        (here / root / "features").mkdir()
+        np.save(here / root / place, np.ones((1, 1)))
+        for split in ("dev", "val"):
+            found = Sources().resolve(pattern, split)
+            assert found == pathlib.Path(root, place)
     for missing, names in ((pattern, ("dev",)), ("absent/{split}", ())):
         with pytest.raises(NoSuchSplit) as error:
             Sources().resolve(missing, "test")
         assert error.value.names == names
 
 
-def test_a_run_reads_below_the_environments_root(
-    precomputed, monkeypatch, tmp_path
-):
+def test_a_run_reads_below_the_environments_root(monkeypatch, tmp_path):
+    folder = tiny.write_precomputed(tmp_path)
     line = tiny.arguments("absent", tmp_path / "run")
     del line["data_root"]
     line = [f"--{name}={value}" for name, value in line.items()]
-    monkeypatch.setenv("TBNETS_DATA", str(precomputed))
+    monkeypatch.setenv("TBNETS_DATA", str(folder))
     moved = tiny.parse(*line)
     assert tiny.split_of(moved, "train").records.num_images == 12
     monkeypatch.delenv("TBNETS_DATA")

@@ -68,14 +68,10 @@ def test_photos_and_captions_in_a_file(tmp_path, column):
 
 
 def test_several_columns_of_captions(tmp_path):
-    path = write(
-        tmp_path / "data.parquet",
-        image=photos_of(),
-        caption_0=[f"A {row}" for row in range(5)],
-        caption_1=[f"B {row}" if row else None for row in range(5)],
-    )
-    assert captions_of(read(path))["0.jpg"] == ["A 0"]
-    assert captions_of(read(path))["4.jpg"] == ["A 4", "B 4"]
+    texts = {"caption_0": [*"abcde"], "caption_1": [None, *"BCDE"]}
+    path = write(tmp_path / "data.parquet", image=photos_of(), **texts)
+    found = captions_of(read(path))
+    assert (found["0.jpg"], found["4.jpg"]) == (["a"], ["e", "E"])
 
 
 def test_names_of_photos(tmp_path):
@@ -160,26 +156,18 @@ def test_columns_that_are_not_captions(tmp_path, columns):
         read(path)
 
 
-def test_damaged_files(tmp_path):
-    path = write(
-        tmp_path / "a.parquet", image=photos_of(), caption=CAPTIONS["caption"]
-    )
+def test_damaged_files_and_files_with_equal_names(tmp_path):
+    for path in (tmp_path / "a.parquet", tmp_path / "b.parquet"):
+        write(path, image=photos_of(), caption=CAPTIONS["caption"])
+    with pytest.raises(InputError, match=r"b\.parquet: expected a unique name"):
+        read(tmp_path)
     content = path.read_bytes()
-    for number, damaged in enumerate(
-        [b"", b"PAR1", content[:500], content[:-9] + content[-8:], PHOTOS[0]]
-    ):
+    cut = content[:500], content[:-9] + content[-8:]
+    for number, damaged in enumerate([b"", b"PAR1", *cut, PHOTOS[0]]):
         path = tmp_path / f"{number}.parquet"
         path.write_bytes(damaged)
         with pytest.raises(InputError, match="expected a parquet file; found"):
             read(path)
-
-
-def test_two_files_with_one_name(tmp_path):
-    for name in ("a.parquet", "b.parquet"):
-        image, texts = photos_of(), CAPTIONS["caption"]
-        write(tmp_path / name, image=image, caption=texts)
-    with pytest.raises(InputError, match=r"b\.parquet: expected a unique name"):
-        read(tmp_path)
 
 
 def test_a_full_disk(tmp_path, monkeypatch):

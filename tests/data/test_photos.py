@@ -29,23 +29,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("splits", "expected"),
-    [(None, ["b.jpg", "x.jpg"]), (["test"], ["x.jpg"])],
-)
-def test_photos_of_captions_stand_once(folder, splits, expected):
-    found = find_photos(
-        folder / "photos",
-        CaptionSource("table", folder / "t.csv"),
-        splits,
-    )
-    assert [key for key, _ in found] == expected
-    assert found[-1][1] == folder / "photos" / "x.jpg"
-
-
-def test_archives_beside_photos_are_not_read(folder):
-    (folder / "photos" / "backup.tar").write_bytes(b"no archive")
-    assert len(find_photos(folder / "photos")) == 3
+def test_photos_of_captions_stand_once(folder):
+    captions = CaptionSource("table", folder / "t.csv")
+    paths = [(name, folder / "photos" / name) for name in ("b.jpg", "x.jpg")]
+    assert find_photos(folder / "photos", captions) == paths
+    assert find_photos(folder / "photos", captions, ["test"]) == paths[1:]
 
 
 def test_a_folder_without_photos_is_refused(tmp_path):
@@ -67,7 +55,7 @@ def test_other_files_are_found_and_told(folder):
     (photos / "more.tbnets").mkdir()
     (photos / ".git").mkdir()
     hidden = (".DS_Store", ".git/index", "more.tbnets/answers.png")
-    for name in ("z.mp4", "more/IMG_1.HEIC", *hidden):
+    for name in ("z.mp4", "y.tar", "more/IMG_1.HEIC", *hidden):
         (photos / name).touch()
     found, others = sort_files(photos)
     assert [*found] == ["a.PNG", "b.jpg", "more/IMG_1.HEIC", "more/c.jpeg"]
@@ -75,8 +63,11 @@ def test_other_files_are_found_and_told(folder):
     assert paths == list_photos(photos)
     assert find_photos(photos) == [*zip(found, paths)]
     lines = left_out_lines({"a": "is empty"}, others, 9)
-    assert "a, which is empty" in lines[0] and "notes.txt, z.mp4" in lines[1]
-    assert lines[2].startswith("3 of 9 ")
+    assert (
+        "a, which is empty" in lines[0]
+        and "notes.txt, y.tar, z.mp4" in lines[1]
+    )
+    assert lines[2].startswith("4 of 9 ")
     assert left_out_lines({}, [], 5) == []
 
 
@@ -170,10 +161,8 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
         (tmp_path / "photos" / path).touch()
     (tmp_path / "photos" / "stray.tar").write_bytes(b"not an archive")
     captions = CaptionSource("table", tmp_path / "t.csv")
-    rows = dict.fromkeys(["a.jpg", name])
-    captions.path.write_text(
-        "".join(f"{x}\n" for x in ["image,text", *(f"{x},p" for x in rows)])
-    )
+    other = "" if name == "a.jpg" else "a.jpg,p\n"
+    captions.path.write_text(f"image,text\n{other}{name},p\n")
     [*_, (key, path)] = find_photos(tmp_path / "photos", captions)
     assert (key, path) == (name, tmp_path / "photos" / (photo or name))
 

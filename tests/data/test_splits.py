@@ -22,9 +22,6 @@ def sizes(ids, cuts):
 def test_a_place_follows_from_the_id_alone():
     digits = hashlib.sha256(b"a.jpg").hexdigest()[:12]
     assert splits.place_of("a.jpg") == int(digits, 16) / 16**12
-    places = [splits.place_of(image_id) for image_id in IDS]
-    assert 0 <= min(places) and max(places) < 1
-    assert np.mean(places) == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize(
