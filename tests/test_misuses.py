@@ -4,20 +4,18 @@ Flags are parsed and checked, nothing is trained or written. Beside each
 misuse stands the argument that its error names, or words of its message.
 """
 
-import functools
 import re
 import shutil
 
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
 from tbnets import cli
 from tbnets.errors import UserError
 from tbnets.tasks import runs
 from tbnets.training import checkpoints, loop
-from tests import tiny
+from tests import saved_models, tiny
 from tests.refusals import assert_about
 
 # Flags of a training on pixels, on a table of captions, and on scenes.
@@ -289,9 +287,7 @@ def write_runs(root):
 @pytest.fixture(scope="module", autouse=True)
 def models_loaded_once():
     """Loads the SavedModel of each folder once for all misuses."""
-    load = functools.cache(tf.saved_model.load)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tf.saved_model, "load", load)
+    with saved_models.loaded_once():
         yield
 
 
