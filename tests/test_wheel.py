@@ -21,8 +21,8 @@ BUILD = """
 import os, sys, tarfile, tempfile, zlib
 import setuptools.build_meta as backend
 
-tarfile.TarFile.gzopen.__func__.__defaults__ = ("r", None, 0)
-zlib.Z_DEFAULT_COMPRESSION = 0
+compressor = zlib.compressobj
+zlib.compressobj = lambda level, *others: compressor(0, *others)
 output = sys.argv[1]
 sdist = os.path.join(output, backend.build_sdist(output))
 with tempfile.TemporaryDirectory() as folder:
@@ -70,19 +70,20 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
     ):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (installed / "tbnets" / name).read_bytes() == original
-    configs = {path.name for path in (ROOT / "configs").iterdir()}
-    built = installed / "tbnets" / "configs"
-    assert {path.name for path in built.iterdir()} == configs
+    found = {path.name for path in (installed / "tbnets/configs").iterdir()}
+    assert found == {path.name for path in (ROOT / "configs").iterdir()}
+
+
+TOLD = """
+import tbnets
+from tbnets.tasks.settings.command_line import find_flagfile
+print(tbnets.__version__, tbnets.zoo.folder(), find_flagfile("quickstart"))
+"""
 
 
 def test_the_built_package_is_whole_by_itself(installed):
-    code = (
-        "import tbnets\n"
-        "from tbnets.tasks.settings.command_line import find_flagfile as find\n"
-        "print(tbnets.__version__, tbnets.zoo.folder(), find('quickstart'))"
-    )
     told = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", TOLD],
         cwd=installed,
         env={**os.environ, "PYTHONPATH": str(installed)},
         check=True,
