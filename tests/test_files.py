@@ -187,14 +187,11 @@ def test_a_name_is_printed_on_one_line(name, shown):
         '{"a": {"b": 1}, "c": [{"b": 2}, {"b": 3}]}',
         "[1, 2.5, null]",
         b'"caf\xc3\xa9"',
+        b'\xef\xbb\xbf{"a": 1}',  # A byte order mark.
     ],
 )
 def test_json_is_read_as_python_does(text):
     assert parse_json(text) == json.loads(text)
-
-
-def test_a_mark_of_the_order_of_bytes_is_left_out():
-    assert parse_json(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
 @pytest.mark.parametrize(

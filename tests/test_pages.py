@@ -1,13 +1,10 @@
 """Checks the links, names and code references of pages."""
 
-import ast
 import importlib
 import pathlib
 import re
 
 import pytest
-
-import tbnets
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [
@@ -17,7 +14,6 @@ PAGES = [
 PACKAGES = {path.stem for path in (ROOT / "tbnets").glob("[a-z]*")}
 FILES = {"config", "csv", "flags", "json", "jsonl", "md"}
 FILES |= {"npy", "npz", "py", "tflite", "txt"}
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 NAME = re.compile(r"`(?:tbnets\.)?(\w+(?:\.\w+)+)(?:\([^`]*)?`")
 
 
@@ -55,11 +51,6 @@ def test_links_and_names_of_a_page_exist(page):
         parts = name.split(".")
         if parts[0] in PACKAGES and parts[-1] not in FILES:
             assert exists(name), name
-    for block in BLOCK.findall(text):
-        for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.Attribute):
-                if ast.unparse(node.value) == "tbnets":
-                    assert node.attr in tbnets.__all__
 
 
 def test_pages_that_the_code_names_exist():
