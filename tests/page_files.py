@@ -4,7 +4,6 @@ import importlib.util
 import pathlib
 
 import numpy as np
-import PIL.Image
 
 import tbnets
 from tbnets.data.scenes.dataset import ensure_scenes
@@ -15,7 +14,7 @@ from tbnets.serving.identity import identity_of
 from tbnets.tasks import runs
 from tbnets.text.vocabulary import count_words
 from tbnets.training.checkpoints import save_checkpoint
-from tests import tiny, tiny_phrases
+from tests import photo_files, tiny, tiny_phrases
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCENES = "runs/scenes"
@@ -39,6 +38,7 @@ LINKS = {
     "runs/quickstart/saved_model": tbnets.zoo.folder() / "flickr8k_photos",
     "runs/own/saved_model": tbnets.zoo.folder() / "flickr8k_photos",
 }
+SIZE = (100, 60)
 BOXES = np.array([[8 * i, 4, 8 * i + 30, 34] for i in range(8)], "float32")
 
 
@@ -46,7 +46,9 @@ def write_all():
     """Writes the files below the current folder."""
     ensure_scenes(SCENES, SceneSettings(12, 2, 8))
     for place, name in enumerate(PHOTOS):
-        write_photo(name, colour=20 * place)
+        path = pathlib.Path(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(photo_files.encode(size=SIZE, seed=place))
     pathlib.Path("captions.csv").write_text(
         "image,caption\none.jpg,A dog\none.jpg,Two dogs\ntwo.jpg,A child\n"
     )
@@ -71,15 +73,6 @@ def write_all():
     write_run_of_regions("runs/entities_localization_similarity_best")
 
 
-def write_photo(name, colour):
-    """Writes a grey picture with a square."""
-    path = pathlib.Path(name)
-    path.parent.mkdir(exist_ok=True)
-    pixels = np.full((60, 100, 3), 128, np.uint8)
-    pixels[10:40, 20:60] = colour
-    PIL.Image.fromarray(pixels).save(path)
-
-
 def write_store(name, dim):
     """Writes a store of the regions of one photo."""
     writer = FeatureWriter(name, {"made": "up"}, dim, kind="regions")
@@ -90,7 +83,7 @@ def write_store(name, dim):
         BOXES,
         [count],
         np.arange(count)[::-1],
-        sizes=[[100, 60]],
+        sizes=[SIZE],
     )
     writer.finish()
 

@@ -99,8 +99,6 @@ TRAIN = [
     ("--image_features={{split}}_no.npy", "_no.npy"),
     ("--image_features={{split}}_two.npy", "--image_features"),
     ("--image_features={{split}}_wide.npy", "--image_features"),
-    ("--image_features={{split}}_cut.npy", "test_cut.npy"),
-    ("--image_features={{split}}_nan.npy", "test_nan.npy"),
     ("--image_features={{split}}_other.npy", "image_ids"),
     (TEXTS, "--text_features"),
     (PIXELS, "--images"),
@@ -153,10 +151,7 @@ EVALUATE = [
     (ARRAYS + "--protocol=coco_5k", "image_embeddings"),
     (ARRAYS + "--image_embeddings={root}/no.npy", "no.npy"),
     (ARRAYS + "--image_embeddings={root}/wide.npy", "text_embeddings"),
-    (ARRAYS + "--image_embeddings={root}/nan.npy", "image_embeddings"),
     (ARRAYS + "--text_embeddings={root}/own.csv", "own.csv"),
-    (ARRAYS + "--caption_to_image={root}/far.npy", "caption_to_image"),
-    (ARRAYS + "--caption_to_image={root}/rows.txt", "rows.txt:2"),
     (PAIRS, "--positive_pairs"),
     (ARRAYS + "--positive_pairs={root}/rows.npy", "--positive_pairs"),
     (PAIRS + "--protocol=coco_5k", "--positive_pairs"),
@@ -229,15 +224,12 @@ FILES = {
     "drawn.csv": "image,caption\n"
     + "".join(f"train{i}.jpg,a dog\n" for i in range(6)),
     "own.json": '{"images": []}',
-    "rows.txt": "2\n0.0\n1\n2\n",
 }
 ARRAY_FILES = {
     "i": np.eye(3),
     "t": np.eye(3),
     "wide": np.eye(3, 4),
-    "nan": np.eye(3) * np.nan,
     "rows": np.arange(3),
-    "far": np.arange(3) + 7,
 }
 
 
@@ -251,18 +243,12 @@ def write_features(data):
         arrays = {
             "two": good,
             "wide": wide if split == "dev" else good,
-            "cut": good,
-            "nan": np.where(np.arange(8) == 3, np.float32("nan"), good),
             "other": good,
         }
         for name, array in arrays.items():
             np.save(data / f"{split}_{name}.npy", array)
             (data / f"{split}_{name}_ids.txt").write_text(ids)
     (data / "test_two.npy").unlink()
-    np.save(data / "train_nan.npy", np.load(data / "train_ims.npy"))
-    np.save(data / "dev_nan.npy", np.load(data / "dev_ims.npy"))
-    content = (data / "test_cut.npy").read_bytes()
-    (data / "test_cut.npy").write_bytes(content[:-9])
     (data / "test_other_ids.txt").write_text("\n".join("abcdef") + "\n")
 
 
