@@ -2,7 +2,7 @@
 
 Logical devices must be made before TensorFlow starts. So all checks run in one
 process, which prints the error of each check. Tracing a step of two replicas
-takes seconds, so only the checks of both losses and of mined candidates do it.
+takes seconds, so only the checks of InfoNCE and of mined candidates do it.
 """
 
 import contextlib
@@ -19,10 +19,7 @@ import tensorflow as tf
 from tbnets.data.batches import Share, distributed
 from tbnets.data.localization.mining import CandidateMining
 from tbnets.layers.branch import Branch, SeededDropout
-from tbnets.layers.heads import (
-    CanonicalProjection,
-    PairHead,
-)
+from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.ranking import TERMS
@@ -202,7 +199,7 @@ def statistics_of_a_batch():
         adam = FusedAdam(weight_decay=0.1, use_ema=True, epsilon=1e-3)
         return embedding_network(loss, norm="first", optimizer=adam)
 
-    compare(make, made_batch(), steps=2, traced=True)
+    compare(make, made_batch(), steps=2)
 
 
 @check

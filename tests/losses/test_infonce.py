@@ -8,11 +8,7 @@ from tbnets.losses import positives
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.views import View
 from tests import reference
-from tests.losses.cases import (
-    batch,
-    unit_rows,
-    with_gradients,
-)
+from tests.losses.cases import batch, unit_rows, with_gradients
 
 
 def test_loss_of_a_batch_worked_by_hand():

@@ -7,10 +7,11 @@ from tests import reference
 from tests.losses.cases import IDS
 
 
-def check_masks(name, positive_masks=positives.positive_masks):
+@pytest.mark.parametrize("name", IDS)
+def test_masks_are_those_of_the_loops(name):
     image_ids, caption_ids, text_ids = IDS[name]
     for texts in (text_ids, [1] * len(caption_ids)):
-        found = positive_masks(
+        found = positives.positive_masks(
             tf.constant(image_ids, tf.int64),
             tf.constant(caption_ids, tf.int32),
             None if texts is None else tf.constant(texts, tf.int64),
@@ -19,15 +20,6 @@ def check_masks(name, positive_masks=positives.positive_masks):
         for mask, values in zip(found, wanted):
             assert mask.dtype == tf.bool
             np.testing.assert_array_equal(mask, values)
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_masks_are_those_of_the_loops(name):
-    check_masks(name)
-
-
-def test_masks_compile(compiled):
-    check_masks("one_text_on_two_images", compiled(positives.positive_masks))
 
 
 def test_ids_that_a_float_would_merge_stay_apart():

@@ -1,7 +1,6 @@
 """What the ranking losses have in common: modes, ids, and no positive."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -21,24 +20,12 @@ from tests.losses.cases import (
 )
 
 every_case = pytest.mark.parametrize("name", CASES)
-every_mode = pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+ROWS, MASK = tf.TensorSpec([None, 6]), tf.TensorSpec([None, None], tf.bool)
 OWNERS = (
     [1, 2, 3] * 4 + [1],
     [1] * 11 + [2, 3],
     [1, 1, 2, 5, 5, 5, 3, 3, 4, 4, 3, 1, 1],
 )
-
-
-@functools.cache
-def in_modes(name):
-    """Returns a loss with gradients by its mode, compiled for any sizes."""
-    run = with_gradients(CASES[name].loss)
-    rows = tf.TensorSpec([None, 6])
-    mask = tf.TensorSpec([None, None], tf.bool)
-    signature = [rows, rows, mask, mask, mask]
-    graph = tf.function(run, signature, autograph=False)
-    xla = tf.function(run, signature, autograph=False, jit_compile=True)
-    return {"eager": run, "graph": graph, "xla": xla}
 
 
 def thirteen(owners):
@@ -47,32 +34,25 @@ def thirteen(owners):
     return unit_rows(3, 5), unit_rows(13, 6), masks
 
 
-def looped(name, *batch):
-    loss, loops = CASES[name]
-    return loops(*batch, loss.term_weights)
-
-
-@every_mode
 @every_case
-def test_every_mode_gives_values_and_gradients_of_the_loops(name, mode):
-    run = in_modes(name)[mode]
-    for owners in OWNERS:
-        images, texts, masks = thirteen(owners)
-        wanted = looped(name, images, texts, masks)
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_one_trace_gives_values_and_gradients_of_the_loops(name, jit_compile):
+    """XLA compiles each size separately, so its batches have one size."""
+    loss, loops = CASES[name]
+    run = tf.function(
+        with_gradients(loss),
+        [ROWS, ROWS, MASK, MASK, MASK],
+        autograph=False,
+        jit_compile=jit_compile,
+    )
+    batches = map(thirteen, OWNERS) if jit_compile else map(batch, IDS)
+    for images, texts, masks in batches:
+        wanted = loops(images, texts, masks, loss.term_weights)
         check(run(images, texts, *masks), wanted)
-    for rows in (np.arange(13)[:, None] == 2, True):
+    for rows in (np.arange(len(texts))[:, None] == 2, True):
         spoilt = np.where(rows, np.float32("nan"), texts)
         output, _ = run(images, spoilt, *masks)
         assert np.isnan(output.total)
-
-
-@every_case
-def test_one_trace_serves_every_batch_size(name):
-    run = in_modes(name)["graph"]
-    for one in IDS:
-        images, texts, masks = batch(one)
-        wanted = looped(name, images, texts, masks)
-        check(run(images, texts, *masks), wanted)
     assert run.experimental_get_tracing_count() == 1
 
 
@@ -83,6 +63,7 @@ def test_ids_give_the_loss_of_their_masks(case, name):
     images, texts, masks = batch(name)
     ids = [x if x is None else np.array(x, np.int64) for x in IDS[name]]
     wanted = loss.with_masks(images, texts, masks)
+    check((wanted, ()), CASES[case].loops(images, texts, masks, TERMS))
     found = loss(images, texts, *ids)
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
         np.testing.assert_array_equal(one, other)

@@ -79,11 +79,10 @@ def test_padded_batches_compile_once(name, monkeypatch):
     loss = dataclasses.replace(infonce, term_weights=weights)
     monkeypatch.setattr(tiles, "LARGEST", largest)
     monkeypatch.setattr(ranking, "no_accelerator", lambda: False)
-    traces = []
+    rows, integers = tf.TensorSpec([None, 6]), tf.TensorSpec([None], tf.int64)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(input_signature=[rows, rows, *[integers] * 3])
     def run(images, texts, *ids):
-        traces.append(texts.shape)
         with tf.GradientTape() as tape:
             tape.watch([images, texts])
             output = loss.from_ids(images, texts, ids, largest=(6, 14))
@@ -100,7 +99,6 @@ def test_padded_batches_compile_once(name, monkeypatch):
         ids = [tf.constant([*each], tf.int64) for each in ids]
         found = run(tf.constant(images), tf.constant(texts), *ids)
         check(found, wanted_of("infonce", ids_name, weights))
-    assert traces[-1].as_list() == [None, 6]
 
 
 @pytest.mark.parametrize("largest", [8192, -1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import miners, positives
+from tbnets.losses import miners
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
@@ -71,15 +71,3 @@ def test_a_view_of_another_length_is_warned_of(unwarned):
         TripletLoss()(0.5 * unit_rows(2, 1), [0, 1])
     [warning] = caught
     assert warning.filename == __file__
-
-
-def test_an_anchor_is_no_negative_of_itself_whatever_the_diagonal():
-    rows = tf.math.l2_normalize(tf.reshape(tf.range(20.0) % 7, [5, 4]), axis=1)
-    masks = positives.positive_masks([1, 1, 2, 3, 4], [1, 1, 2, 3, 4])
-    cleared = masks._replace(
-        text_to_text=tf.linalg.set_diag(masks.text_to_text, [False] * 5)
-    )
-    loss = TripletLoss(0.2, None, term_weights={"text_to_text": 1.0})
-    expected = loss.with_masks(rows, rows, masks).total
-    assert float(expected) > 0
-    assert float(loss.with_masks(rows, rows, cleared).total) == float(expected)
