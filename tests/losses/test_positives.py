@@ -20,9 +20,3 @@ def test_masks_are_those_of_the_loops(name):
         for mask, values in zip(found, wanted):
             assert mask.dtype == tf.bool
             np.testing.assert_array_equal(mask, values)
-
-
-def test_ids_that_a_float_would_merge_stay_apart():
-    ids = np.array([1000092795, 1000092796])
-    masks = positives.positive_masks(ids, ids)
-    np.testing.assert_array_equal(masks.image_to_text, np.eye(2, dtype=bool))

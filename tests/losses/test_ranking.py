@@ -69,17 +69,6 @@ def test_ids_give_the_loss_of_their_masks(case, name):
         np.testing.assert_array_equal(one, other)
 
 
-@every_case
-@pytest.mark.parametrize("ids", ["one_image", "no_positive", "empty"])
-def test_anchors_without_a_positive_or_a_negative_pay_nothing(ids, name):
-    images, texts, masks = batch(ids)
-    loss = dataclasses.replace(CASES[name].loss, term_weights=None)
-    output, gradients = with_gradients(loss)(images, texts, *masks)
-    assert output.terms["image_to_text"] == 0.0
-    assert output.terms["text_to_image"] == 0.0
-    assert all(np.isfinite(gradient).all() for gradient in gradients)
-
-
 def test_a_loss_by_default_is_that_of_its_paper():
     config = triplet.TripletLoss().get_config()
     assert (config["margin"], config["num_negatives"]) == (0.05, 10)
