@@ -111,7 +111,7 @@ def test_steps_in_chunks_equal_steps_of_whole_batches(case, chunk, graph):
     assert_equal_steps(
         *(
             losses_and_weights(
-                make_network(kind, words), size, graph, **options
+                make_network(kind, words), size, graph and size, **options
             )
             for size in (None, chunk)
         )

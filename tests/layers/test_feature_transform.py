@@ -34,8 +34,10 @@ def oracle(train, features, low=-0.25, high=0.15):
     return result
 
 
-@pytest.mark.parametrize("thresholds", [(-0.25, 0.15), (0.0, 0.0), (-1, 2)])
-@pytest.mark.parametrize("offset", [0.0, 1000.0])
+@pytest.mark.parametrize(
+    "thresholds, offset",
+    [((-0.25, 0.15), 0.0), ((0.0, 0.0), 1000.0), ((-1, 2), 1000.0)],
+)
 def test_ternary_agrees_with_the_oracle(
     compiled, thresholds, offset, monkeypatch
 ):

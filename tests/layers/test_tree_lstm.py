@@ -5,11 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.layers.tree_lstm import WEIGHTS, TreeLSTM
-from tbnets.text.packed_trees import (
-    TreeRows,
-    pack_trees,
-    tree_array,
-)
+from tbnets.text.packed_trees import TreeRows, pack_trees, tree_array
 from tbnets.text.trees import Tree, read_tree
 from tests import reference
 
@@ -108,8 +104,6 @@ def make_case(case):
     [
         *((case, False, False) for case in CASES),
         ("small", True, False),
-        # Trees of several depths, and a deep one.
-        ("small", True, True),
         ("deep", False, True),
     ],
 )
