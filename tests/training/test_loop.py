@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets import startup
-from tbnets.errors import FileError, InputError
+from tbnets.errors import InputError
 from tbnets.tasks import runs
 from tbnets.tasks.settings.learning_groups import LOSSES
 from tbnets.training import checkpoints, loop, optimizers, summary
@@ -231,27 +231,6 @@ def test_resume_refuses_another_vocabulary(tmp_path):
     captions.write_text(captions.read_text().replace("dog", "wolf"))
     with pytest.raises(InputError, match="vocabulary"):
         prepared(settings, resume=True)
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_full_disk_ends_the_run_and_keeps_the_checkpoint(
-    folder, tmp_path, monkeypatch
-):
-    one_step = {"epochs": 1, "images_per_batch": 12, "loss": "infonce"}
-    settings = tiny.settings(folder, tmp_path / "run", **one_step)
-    last = save(prepared(settings)[0]).checkpoint("last")
-    good = last.read_bytes()
-
-    def full(file, **_):
-        file.write(b"half of it")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(FileError):
-        train(settings, resume=True)
-    monkeypatch.undo()
-    assert last.read_bytes() == good
-    assert train(settings, resume=True).state.epoch == 1
 
 
 def test_an_interrupt_that_was_lost_ends_the_training(
