@@ -2,6 +2,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import zipfile
 
 import keras
@@ -40,6 +41,19 @@ STATE = checkpoints.RunState(
 )
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp("checkpoint") / "best.npz"
+    checkpoints.save_checkpoint(path, *make(), STATE)
+    return path
+
+
+@pytest.fixture
+def path(checkpoint, tmp_path):
+    """Returns the path of a checkpoint that a test may change."""
+    return shutil.copy(checkpoint, tmp_path / "best.npz")
+
+
 def values(model, optimizer):
     variables = model.weights + checkpoints.optimizer_variables(optimizer)
     return [np.array(v.numpy()) for v in variables]
@@ -62,10 +76,7 @@ def test_round_trip_restores_everything(tmp_path):
         step(other, other_optimizer)
 
 
-def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
-    path = tmp_path / "last.npz"
-    model, optimizer = make()
-    checkpoints.save_checkpoint(path, model, optimizer, STATE)
+def test_a_full_disk_leaves_the_last_good_checkpoint(path, monkeypatch):
     good = path.read_bytes()
 
     def full(file, **_):
@@ -73,15 +84,13 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(FileError, match="last.npz"):
-        checkpoints.save_checkpoint(path, model, optimizer, STATE)
+    with pytest.raises(FileError, match="best.npz"):
+        checkpoints.save_checkpoint(path, *make(), STATE)
     assert path.read_bytes() == good
-    assert os.listdir(tmp_path) == ["last.npz"]
+    assert os.listdir(path.parent) == ["best.npz"]
 
 
-def test_another_network_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
+def test_another_network_is_refused_and_left_alone(path):
     other = keras.Sequential([keras.layers.Dense(5), keras.layers.Dense(2)])
     other.build((None, 4))
     before = other.get_weights()
@@ -137,9 +146,7 @@ def rewritten(path, **values):
     ],
     ids=str,
 )
-def test_a_state_of_another_kind_is_refused(tmp_path, values):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
+def test_a_state_of_another_kind_is_refused(path, values):
     rewritten(path, **values)
     for read in (checkpoints.read_checkpoint, checkpoints.read_progress):
         with pytest.raises(UserError, match=f"best.npz .*{min(values)}"):
@@ -215,9 +222,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_named(tmp_path, damage):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
+def test_a_damaged_file_is_named(path, damage):
     content = bytearray(path.read_bytes())
     DAMAGES[damage](content)
     path.write_bytes(content)
@@ -230,9 +235,7 @@ def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path):
         checkpoints.read_checkpoint(tmp_path / "best.npz")
 
 
-def test_progress_is_read_without_the_arrays(tmp_path, monkeypatch):
-    path = tmp_path / "best.npz"
-    checkpoints.save_checkpoint(path, *make(), STATE)
+def test_progress_is_read_without_the_arrays(path, monkeypatch):
     whole = checkpoints.read_checkpoint(path).state
     read, arrays = np.lib.format.read_array, []
 
