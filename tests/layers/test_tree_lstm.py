@@ -82,7 +82,6 @@ def place_of_rows(packed):
 
 CASES = {
     "one_word": (1, 0, 1),
-    "flat": (3, 1, 6),
     "unary_chain": (1, 5, 1),
     "small": (4, 3, 3),
     "deep": (1, 12, 2),

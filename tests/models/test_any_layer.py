@@ -162,7 +162,7 @@ def test_mixed_precision_gives_float32_unit_vectors(eagerly):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         network = EmbeddingNetwork(
-            layers.Dense(4), layers.Dense(4), layers.Flatten(), of_ids()
+            layers.Dense(4), layers.Dense(4), layers.Flatten(), Subclassed()
         )
         network.compile("adam")
         history = network.fit(data_of(TOKEN_IDS), batch_size=2, verbose=0)
@@ -207,7 +207,7 @@ def test_a_text_layer_without_words_is_rejected(small_branch):
     with refused("text_encoder"):
         network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
     vectorize.adapt(CAPTIONS)
-    network.fit(data_of(CAPTIONS), batch_size=2, verbose=0)
+    network.fit(data_of(CAPTIONS), batch_size=4, verbose=0)
 
 
 def of_two_inputs():

@@ -17,14 +17,14 @@ from tbnets.training.retrieval_metrics import RetrievalMetrics
 SHAPES = {"images": (None, 6), "captions": (None, None)}
 
 
-def make(seed=0, text_encoder=None, **branch):
-    keras.utils.set_random_seed(seed)
+def make(**branch):
+    keras.utils.set_random_seed(0)
     branch = {"dropout": 0.2, **branch}
     network = EmbeddingNetwork(
         Branch((8, 4), seed=1, **branch),
         Branch((8, 4), seed=2, **branch),
         image_encoder=FeatureTransform(("l2",)),
-        text_encoder=text_encoder or MeanOfWords(9, 5),
+        text_encoder=MeanOfWords(9, 5),
     )
     network.build(SHAPES)
     return network

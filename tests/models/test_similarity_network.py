@@ -43,8 +43,7 @@ def embedded(network, batch):
     )
 
 
-@pytest.mark.parametrize("scale", [None, 1])
-@pytest.mark.parametrize("head", [(), (3,), (6, 3)])
+@pytest.mark.parametrize("head, scale", [((), None), ((3,), 1), ((6, 3), None)])
 def test_similarities_are_those_of_the_definition(head, scale):
     network = make(head=head, scale=scale)
     images, texts = embedded(network, make_batch())
