@@ -185,9 +185,8 @@ def test_what_no_one_reads_is_read_once_until_someone_does(
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
         assert "d.heic" in capsys.readouterr().err
-        monkeypatch.setattr(
-            embedding_cache, "_embed", None
-        )  # All is known by now.
+        # All is known by now.
+        monkeypatch.setattr(embedding_cache, "_embed", None)
     monkeypatch.undo()
     asked = []
     try_images = model.try_images

@@ -71,6 +71,8 @@ def test_outputs_are_those_of_the_network(tmp_path):
     assert record["embedding_dim"] == 8 and record["kind"] == "int8"
     files = {file.name for file in path.iterdir()} - {litert.MODEL}
     assert record["sha256"] == {x: file_sha256(path / x) for x in files}
+    image = litert.open_interpreter((path / litert.IMAGE).read_bytes())
+    assert np.int8 in {one["dtype"] for one in image.get_tensor_details()}
     run = litert.open_interpreter((path / litert.TEXT).read_bytes())
     run = run.get_signature_runner(record["signature_key"])
     for ids in [[2]], [[3, 4, 5, 6, 2, 2, 1]], [[2, 0, 0]]:
