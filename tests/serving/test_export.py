@@ -213,10 +213,9 @@ def test_metadata_describes_the_model(features_model, served_features):
 def test_export_keeps_only_the_variables_in_use(
     features_model, served_features
 ):
-    weights = {weight.path for weight in features_model[0].weights}
-    used = {one.name[:-2] for one in served_features.root.used_variables}
-    [draws] = weights - used  # The step of word dropout.
-    assert draws.endswith("draws") and used < weights
+    names = [one.name for one in served_features.root.used_variables]
+    assert len(names) == len(features_model[0].weights) - 1
+    assert not any("draws" in name for name in names)  # Of word dropout.
 
 
 def test_export_refuses_an_existing_folder(features_model):
