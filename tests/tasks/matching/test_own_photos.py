@@ -333,6 +333,16 @@ def test_usual_flags_are_their_callers_own():
     assert own_photos.usual_flags(10)["image_units"] == [1024]
 
 
+def test_usual_flags_follow_the_loss(begun_before):
+    for flags, triplet_flags in (
+        ([], own_photos.OF_TRIPLETS.keys()),
+        (["--loss=infonce"], set()),
+    ):
+        settings = run_line.settings(tiny.typed(*PHOTOS, *CNN, *flags))
+        _, usual = registry.open_task(settings).usual
+        assert usual.keys() & own_photos.OF_TRIPLETS.keys() == triplet_flags
+
+
 @pytest.mark.parametrize("count", [1, 30000])
 def test_usual_flags_are_flags_within_their_limits(count):
     values = own_photos.usual_flags(count)
