@@ -73,20 +73,6 @@ def replace(folder, name, splits, extraction=EXTRACTION):
     write_store(folder / name, folder, splits, extraction)
 
 
-@pytest.mark.parametrize("pattern", ["all", "stores/{split}"])
-def test_stores_give_what_arrays_give(folder, tmp_path, pattern):
-    settings = tiny.settings(folder, tmp_path / "run")
-    for split in tiny.SPLITS:
-        expected = tiny.split_of(settings, split).images
-        other = settings.replace(image_features=pattern)
-        found = tiny.split_of(other, split).images
-        assert found.shape == expected.shape == (8,)
-        np.testing.assert_array_equal(
-            np.concatenate(list(found.chunks())),
-            np.concatenate(list(expected.chunks())),
-        )
-
-
 def write_regions(folder):
     """Writes a store of regions of the training images."""
     ids = (folder / "train_ids.txt").read_text().split()
@@ -166,12 +152,6 @@ def test_a_run_knows_what_made_its_features(folder, tmp_path):
     assert state.fitted["image_features_made_by"] == made_by
 
 
-def test_arrays_tell_nothing_of_what_made_them(folder, tmp_path):
-    arrays = {"image_features": "{split}_ims.npy"}
-    session, _ = prepare(folder, tmp_path / "run", **arrays)
-    assert session.state.fitted["image_features_made_by"] == {}
-
-
 def test_description_counts_what_failed(folder):
     settings = tiny.settings(folder, "unused")
     records = tiny.split_of(settings, "dev").records
@@ -208,7 +188,10 @@ def test_description_counts_what_failed(folder):
         assert counts == {} and "00000.npy" in str(problems[0])
 
 
-def test_several_features_side_by_side(folder, tmp_path):
+def test_arrays_and_stores_side_by_side(folder, tmp_path):
+    arrays = {"image_features": "{split}_ims.npy"}
+    session, _ = prepare(folder, tmp_path / "arrays", **arrays)
+    assert session.state.fitted["image_features_made_by"] == {}
     pattern = "{split}_ims.npy, stores/{split},all"
     session, train = prepare(folder, tmp_path / "run", image_features=pattern)
     assert session.state.fitted["image_dim"] == 24

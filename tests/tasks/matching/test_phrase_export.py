@@ -143,19 +143,13 @@ def write_phrases(folder):
 
 def test_run_and_export_are_measured_alike(model, tmp_path):
     write_phrases(tmp_path)
-    given = "test", str(tmp_path), "averages"
-    both = phrase_scores(runs.open_run("run"), model, *given)
+    session, given = runs.open_run("run"), ("test", str(tmp_path))
+    both = phrase_scores(session, model, *given, "averages")
     first, second = (one.similarities for one in both)
     assert first.shape == (1, len(BOXES)) and np.ptp(first)
     np.testing.assert_allclose(first, second, atol=1e-5)
-
-
-def test_boxes_without_the_photo_itself_are_not_measured(model, tmp_path):
-    write_phrases(tmp_path)
     with refused("--regions"):
-        phrase_scores(
-            runs.open_run("run"), model, "test", str(tmp_path), "without"
-        )
+        phrase_scores(session, model, *given, "without")
 
 
 def test_a_model_of_the_zoo_is_measured_by_phrases(
