@@ -14,13 +14,8 @@ from tests.data.test_phrases import images_named, write_entities
 
 
 def make(captions, owners, num_images=3, split="train", ids="xyz"):
-    return CaptionedImages(
-        tuple(ids[:num_images]),
-        tuple(captions),
-        np.asarray(owners),
-        split,
-        "file",
-    )
+    ids = tuple(ids[:num_images])
+    return CaptionedImages(ids, captions, np.array(owners, int), split, "file")
 
 
 def test_words_are_those_of_the_models():
