@@ -34,34 +34,29 @@ def example(value):
 
 
 def arrays_of(names):
-    """Adds arrays of 12 images with three captions each."""
-    captions = [f"a red dog word{row}" for row in range(36)]
-    owners = np.repeat(np.arange(12), 3)
+    """Adds arrays of 10 images with three captions each: one Keras batch."""
+    captions = [f"a red dog word{row}" for row in range(30)]
+    owners = np.repeat(np.arange(10), 3)
     rng = np.random.default_rng(0)
     vocabulary = tbnets.Vocabulary.build(captions)
     word_ids = tbnets.Tokenizer(vocabulary)(captions).numpy()
-    features = rng.normal(size=(12, 64)).astype("float32")
+    features = rng.normal(size=(10, 64)).astype("float32")
     words = vocabulary.words[2:]
     vectors = rng.normal(size=(len(words), 4)).astype("float32")
     tree = tbnets.read_tree("(NP (DT a) (JJ red) (NN dog))")
     arrays = tbnets.tree_arrays([tree], vocabulary)
-    pairs = {
-        "images": features[owners],
-        "captions": word_ids,
-        "image_ids": owners,
-        "caption_image_ids": owners,
-    }
+    ids = {"image_ids": owners, "caption_image_ids": owners}
+    pairs = {"images": features[owners], "captions": word_ids, **ids}
     names.update(
         captions=captions,
         caption_to_image=owners,
         vocabulary=vocabulary,
         word_ids=word_ids,
         image_features=features,
-        text_features=rng.normal(size=(36, 64)).astype("float32"),
+        text_features=rng.normal(size=(30, 64)).astype("float32"),
         pairs=pairs,
         others=pairs,
-        image_ids=owners,
-        caption_image_ids=owners,
+        **ids,
         vectors=tbnets.WordVectors(words, vectors),
         words_of_all_splits=words,
         arrays=arrays,
@@ -81,7 +76,7 @@ def network_of(names):
         text_encoder=tbnets.MeanOfWords(names["vocabulary"].size),
     )
     network.compile("adam", tbnets.TripletLoss())
-    network.fit(names["pairs"], batch_size=12, verbose=0)
+    network.fit(names["pairs"], verbose=0)
     network.save("network.keras")
     tbnets.export_saved_model(
         network, names["vocabulary"], "served/1", image_shape=(64,)
@@ -149,7 +144,7 @@ def test_examples_have_no_type_errors(tmp_path):
     path.write_text("\n\n".join(parts))
     options = [
         f"--config-file={ROOT / 'pyproject.toml'}",
-        f"--cache-dir={tmp_path / 'cache'}",
+        "--cache-dir=/dev/null",
         # An example of a class has methods without annotations.
         "--disable-error-code=no-untyped-def",
         # Before NumPy 2, an array needs the type of its values.
