@@ -68,9 +68,9 @@ TREE_ROWS = TreeRows(tree_arrays([*map(read_tree, TREES)], VOCABULARY)).batch(
 
 
 class Part(NamedTuple):
-    """A layer or model under test: its constructor, and what it is called with.
+    """A layer or model under test: its constructor and its inputs.
 
-    `inputs` are an array, or the dict of arrays that a model takes.
+    `inputs` is an array for a layer, and a dict of arrays for a model.
     """
 
     make: object
@@ -230,7 +230,7 @@ def build(part, values_of=None):
 
 @functools.cache
 def whole(part_name):
-    """Returns a built part, and its outputs; who changes it puts it back."""
+    """Returns a built part and its outputs; see `put_back` for changes."""
     part = PARTS[part_name]
     made = build(part)
     return made, flat(made(map_arrays(tf.constant, part.inputs)))
@@ -238,7 +238,7 @@ def whole(part_name):
 
 @contextlib.contextmanager
 def put_back(made):
-    """Gives a part the weights again that it began with."""
+    """Restores the weights of a part after the block."""
     before = [variable.numpy() for variable in made.weights]
     yield
     for variable, value in zip(made.weights, before, strict=True):
@@ -328,11 +328,11 @@ def test_no_public_class_is_missing():
     tested = {type(part.make()).__name__ for part in PARTS.values()}
     homes = tbnets.layers, tbnets.models, image_encoders
     public = set().union(*map(public_classes, homes))
-    # What gives no `batch_loss`, or no `call`, of its own.
+    # Base classes, which lack `batch_loss` or `call`.
     bases = {"TwoBranchModel", "TextEncoder"}
     bases |= {"ConfiguredLayer", "FittedLayer", "PooledEncoder"}
-    parts = {"TreeLSTM"}  # Two inputs: under test inside TreeEncoder.
-    # No layers: they take strings, sum, watch.
+    parts = {"TreeLSTM"}  # Takes two inputs; TreeEncoder contains it.
+    # Not layers: a sum, a callback and a metric.
     others = {"PairSums", "FiniteSteps", "StepMean"}
     assert public - bases - parts - others == tested
     public_classes(tbnets.losses)  # Imports them all.
@@ -346,7 +346,7 @@ def test_no_public_class_is_missing():
 
 @every_name
 def test_files_and_config_make_the_same_part(name, tmp_path):
-    """A `.keras` file makes it again; a checkpoint gives weights alone."""
+    """A `.keras` file restores the part, and a checkpoint its weights."""
     (first, outputs), array = whole(name), PARTS[name].inputs
     inputs, model = map_arrays(tf.constant, array), first
     if not isinstance(first, keras.Model):
@@ -373,13 +373,15 @@ def one_row(array):
     return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])
 
 
-# XLA compiles it, and lstm_and_mean has the sizes of a recurrent encoder.
-IN_GRAPHS = [name for name in PARTS if name != "gru_both_ways"]
+# XLA compiles the GRU. test_tree_lstm.py runs the child-sum LSTM in a graph.
+# Regions without a branch of their own are embedded like images.
+NOT_IN_GRAPHS = {"gru_both_ways", "child_sum_lstm", "hm_lstm_of_one_kind"}
+IN_GRAPHS = [name for name in PARTS if name not in NOT_IN_GRAPHS]
 
 
 @pytest.mark.parametrize("name", IN_GRAPHS)
 def test_graph_equals_eager(name):
-    """In one trace, sizes unknown; of layers gradients and state agree too."""
+    """Compares outputs, and gradients and state of layers, in one trace."""
     (made, _), part = whole(name), PARTS[name]
     run = learning(made) if name in LAYERS else made
     function = compiled(run, "graph", part.inputs)
@@ -394,8 +396,8 @@ def test_graph_equals_eager(name):
     assert function.experimental_get_tracing_count() == 1
 
 
-# What is not here does less than one that is, or is made of layers that are,
-# put together as one that is. Without training a dropout does nothing.
+# Each other part does less than one of these parts, or combines layers of these
+# parts. Without training, a dropout does nothing.
 COMPILED_BY_XLA = {*LAYERS, "cca", "similarity_mean", "features_mean"} - {
     "canonical_projection",
     "seeded_dropout",
@@ -410,10 +412,10 @@ COMPILED_BY_XLA = {*LAYERS, "cca", "similarity_mean", "features_mean"} - {
 
 @pytest.mark.parametrize("name", [n for n in PARTS if n in COMPILED_BY_XLA])
 def test_xla_equals_eager(name):
-    """Outputs, and of layers gradients too, agree.
+    """Compares outputs, and gradients of layers.
 
-    XLA draws random numbers of its own, so it is compared without dropout;
-    and it compiles for each size anew, so it gets one size alone.
+    XLA draws other random numbers, so dropout is off. XLA compiles each batch
+    size separately, so there is one size.
     """
     (made, wanted), part = whole(name), PARTS[name]
     inputs = map_arrays(tf.constant, part.inputs)
