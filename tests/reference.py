@@ -130,12 +130,15 @@ def contrastive_loss(regions, phrases, region_of, is_contrast, weights, margin):
     return total, by_regions, by_phrases
 
 
-def softmax_term(anchors, candidates, positive, negative, weights, temperature):
-    """InfoNCE of anchors: loss, share of the wrong, gradients of both sides.
+def anchor_term(
+    anchors, candidates, positive, negative, anchor_loss, weights=None
+):
+    """Mean loss of the anchors that have a positive and a negative.
 
-    Eq. 2 of Khosla 2020, L_out: of each positive, minus the log of its share
-    of all positives and negatives; their mean, then that over the anchors with
-    both. An anchor is wrong where its closest candidate is no positive.
+    `anchor_loss` maps the similarities of an anchor's positives and of its
+    negatives to its loss, and to the derivatives for the positives and then
+    for the negatives. Returns the loss, the fraction of anchors whose closest
+    candidate is not a positive, and the gradients of both sides.
     """
     by_anchors, by_candidates = np.zeros(anchors.shape), 0.0 * candidates
     total, counted, wrong = 0.0, 0, 0
@@ -144,33 +147,39 @@ def softmax_term(anchors, candidates, positive, negative, weights, temperature):
         others = [j for j in range(len(candidates)) if negative[a, j]]
         if not own or not others:
             continue
-        logits = {j: anchor @ candidates[j] / temperature for j in own + others}
-        most = max(logits.values())
-        shares = {j: math.exp(logits[j] - most) for j in logits}
-        whole = sum(shares.values())
+        near = [anchor @ candidates[j] for j in own]
+        far = [anchor @ candidates[j] for j in others]
+        weight = 1.0 if weights is None else weights[a]
+        loss, slopes = anchor_loss(near, far)
+        total += weight * loss
         counted += 1
-        wrong += max(logits[j] for j in others) >= max(logits[j] for j in own)
-        for p in own:
-            share = shares[p] / whole
-            total -= weights[a] * math.log(share) / len(own)
-        for j in logits:
-            slope = shares[j] / whole - (j in own) / len(own)
-            slope *= weights[a] / temperature
-            by_anchors[a] += slope * candidates[j]
-            by_candidates[j] += slope * anchor
+        wrong += max(far) >= max(near)
+        for j, slope in zip(own + others, slopes):
+            by_anchors[a] += weight * slope * candidates[j]
+            by_candidates[j] += weight * slope * anchor
     count = max(counted, 1)
     sums = total, wrong, by_anchors, by_candidates
     return tuple(one / count for one in sums)
 
 
-def infonce_loss(images, texts, masks, weights, temperature):
-    """The `ranking_loss` of `softmax_term`."""
-
-    def term_loss(anchors, *others):
-        ones = np.ones(len(anchors))
-        return softmax_term(anchors, *others, ones, temperature)
-
+def loss_of_anchors(images, texts, masks, weights, anchor_loss):
+    """The `ranking_loss` of `anchor_term`."""
+    term_loss = functools.partial(anchor_term, anchor_loss=anchor_loss)
     return ranking_loss(images, texts, masks, weights, term_loss)
+
+
+def infonce(near, far, temperature):
+    """Eq. 2 of Khosla 2020, L_out, for one anchor; see `anchor_term`.
+
+    The mean over the positives of minus the log of their softmax probability.
+    """
+    logits = [similarity / temperature for similarity in near + far]
+    exponentials = [math.exp(logit - max(logits)) for logit in logits]
+    shares = [value / sum(exponentials) for value in exponentials]
+    count = len(near)
+    loss = -sum(math.log(share) for share in shares[:count]) / count
+    wanted = [1 / count] * count + [0] * len(far)
+    return loss, [(s - w) / temperature for s, w in zip(shares, wanted)]
 
 
 def positive_masks(image_ids, caption_image_ids, text_ids=None):

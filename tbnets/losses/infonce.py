@@ -19,7 +19,7 @@ from tbnets.checks import checked_number
 from tbnets.errors import check_choice
 from tbnets.losses import softmax_blocks
 from tbnets.losses.positives import Matches
-from tbnets.losses.presets import CROSS_TERMS, INFONCE
+from tbnets.losses.presets import CROSS_TERMS
 from tbnets.losses.ranking import RankingLoss
 from tbnets.losses.replicas import num_replicas
 
@@ -62,9 +62,9 @@ class InfoNCELoss(RankingLoss):
     Departures: ids define the matches; in CLIP, row i matches column i.
     """
 
-    temperature: float = INFONCE["temperature"]
+    temperature: float = 0.07
     term_weights: Mapping[str, float] = dataclasses.field(
-        default_factory=INFONCE["term_weights"].copy
+        default_factory=lambda: dict.fromkeys(CROSS_TERMS, 0.5)
     )
     similarity_dtype: str = "float32"
 

@@ -73,11 +73,3 @@ PRESETS |= {
     # Niu 2017, Eq. 9, uses the hinges of Kiros 2014 and gives no margin.
     "niu2017": _KIROS_2014,
 }
-
-INFONCE: dict[str, Any] = {
-    # Temperature of Wu 2018, and CLIP's initial value (Radford 2021, Sec. 2.4).
-    # CLIP averages the two directions.
-    "temperature": 0.07,
-    "term_weights": _weights(0.5, 0.5),
-}
-"""Arguments of `InfoNCELoss`."""

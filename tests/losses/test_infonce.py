@@ -71,8 +71,10 @@ def test_anchors_have_weights_and_some_candidates_are_neither():
     anchors, candidates = unit_rows(5, 1), unit_rows(9, 2)
     kinds = generator.integers(0, 3, (5, 9))
     weights = generator.uniform(size=5).astype("f4")
-    total, share, *wanted = reference.softmax_term(
-        anchors, candidates, kinds == 0, kinds == 1, weights, 0.2
+    total, share, *wanted = reference.anchor_term(
+        *(anchors, candidates, kinds == 0, kinds == 1),
+        lambda near, far: reference.infonce(near, far, 0.2),
+        weights,
     )
     with tf.GradientTape() as tape:
         sides = tf.constant(anchors), tf.constant(candidates)

@@ -7,7 +7,7 @@ from tbnets.layers.text_encoders import TRAININGS
 from tbnets.losses.distances import DISTANCES
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.logistic import PAIR_LOSSES
-from tbnets.losses.presets import INFONCE, PRESETS, TERMS
+from tbnets.losses.presets import PRESETS, TERMS
 from tbnets.losses.triplet import NEGATIVES, REDUCTIONS, TripletLoss
 from tbnets.tasks.settings.flag import (
     PRESET,
@@ -124,12 +124,12 @@ LOSSES: dict[str, tuple[type, dict]] = {
         name: (TripletLoss, PRESETS["wang2018"] | arguments)
         for name, arguments in PRESETS.items()
     },
-    "infonce": (InfoNCELoss, INFONCE),
+    "infonce": (InfoNCELoss, InfoNCELoss().get_config()),
 }
 """Maps the values of --loss to a class and its arguments.
 
-Each argument is the default of the flag with its name in `LossSettings`, and
-each of the `term_weights` is the default of a flag such as
+An argument is the default of the flag with its name in `LossSettings`, if there
+is one. Each of the `term_weights` is the default of a flag such as
 `image_to_text_weight`. A run reads only the flags of its loss.
 """
 
