@@ -1,4 +1,4 @@
-"""What the ranking losses have in common: modes, ids, and no positive."""
+"""Tests that all ranking losses share: graphs, XLA, ids and defaults."""
 
 import dataclasses
 
@@ -19,7 +19,6 @@ from tests.losses.cases import (
     with_gradients,
 )
 
-every_case = pytest.mark.parametrize("name", CASES)
 ROWS, MASK = tf.TensorSpec([None, 6]), tf.TensorSpec([None, None], tf.bool)
 OWNERS = (
     [1, 2, 3] * 4 + [1],
@@ -34,7 +33,7 @@ def thirteen(owners):
     return unit_rows(3, 5), unit_rows(13, 6), masks
 
 
-@every_case
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_one_trace_gives_values_and_gradients_of_the_loops(name, jit_compile):
     """XLA compiles each size separately, so its batches have one size."""
