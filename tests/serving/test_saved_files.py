@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
@@ -26,14 +25,9 @@ FILES = (
 )
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    return write_features_model(tmp_path_factory.mktemp("whole") / "1")
-
-
 @pytest.fixture
-def path(exported, tmp_path):
-    return shutil.copytree(exported, tmp_path / "1")
+def path(tmp_path):
+    return write_features_model(tmp_path / "1")
 
 
 @pytest.fixture

@@ -16,21 +16,13 @@ from tests.refusals import refused
 from tests.serving.test_export import write_features_model
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    """Returns a zoo of one tiny model, not to be changed."""
-    folder = tmp_path_factory.mktemp("published")
-    model = folder / "tiny"
-    write_features_model(model / "1")
-    (model / "README.md").write_text("# tiny\n")
-    write_checksums(model)
-    return folder
-
-
 @pytest.fixture
-def folder(published, tmp_path, monkeypatch):
-    """Returns a copy of it, which is the zoo for a while."""
-    folder = shutil.copytree(published, tmp_path / "model_zoo")
+def folder(tmp_path, monkeypatch):
+    """Returns a folder of one tiny model, which is the zoo for a while."""
+    folder = tmp_path / "model_zoo"
+    write_features_model(folder / "tiny" / "1")
+    (folder / "tiny" / "README.md").write_text("# tiny\n")
+    write_checksums(folder / "tiny")
     monkeypatch.setattr(zoo, "folder", lambda: folder)
     return folder
 
