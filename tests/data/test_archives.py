@@ -60,6 +60,16 @@ def test_a_photo_that_an_archive_lacks(shard):
         assert images.fault_of(shard / name) == "does not exist"
 
 
+def test_descriptions_that_would_take_memory(tmp_path):
+    path = tmp_path / "shard.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("a.jpg")
+        member.pax_headers = {"comment": "x" * 100_000}
+        archive.addfile(member)
+    with pytest.raises(InputError, match="shard.tar: byte 0: expected"):
+        archives.open_archive(path)
+
+
 def test_archives_are_listed_once(tmp_path, shard):
     for name in (".cache/hidden.tar", ".hidden.tar", "b/0.tar"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -147,7 +157,8 @@ def test_a_batch_has_photos_in_archives_and_in_folders(tmp_path, shard):
         (tmp_path / f"{number}.jpg").write_bytes(content)
     folder = [str(tmp_path / f"{number}.jpg") for number in range(3)]
     inside = [str(shard / name) for name in PHOTOS]
+    signature = [tf.TensorSpec([None], tf.string)]
+    read = tf.function(images.read_files, input_signature=signature)
     for paths in (folder, inside, folder + inside, []):
-        read = tf.function(images.read_files)(tf.constant(paths, tf.string))
-        expected = [images.read_content(path) for path in paths]
-        assert read.numpy().tolist() == expected
+        found = read(tf.constant(paths, tf.string)).numpy().tolist()
+        assert found == [images.read_content(path) for path in paths]

@@ -185,13 +185,6 @@ def rename_first(manifest, name):
     shard["name"] = name
 
 
-def edit(path, change):
-    """Applies a function to the parsed manifest of a store."""
-    manifest = json.loads((path / "manifest.json").read_text())
-    change(manifest)
-    (path / "manifest.json").write_text(json.dumps(manifest))
-
-
 FINE = [("extraction", {"a": "b"}), ("complete", True)]
 
 
@@ -229,7 +222,9 @@ def test_manifest_with_any_other_value_is_refused(path, value):
     ],
 )
 def test_manifest_that_lies_is_refused(path, named, change):
-    edit(path, change)
+    manifest = json.loads((path / MANIFEST).read_text())
+    change(manifest)
+    (path / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises((InputError, FileNotFoundError), match=named):
         open_features(path)
 
