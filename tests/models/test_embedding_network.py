@@ -142,11 +142,11 @@ def test_batches_of_any_size_share_one_trace_and_are_learned():
         return step(batch)
 
     network.train_step = counted
-    network.compile(keras.optimizers.Adam(0.03), ONE_TERM)
+    network.compile(keras.optimizers.Adam(0.01), ONE_TERM)
     batches = [make_batch(5), make_batch(3, words=7), make_batch(1)]
     before = [float(network.batch_loss(batch).total) for batch in batches]
     dataset = tf.data.Dataset.from_generator(
-        lambda: iter(batches * 8),
+        lambda: iter(batches * 20),
         output_signature={
             "images": tf.TensorSpec((None, 6)),
             "captions": tf.TensorSpec((None, None), tf.int32),
