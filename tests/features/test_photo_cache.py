@@ -164,6 +164,14 @@ def test_files_are_read_when_size_or_time_changed(folder, monkeypatch):
     assert again == [(hashlib.sha256(b"new").hexdigest(), None), *first[1:]]
     assert read == [folder / "a.jpg"]
 
+    def fail(path):
+        raise OSError(5, "disk")
+
+    monkeypatch.setattr(archives, "read_bytes", fail)
+    os.utime(folder / "a.jpg", (1e9, 1e9 + 1))
+    failed, *_ = photo_cache.photo_checksums(folder, NAMES, index)
+    assert failed == (None, "cannot be read: disk")
+
 
 def test_a_file_of_this_moment_is_read_again(folder):
     write(folder / "a.jpg", photo(0), age=0)
