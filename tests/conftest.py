@@ -47,7 +47,6 @@ FIRST = (
     "tasks/hierarchical/test_run.py",
     "test_docstring_examples.py",
     "test_conformance.py",
-    "text/test_word_ids.py",
 )
 # Packages with fast files, so that workers end at about the same time.
 LAST = {"data", "evaluation", "settings", "visualization", "text"}

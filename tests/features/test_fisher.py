@@ -8,6 +8,7 @@ from tbnets.features import fisher
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import (
     FisherFeatures,
+    gradient_terms,
     independent_components,
 )
 from tbnets.features.hybrid_mixture import (
@@ -223,6 +224,41 @@ def test_log_likelihood_is_that_of_the_loop():
     ]
     np.testing.assert_allclose(log_likelihood(mixture, points), expected)
     np.testing.assert_allclose(mixture.posteriors(points).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_gradients_are_the_derivatives_of_the_log_likelihood(k):
+    """d log p / d m and d log p / d s, over the root of the information.
+
+    Fisher information of a point: w / s^2, but 2 w / s^2 for the scale of a
+    Gaussian.
+    """
+    mixture, points = make(**TRUTH), draw(12, seed=3)
+    owners = mixture.posteriors(points)[:, k]
+    laplacian = mixture.laplacian_[k]
+    terms = gradient_terms(
+        points.astype(np.float32),
+        mixture.locations_[k].astype(np.float32),
+        mixture.scales_[k].astype(np.float32),
+        laplacian,
+    )
+    found = terms * (owners / np.sqrt(mixture.weights_[k]))[:, None]
+    step, expected = 1e-6, []
+    for name in ("locations_", "scales_"):
+        for d in range(3):
+            sides = []
+            for sign in (1, -1):
+                moved = make(**TRUTH)
+                values = getattr(moved, name).astype(np.float64)
+                values[k, d] += sign * step
+                setattr(moved, name, values)
+                sides.append(log_likelihood(moved, points))
+            slope = (sides[0] - sides[1]) / (2 * step)
+            twice = name == "scales_" and not laplacian[d]
+            information = mixture.weights_[k] * (2 if twice else 1)
+            scale = mixture.scales_[k, d]
+            expected.append(slope * scale / np.sqrt(information))
+    np.testing.assert_allclose(found, np.transpose(expected), atol=2e-5)
 
 
 def test_weighted_medians_by_hand():
