@@ -43,6 +43,16 @@ def embedded(network, batch):
     )
 
 
+def test_a_head_may_be_any_layer():
+    head = keras.layers.Lambda(lambda products: tf.reduce_sum(products, 1))
+    network = SimilarityNetwork(Branch((8, 4)), Branch((8, 4)), head=head)
+    network.build({"images": (None, 6), "captions": (None, 5)})
+    images, texts = embedded(network, make_batch())
+    found = network.similarities(images, texts)
+    np.testing.assert_allclose(found, images @ tf.transpose(texts), 1e-4, 1e-5)
+    assert network.floats_per_pair == 8  # The two embeddings.
+
+
 @pytest.mark.parametrize("head, scale", [((), None), ((3,), 1), ((6, 3), None)])
 def test_similarities_are_those_of_the_definition(head, scale):
     network = make(head=head, scale=scale)
