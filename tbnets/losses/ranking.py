@@ -110,11 +110,12 @@ class RankingLoss:
             tf.reduce_max(tf.where(mask, scores, float("-inf")), axis=1)
             for mask in (positive, negative)
         )
-        # The losses of anchors that do not count are dropped, but they must be
-        # finite. Therefore, all candidates are their positives and negatives.
-        all_of_them = ~counts[:, None]
+        # The losses of the other anchors are dropped, but must be finite, or
+        # the gradient is NaN. Therefore, all candidates become their positives
+        # and negatives.
+        is_dropped = ~counts[:, None]
         losses = self.anchor_losses(
-            scores, positive | all_of_them, negative | all_of_them
+            scores, positive | is_dropped, negative | is_dropped
         )
         losses = tf.where(counts, losses, 0.0)
         if view.weights is not None:
