@@ -34,7 +34,10 @@ class RunState:
     Args:
         epoch: number of finished epochs.
         best_metric: best value so far of the task's dev metric, or None.
-        best_epoch: the 1-based epoch of `best_metric`.
+        best_epoch: the 1-based epoch of `best_metric`; 0 for the model of
+            --from before training.
+        before: dict of the scalars of epoch 0, before training; {} without
+            --from.
         history: list with one dict of logged scalars per finished epoch.
         settings: dict from flag to value.
         fitted: dict of the JSON values or arrays that `Task.fit` computed.
@@ -47,6 +50,7 @@ class RunState:
     epoch: int = 0
     best_metric: float | None = None
     best_epoch: int = 0
+    before: dict[str, float] = dataclasses.field(default_factory=dict)
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
     settings: dict = dataclasses.field(default_factory=dict)
     fitted: dict = dataclasses.field(default_factory=dict)
@@ -55,8 +59,8 @@ class RunState:
 
     @property
     def dev(self):
-        """The metrics of the dev split after the last epoch."""
-        row, group = self.history[-1], "dev/"
+        """The metrics of the dev split after the last finished epoch."""
+        row, group = [self.before, *self.history][-1], "dev/"
         keys = [key for key in row if key.startswith(group)]
         return {key.removeprefix(group): row[key] for key in keys}
 

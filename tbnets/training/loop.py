@@ -114,8 +114,8 @@ def fit(session, train):
         board.add_settings(
             settings, state.epoch, summary.run_overview(session, train)
         )
-        if settings.run.from_ and not state.epoch and session.measures:
-            tqdm.tqdm.write(_line_before(session))
+        if settings.run.from_ and not state.epoch:
+            _start_with_epoch_0(session, board)
         while state.epoch < settings.epochs:
             if summary.out_of_patience(settings, state):
                 break
@@ -133,6 +133,32 @@ def fit(session, train):
             advice = summary.diagnose(state.history, *_hinges_of(settings.loss))
             if advice and advice != before:
                 tqdm.tqdm.write(f"warning: {advice}.")
+        if settings.run.from_ and not state.best_epoch:
+            tqdm.tqdm.write(
+                "note: no epoch is better on the dev split than the model "
+                f"before training, --from={settings.run.from_}. Its weights "
+                "remain the best. Try a lower --learning_rate or more data."
+            )
+
+
+def _start_with_epoch_0(session, board):
+    """Measures the model of --from, the first candidate for the best epoch."""
+    state, metric = session.state, session.task.best_metric
+    row, scores = {}, None
+    if session.measures:
+        scores = session.task.scores(session.network, session.dev)
+        row = _measure_epoch(scores)
+    state.before = session.workers.of_chief(row)
+    state.best_metric = state.before[f"dev/{metric}"]
+    if session.measures:
+        _write_checkpoint(session, "best")
+    if session.workers.is_chief:
+        _show_best(session, board, scores)
+        board.flush()
+    tqdm.tqdm.write(
+        f"epoch   0/{session.settings.epochs}  before       "
+        f"dev {headline(state.dev, metric)}*"
+    )
 
 
 def _hinges_of(loss):
@@ -185,12 +211,15 @@ def _show_epoch(session, board, scores):
     state = session.state
     board.add_epoch(state.history)
     if state.best_epoch == state.epoch:
-        board.add_best("dev", state.best_metric, state.epoch)
-        about = (
-            f"{scores.about_pictures} Split: {session.settings.run.dev_split}."
-        )
-        board.add_pictures(scores.pictures(), state.epoch, about)
+        _show_best(session, board, scores)
     board.flush()
+
+
+def _show_best(session, board, scores):
+    state = session.state
+    board.add_best("dev", state.best_metric, state.epoch)
+    about = f"{scores.about_pictures} Split: {session.settings.run.dev_split}."
+    board.add_pictures(scores.pictures(), state.epoch, about)
 
 
 def _save_epoch(session, row):
@@ -206,19 +235,16 @@ def _save_epoch(session, row):
         names = ["best", "last"]
     if not session.measures:
         return
-    network = session.network
     for name in names:
-        path = session.checkpoint(name) if session.workers.is_chief else None
-        checkpoints.save_checkpoint(path, network, network.optimizer, state)
+        _write_checkpoint(session, name)
 
 
-def _line_before(session):
-    task = session.task
-    metrics = task.scores(session.network, session.dev).metrics()
-    return (
-        f"epoch   0/{session.settings.epochs}  before       "
-        f"dev {headline(metrics, task.best_metric)}"
-    )
+def _write_checkpoint(session, name):
+    # All workers read the variables; only the chief writes the file.
+    path = session.checkpoint(name) if session.workers.is_chief else None
+    network, state = session.network, session.state
+    optimizer = network.optimizer if state.epoch else None
+    checkpoints.save_checkpoint(path, network, optimizer, state)
 
 
 def _epoch_line(session):

@@ -10,7 +10,7 @@ from tbnets.serving import saved_files, zoo
 from tbnets.tasks import registry, runs, trained
 from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
-from tbnets.training import checkpoints
+from tbnets.training import checkpoints, loop
 from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import assert_same_weights, begun, prepared, save
@@ -81,6 +81,36 @@ def test_a_run_begins_where_the_model_ended(source, other, tmp_path):
         session.network.embed_images(images),
     )
     assert int(session.network.optimizer.iterations) == 0
+
+
+def test_epoch_0_is_exported_if_no_epoch_is_better(tiny_run, tmp_path, capsys):
+    still = {"batch_normalization": "none", "learning_rate": 1e-30}
+    start = begun(tiny_run.settings(tmp_path / "start", **still))
+    found = settings(
+        tiny_run.captioned,
+        tmp_path / "run",
+        tmp_path / "start",
+        epochs=3,
+        patience=2,
+        learning_rate=1e-30,
+    )
+    session, examples = prepared(found)
+    loop.fit(session, examples)
+    assert (session.state.best_epoch, session.state.epoch) == (0, 2)
+    before = session.state.before["dev/recall_sum"]
+    assert session.state.best_metric == before
+    told = capsys.readouterr().out
+    assert "epoch   0/3  before" in told
+    assert "no epoch is better on the dev split" in told
+    resumed, examples = prepared(found, resume=True)
+    loop.fit(resumed, examples)
+    assert resumed.state.epoch == 2
+    report = runs.finish(resumed)
+    assert report["best_epoch"] == 0
+    assert report["dev"]["recall_sum"] == before
+    assert_same_weights(start.network, resumed.network)
+    metadata = saved_files.read_metadata(runs.export(resumed))["metadata"]
+    assert metadata["epoch"] == 0
 
 
 def test_flags_are_those_of_the_model_where_none_are_given(source, other):
