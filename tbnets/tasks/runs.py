@@ -34,7 +34,13 @@ import pathlib
 from tbnets.data.store.locks import FolderLock
 from tbnets.errors import InputError
 from tbnets.features.photo_features import RANDOM
-from tbnets.files import is_partial, write_atomically, write_json, write_text
+from tbnets.files import (
+    can_be_written,
+    is_partial,
+    write_atomically,
+    write_json,
+    write_text,
+)
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks import registry
 from tbnets.tasks.builders import NetworkInputs, build_network
@@ -144,6 +150,13 @@ def start(settings: Settings, resume):
     """
     settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
+    if not can_be_written(folder):
+        raise InputError(
+            "--run_dir",
+            "be a writable folder",
+            f"--run_dir={folder}, which cannot be written",
+            "Choose another folder.",
+        )
     if not resume:
         check_untrained(folder)
     elif checkpoint_path(folder, "last").exists():

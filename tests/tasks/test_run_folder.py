@@ -54,6 +54,15 @@ def test_what_a_start_leaves_that_was_cut_is_as_good_as_empty(tmp_path):
         check_run_folder(tmp_path, resume=True)
 
 
+def test_a_read_only_folder_is_refused_before_any_work(folder, tmp_path):
+    for name in ("disk/run", "disk"):
+        (tmp_path / "disk").mkdir(exist_ok=True)
+        (tmp_path / "disk").chmod(0o555)
+        with refused("--run_dir"):
+            runs.start(tiny.settings(folder, tmp_path / name), False)
+    (tmp_path / "disk").chmod(0o755)
+
+
 def test_a_start_that_was_cut_starts_again(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
     run = runs.start(settings, False)

@@ -20,6 +20,7 @@ from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
 from tbnets.features.photo_cache import photo_checksums
+from tbnets.files import can_be_written, nearest_folder
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
@@ -171,7 +172,7 @@ class Recipe:
 
     def _sums(self):
         files = self.files()
-        cache = next(filter(_can_be_written, self.roots), self.roots[0]) / SUMS
+        cache = next(filter(can_be_written, self.roots), self.roots[0]) / SUMS
         paths = [os.path.abspath(path) for path in files.values()]
         digests = photo_checksums("/", paths, cache)
         return {name: digest for name, (digest, _) in zip(files, digests)}
@@ -185,7 +186,7 @@ class Recipe:
             with self.named(place):
                 if self.is_made(place):
                     return place
-        can = [place for place in places if _can_be_written(place)]
+        can = [place for place in places if can_be_written(place)]
         if not can:
             raise InputError(
                 "--data_root",
@@ -241,22 +242,7 @@ def free_bytes(folder):
 
     The folder need not exist.
     """
-    return shutil.disk_usage(_nearest(folder)).free
-
-
-def _nearest(path):
-    path = pathlib.Path(path).absolute()
-    return next(parent for parent in (path, *path.parents) if parent.exists())
-
-
-def _can_be_written(folder):
-    """Returns whether a folder is writable.
-
-    Returns False for a read-only folder, even for root.
-    """
-    nearest = _nearest(folder)
-    may = nearest.is_dir() and nearest.stat().st_mode & 0o222
-    return bool(may) and os.access(nearest, os.W_OK | os.X_OK)
+    return shutil.disk_usage(nearest_folder(folder)).free
 
 
 def _read_flags(flag, item, kind, sources):
