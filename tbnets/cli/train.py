@@ -88,8 +88,7 @@ class Options:
     )
     dry_run: bool = flag(
         False,
-        "List the files that recipes would compute, with sizes and times "
-        "estimated from a sample, and exit.",
+        "List the files that recipes would compute, and exit.",
     )
     print_settings: bool = flag(
         False, "Print each setting of the run with its source, and exit."

@@ -1,11 +1,6 @@
 """Reads the recipes of a run, and describes their missing results."""
 
 import contextlib
-import io
-import pathlib
-import tempfile
-
-import numpy as np
 
 from tbnets.data.sources import is_recipe
 from tbnets.errors import MissingFileError
@@ -13,49 +8,18 @@ from tbnets.tasks.recipes.image_features import (
     FeaturesOfBoxes,
     FeaturesOfPhotos,
 )
-from tbnets.tasks.recipes.recipe import free_bytes
 from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
-
-_COLUMNS = "{:32}  {:>16}  {:>9}  {:>9}"
 
 
 def describe(results):
-    """Returns a table with the estimated sizes and times of missing results."""
+    """Returns lines that list the missing results."""
     if not results:
         return "all files in the flags exist"
-    rows = [_COLUMNS.format("would be computed", "of", "size", "about")]
-    total = np.zeros(2)
-    for result in results:
-        with (
-            tempfile.TemporaryDirectory() as scratch,
-            contextlib.redirect_stdout(io.StringIO()),  # Hide progress bars.
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            size, seconds = result.estimate(pathlib.Path(scratch))
-        total += size, seconds
-        name, count = result.folder.name, f"{result.count} {result.unit}s"
-        cells = name, count, megabytes(size), duration(seconds)
-        rows.append(_COLUMNS.format(*cells))
-        rows.append(f"  by {result.flagfile}, in {result.folder.parent}")
-    free = free_bytes(results[0].folder)
-    rows.append(
-        f"in total {megabytes(total[0])} and about {duration(total[1])}; "
-        f"{megabytes(free)} are free"
+    return "\n".join(
+        f"would compute {result.folder} of {result.count} {result.unit}s, by "
+        f"{result.flagfile}"
+        for result in results
     )
-    return "\n".join(rows)
-
-
-def megabytes(size):
-    """Formats a number of bytes as megabytes."""
-    size /= 2**20
-    return f"{size:,.{0 if size > 10 else 1}f} MB"
-
-
-def duration(seconds):
-    """Formats a duration as seconds or minutes."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"
 
 
 RECIPES = {

@@ -5,22 +5,19 @@ the photos, captions and folders.
 """
 
 import contextlib
-import copy
 import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
-import shutil
-import time
 
 from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import hub
 from tbnets.features.photo_cache import photo_checksums
-from tbnets.files import can_be_written, nearest_folder
+from tbnets.files import can_be_written
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
@@ -55,11 +52,10 @@ class Recipe:
         items: list of the photos or texts.
         unit: "photo" or "text".
         parts: the `Recipe`s whose results are inputs of this result.
-        sample: the number of items in the smallest sample of `estimate`.
     """
 
     verb, group, preset = "", None, ""
-    unit, parts, sample = "photo", (), 4
+    unit, parts = "photo", ()
 
     def __init__(self, flagfile, values, data, items):
         self.flagfile = flagfile
@@ -94,41 +90,6 @@ class Recipe:
     def make(self, folder):
         """Makes or completes the result in a folder, with a progress bar."""
         raise NotImplementedError
-
-    def few(self, count, folder):
-        """Returns a result for only the first `count` items, below `folder`."""
-        few = copy.copy(self)
-        few.items = self.items[:count]
-        few.parts = tuple(part.few(count, folder) for part in self.parts)
-        few.folder = folder / self.verb
-        return few
-
-    def size_like(self, few):
-        """Estimates the size in bytes from `few`, a smaller result."""
-        size = sum(path.stat().st_size for path in few.folder.iterdir())
-        return size / few.count * self.count
-
-    def estimate(self, scratch):
-        """Estimates the size in bytes and the time in seconds from samples.
-
-        Samples are made in the folder `scratch`. The first sample is made
-        twice, because the first run includes imports and tracing. The next
-        samples grow until one takes at least a second longer.
-        """
-        counts, seconds = [], []
-        while len(counts) < 3 or (
-            seconds[-1] < seconds[1] + 1 and counts[-1] > counts[-2]
-        ):
-            count = self.sample * 4 ** max(len(counts) - 1, 0)
-            few = self.few(count, scratch / str(len(counts)))
-            for part in few.parts:
-                part.make(part.folder)
-            start = time.perf_counter()
-            few.make(few.folder)
-            seconds.append(time.perf_counter() - start)
-            counts.append(few.count)
-        rate = (seconds[-1] - seconds[1]) / max(counts[-1] - counts[1], 1)
-        return self.size_like(few), seconds[1] + self.count * max(rate, 0)
 
     def files(self):
         """Returns the files named by flags or by a preset, as {name: path}."""
@@ -235,14 +196,6 @@ class Recipe:
         if place and place.exists():
             advice = f" Or remove {place} to compute it again."
         return named(self.flagfile, self.values, advice)
-
-
-def free_bytes(folder):
-    """Returns the number of free bytes on the disk that holds a folder.
-
-    The folder need not exist.
-    """
-    return shutil.disk_usage(nearest_folder(folder)).free
 
 
 def _read_flags(flag, item, kind, sources):

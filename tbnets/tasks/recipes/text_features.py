@@ -5,9 +5,8 @@ import dataclasses
 import hashlib
 import itertools
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import tqdm
 
 from tbnets.data.captions import caption_key
@@ -130,7 +129,7 @@ class TreesOfTexts(Recipe):
     """A recipe for trees of a run's texts, with flags of `parse_captions`."""
 
     verb, group = "parse_captions", Trees
-    unit, sample = "text", 20
+    unit = "text"
 
     def __init__(self, flagfile, values, data):
         super().__init__(flagfile, values, data, texts_by_id(data))
@@ -291,7 +290,7 @@ class FeaturesOfTexts(Recipe):
     """A recipe for text features, with flags of `extract_text_features`."""
 
     verb, group, preset = "extract_text_features", TextFeatures, "features"
-    unit, sample = "text", 300
+    unit = "text"
 
     def __init__(self, flagfile, values, data):
         items = list(texts_by_split(data).items())
@@ -315,20 +314,3 @@ class FeaturesOfTexts(Recipe):
     def make(self, folder):
         """Makes or completes the store."""
         make_text_features(self.values, dict(self.items), folder)
-
-    def few(self, count, folder):
-        """Returns a result for only the first texts of the training split."""
-        few, (name, training) = super().few(1, folder), self.items[0]
-        few.items = [(name, training[:count])]
-        return few
-
-    def size_like(self, few):
-        """Computes the size in bytes. `few` may have fewer dimensions."""
-        values = self.values
-        encoder: Any = caption_features.load_encoder(few.folder)
-        dim = encoder.dim
-        if values.features == "tfidf":
-            dim = values.num_terms
-        elif values.features == "fisher":
-            dim = min(encoder.full_dim, values.pca_dim or encoder.full_dim)
-        return self.count * dim * np.dtype(values.dtype).itemsize

@@ -270,7 +270,7 @@ def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
         opened().check_made_by("image_features", ["dev"], made_by, "best.npz")
 
 
-def test_a_dry_run_tells_and_leaves_nothing(folder, quick, capsys):
+def test_dry_run_lists_missing_results_and_computes_nothing(folder, capsys):
     (folder / "trees.flags").write_text("--parser=right_branching\n")
     (folder / "words.flags").write_text("--features=tfidf\n")
     data = opened(trees="trees.flags", text_features="words.flags")
