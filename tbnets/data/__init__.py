@@ -6,6 +6,7 @@ To learn the package, read the modules in this order::
     captions, splits             images with captions, and their splits
     caption_formats              finds the reader of a captions file
     caption_json, caption_tables, caption_archives   the readers
+    layouts                      the names of columns
     caption_columns              finds the columns, for all readers
     photos, archives             find and read the files of photos
     images, pictures             decode photos in a graph and with Pillow

@@ -24,7 +24,7 @@ import threading
 
 import numpy as np
 
-from tbnets.data.caption_columns import COLUMNS, bare
+from tbnets.data.layouts import COLUMN_NAMES, bare
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.errors import (
     FileError,
@@ -315,7 +315,7 @@ class ParquetFile:
         Otherwise, they contain the row number.
         """
         column = self._names or next(
-            (x for x in self.columns if bare(x) in COLUMNS["image"]), ""
+            (x for x in self.columns if bare(x) in COLUMN_NAMES["image"]), ""
         )
         count, file = int(self._starts[-1]), CheckedFile(self.path, [])
         names = [None]
@@ -404,7 +404,7 @@ def _is_read(field):
     if types.is_list(kind) or types.is_large_list(kind):
         kind = kind.value_type
     elif types.is_integer(kind):
-        return bare(field.name) in COLUMNS["image"]
+        return bare(field.name) in COLUMN_NAMES["image"]
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return types.is_string(kind) or types.is_large_string(kind)
 

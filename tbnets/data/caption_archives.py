@@ -12,16 +12,15 @@ import re
 
 from tbnets.data import archives
 from tbnets.data.caption_columns import (
-    COLUMNS,
     SAMPLE_ROWS,
     CaptionFile,
     ImageRecord,
     OtherFormat,
     Row,
-    bare,
     choose_columns,
     images_of,
 )
+from tbnets.data.layouts import COLUMN_NAMES, bare
 from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
 from tbnets.files import CheckedFile, ProblemError, parse_json
 
@@ -54,7 +53,7 @@ def read_shards(file):
 
     An image's id is the name of its photo in the shard. Each line of a `.txt`
     file is a caption. In a `.json` file, the captions are stored under one of
-    the keys in `caption_columns.COLUMNS`. A `.cls` file contains the name of a
+    the keys in `layouts.COLUMN_NAMES`. A `.cls` file contains the name of a
     class, or the index of a line in `classes.txt` next to the shards.
     """
     if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
@@ -132,7 +131,7 @@ def _captions(shard, name, classes):
 def _texts_of(value):
     if isinstance(value, dict):
         row = {bare(name): text for name, text in value.items()}
-        names = [name for name in COLUMNS["caption"] if name in row][:1]
+        names = [name for name in COLUMN_NAMES["caption"] if name in row][:1]
         names = names or [n for n in row if re.fullmatch(r"caption_?\d+", n)]
         value = [row[name] for name in names]
         value = value[0] if len(value) == 1 else value

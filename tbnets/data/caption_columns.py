@@ -9,29 +9,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tbnets.data import splits as split_names
+from tbnets.data.layouts import COLUMN_NAMES, bare
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.errors import UserError
 from tbnets.files import CheckedFile, listed, shown
 
 SAMPLE_ROWS = 100
 """Number of rows or records that are used to identify the columns."""
-COLUMNS = {
-    "image": (
-        *("image", "image_name", "file_name", "filename", "filepath"),
-        *("file_path", "image_path", "path", "img", "img_path", "img_name"),
-        *("image_file", "photo", "image_id", "url", "image_url"),
-    ),
-    "caption": (
-        *("caption", "text", "title", "sentence", "description", "comment"),
-        *("alt_text", "raw", "caption_str", "reference_str", "conversation"),
-        "message",
-    ),
-    "split": ("split", "set", "subset"),
-}
-"""Maps each kind of column to the names that it may have, preferred first.
-
-Names are compared without case, and without a final "s".
-"""
 IDENTITIES = ("identity", "person_id", "pid", "id")
 _HEAD_BYTES = 65536
 _LONGEST = 4096
@@ -145,7 +129,7 @@ def choose_columns(names, values, columns):
         chosen = [chosen] if isinstance(chosen, str) and chosen else chosen
         if chosen:
             return [lowered.index(name.lower()) for name in chosen]
-        named = [name for name in COLUMNS[kind] if name in names_there]
+        named = [name for name in COLUMN_NAMES[kind] if name in names_there]
         return [
             i for i, name in enumerate(names_there) if name == (*named, None)[0]
         ]
@@ -171,17 +155,13 @@ def choose_columns(names, values, columns):
     return Chosen(images[0], captions, splits[0] if splits else None)
 
 
-def bare(name):
-    """Normalises a column name: lower case, underscores and no final "s"."""
-    name = name.strip().lower()[:100]  # Longer names are not usual.
-    return re.sub(r"[\s-]+", "_", name).removesuffix("s")
-
-
 def _numbered_captions(names):
     # The columns caption_0, caption_1, ... or caption1, caption2, ...
     matches = [re.fullmatch(r"(.*?)s?_?\d+", name) for name in names]
     stems = [match[1] if match else "" for match in matches]
-    first = next((stem for stem in stems if stem in COLUMNS["caption"]), None)
+    first = next(
+        (stem for stem in stems if stem in COLUMN_NAMES["caption"]), None
+    )
     return [i for i, stem in enumerate(stems) if stem == first]
 
 

@@ -9,19 +9,18 @@ from typing import NamedTuple
 
 from tbnets.data import splits as split_names
 from tbnets.data.caption_columns import (
-    COLUMNS,
     IDENTITIES,
     SAMPLE_ROWS,
     ImageRecord,
     OtherFormat,
     Row,
-    bare,
     choose_columns,
     images_of,
     is_id,
     is_image,
     is_sentence,
 )
+from tbnets.data.layouts import COLUMN_NAMES, bare
 from tbnets.data.phrase_tables import (
     entries_of,
     key_of,
@@ -217,7 +216,7 @@ def _texts(record, key, place):
         where = f"{place}.{key}[{i}]" if isinstance(place, str) else place
         speaker = item.get("from", item.get("role"))
         if speaker is None:
-            names = [name for name in COLUMNS["caption"] if name in item]
+            names = [name for name in COLUMN_NAMES["caption"] if name in item]
             texts.append((where, item[names[0]] if names else item))
         elif speaker in _ANSWERS:
             text = item.get("value", item.get("content"))
@@ -244,9 +243,9 @@ def _two_lists(content):
     lists = {}
     if isinstance(content, dict):
         lists = {k: v for k, v in content.items() if isinstance(v, list)}
-    names = [name for name in COLUMNS["image"] if name != "image_id"]
+    names = [name for name in COLUMN_NAMES["image"] if name != "image_id"]
     images = _list_with(lists, ["id"], names)
-    captions = _list_with(lists, ["image_id"], COLUMNS["caption"])
+    captions = _list_with(lists, ["image_id"], COLUMN_NAMES["caption"])
     if images is None:
         raise OtherFormat("it has no list of images with 'id' and 'file_name'")
     if captions in (None, images):
@@ -276,7 +275,9 @@ def read_coco(file):
     images, annotations = _two_lists(content)
     for place, image in entries_of(file, content[images], images):
         key = key_of(file, image, "id", place)
-        name = next((image[n] for n in COLUMNS["image"] if n in image), None)
+        name = next(
+            (image[n] for n in COLUMN_NAMES["image"] if n in image), None
+        )
         name = file.file_name(name, place)
         if key in records:
             file.refuse("a unique 'id'", key, place)
@@ -284,7 +285,7 @@ def read_coco(file):
             records[key] = ImageRecord(key, [], WHOLE_FILE, name)
     for place, row in entries_of(file, content[annotations], annotations):
         key = key_of(file, row, "image_id", place)
-        text = next((row[n] for n in COLUMNS["caption"] if n in row), None)
+        text = next((row[n] for n in COLUMN_NAMES["caption"] if n in row), None)
         caption = file.caption(text, place)
         if key is not None and key not in records:
             expected = f"an 'id' among the {len(records)} valid 'images'"
