@@ -11,6 +11,10 @@ Measure how well a run on photos and captions finds the boxes of phrases:
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
+Compare two runs, by the difference of their recalls and its interval:
+
+  python tools/evaluate.py --run_dir=runs/first,runs/second
+
 Combine runs by the weighted sum of their distances (Wang et al. 2018, Eq. 8):
 
   python tools/evaluate.py --run_dir=runs/embedding \
@@ -108,6 +112,9 @@ _REQUIRED_FLAGS = {
     "regions": "phrases",
 }
 """Maps a flag to the flag that it requires."""
+_OF_ONE_RUN = {"combine_with", "map", "save_embeddings", "phrases", "protocol"}
+_OF_ONE_RUN |= {*CHOICE_ARGUMENTS}
+"""Flags that cannot be used if two runs are compared."""
 MAP_CAPTIONS = 5
 
 
@@ -115,7 +122,13 @@ MAP_CAPTIONS = 5
 class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
     """Flags for the measured embeddings, the metrics and the outputs."""
 
-    run_dir: str = flag("", "Folder of the run to evaluate.")
+    run_dir: list[str] = flag(
+        [],
+        "Folder of the run to evaluate. Two folders, separated by a comma: "
+        "also print how much the recalls of the second run are above those "
+        "of the first, with 95 % intervals of a paired bootstrap over "
+        "queries.",
+    )
     hub: str = flag(
         "",
         "Keras Hub preset that embeds --images and --captions, instead of a "
@@ -267,6 +280,7 @@ def check_evaluate_flags(options):
                 f"--phrases={options.phrases} with --{name}={written(value)}",
                 "Leave out one flag.",
             )
+    check_compared(options)
     if len(options.combine_weight) not in (1, len(options.combine_with)):
         raise InputError(
             "--combine_weight",
@@ -296,11 +310,49 @@ def check_evaluate_flags(options):
         plots.import_tsne()
 
 
+def check_compared(options):
+    """Raises an error if several runs cannot be compared."""
+    if len(options.run_dir) < 2:
+        return
+    if len(options.run_dir) > 2:
+        raise InputError(
+            "--run_dir",
+            "be one run, or two runs to compare",
+            f"--run_dir={written(options.run_dir)}",
+            "Compare two runs at a time.",
+        )
+    for name in sorted({*changed(options)} & _OF_ONE_RUN):
+        raise must_come_with(options, name, "a single --run_dir")
+
+
 def evaluate_split(options):
+    """Evaluates a split of a run, of two runs, or of other embeddings."""
+    if len(options.run_dir) < 2:
+        evaluate_one(options, *options.run_dir)
+        return
+    metrics, scores = {}, []
+    for run_dir in options.run_dir:
+        measured = with_query_bank(options, run_scores(options, run_dir))
+        metrics[run_dir] = measured.metrics(
+            **measure_options(options, measured)
+        )
+        title = f"{run_dir}, {options.split}"
+        print(tables.format_table(metrics[run_dir], title), end="\n\n")
+        scores.append(measured.first)
+    differences = scores[0].difference(scores[1])
+    first, second = options.run_dir
+    title = f"{second} minus {first}, {options.split}"
+    print(tables.format_differences(differences, title))
+    if options.json:
+        report = {"metrics": metrics, "differences": differences}
+        files.write_json(options.json, report)
+
+
+def evaluate_one(options, run_dir=""):
     """Evaluates a split and, if --map is set, draws the map."""
-    title = measured = options.run_dir or zero_shot.title(options)
-    if options.run_dir:
-        split_scores = run_scores(options, options.run_dir)
+    title = measured = run_dir or zero_shot.title(options)
+    if run_dir:
+        split_scores = run_scores(options, run_dir)
     else:
         split_scores = [
             zero_shot.scores(options, x) for x in splits_of(options)

@@ -303,3 +303,42 @@ def bootstrap_interval(
     tail = (1 - confidence) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def recall_differences(ranks: dict, other_ranks: dict) -> dict:
+    """Compares the recalls of two models by a paired bootstrap.
+
+    Args:
+        ranks: dict from direction to the `Ranks` of the first model.
+        other_ranks: the `Ranks` of the second model for the same queries.
+
+    Returns:
+        Dict from the name of a recall, and `recall_sum` if there are several
+        directions, to (difference, low, high): the recall of the second model
+        minus that of the first, and the ends of its 95 % interval. Each
+        resample draws queries with replacement, for both models the same.
+    """
+    differences, gains = {}, []
+    for direction, first in ranks.items():
+        second = other_ranks[direction].ranks
+        hits = [
+            (second <= k).astype(int) - (first.ranks <= k) for k in RECALL_AT
+        ]
+        gains.append(np.sum(hits, axis=0))
+        for k, changes in zip(RECALL_AT, hits):
+            ends = bootstrap_interval(changes, np.mean)
+            name = f"{direction}/recall_at_{k}"
+            differences[name] = (float(np.mean(changes)), *ends)
+    if len(gains) > 1:
+        directions = np.repeat(np.arange(len(gains)), [*map(len, gains)])
+        gains = np.concatenate(gains)
+
+        def recall_sum(rows):
+            drawn = directions[rows]
+            totals = np.bincount(drawn, gains[rows])
+            return 100 * float(np.sum(totals / np.bincount(drawn)))
+
+        rows = np.arange(len(gains))
+        ends = bootstrap_interval(rows, recall_sum)
+        differences["recall_sum"] = (recall_sum(rows), *ends)
+    return differences

@@ -82,8 +82,28 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
     return "\n".join(lines + _region_phrase_lines(metrics))
 
 
-def _aligned(label, cells):
-    return f"{label:15}" + "".join(f"{cell:>9}" for cell in cells)
+def format_differences(differences: dict, title: str = "") -> str:
+    """Formats the result of `recall_differences`, with recalls in per cent."""
+    directions = dict.fromkeys(name.partition("/")[0] for name in differences)
+    directions.pop("recall_sum", None)
+    cutoffs = recall_cutoffs(differences)
+    lines = [title, _aligned("", [f"R@{k}" for k in cutoffs], 15)]
+    for direction in directions:
+        values = [differences[f"{direction}/recall_at_{k}"] for k in cutoffs]
+        label = direction.replace("_to_", " to ")
+        cells = [f"{100 * value:+.1f}" for value, _, _ in values]
+        lines.append(_aligned(label, cells, 15))
+        ends = [f"{100 * a:+.1f} to {100 * b:+.1f}" for _, a, b in values]
+        lines.append(_aligned("  95 % interval", ends, 15))
+    if "recall_sum" in differences:
+        value, low, high = differences["recall_sum"]
+        interval = f"95 % interval {low:+.1f} to {high:+.1f}"
+        lines.append(f"recall sum {value:+.1f}, {interval}")
+    return "\n".join(lines)
+
+
+def _aligned(label, cells, width=9):
+    return f"{label:15}" + "".join(f"{cell:>{width}}" for cell in cells)
 
 
 def _recalls(metrics, title="R@", name="recall_at_"):

@@ -45,6 +45,25 @@ class Scores:
         """
         raise self._cannot_combine()
 
+    @property
+    def first(self):
+        """The scores that are compared with the scores of another network."""
+        return self
+
+    def difference(self, other):
+        """Returns how much the recalls of `other` are above these recalls.
+
+        The result is a dict from the name of a metric to (difference, low,
+        high), as in `recall_differences`. Raises ValueError unless `other`
+        has scores of the same kind for the same queries.
+        """
+        raise InputError(
+            "--run_dir",
+            "be two runs with ranks of the same queries",
+            f"scores of {self.what} and {other.what}",
+            "Evaluate each run alone.",
+        )
+
     def with_bank(self, bank, temperature):
         """Returns these scores, normalised with a query bank.
 
@@ -111,6 +130,11 @@ class JoinedScores(Scores):
         self.what = first.what
         self.sides, self.arrays = first.sides, first.arrays
 
+    @property
+    def first(self):
+        """The first `Scores`."""
+        return self.parts[0]
+
     def combine(self, other, weight):
         """Combines the first `Scores` with the scores of another network."""
         return self.parts[0].combine(other, weight)
@@ -147,17 +171,20 @@ def spread_evenly(count, most):
     return (np.arange(picks) * count) // max(picks, 1)
 
 
-def check_same_examples(records, other_records, names=_EXAMPLE_FIELDS):
+def check_same_examples(
+    records, other_records, names=_EXAMPLE_FIELDS, flag="--combine_with"
+):
     """Raises ValueError if two runs scored different images or captions.
 
-    `names` lists the attributes of `CaptionedImages` that are compared.
+    `names` lists the attributes of `CaptionedImages` that are compared. Error
+    messages name the `flag` of the second run.
     """
     for name in names:
         lists = (list(getattr(each, name)) for each in (records, other_records))
         for row, (mine, theirs) in enumerate(itertools.zip_longest(*lists)):
             if mine != theirs:
                 raise InputError(
-                    "--combine_with",
+                    flag,
                     "be a run on the same images and captions",
                     f"different {name} in split {records.split}: {shown(mine)} "
                     f"and {shown(theirs)} in row {row}",

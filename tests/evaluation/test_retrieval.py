@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tbnets.evaluation import exact_ranks, ranking, retrieval
 from tbnets.evaluation.exact_ranks import Side
+from tbnets.evaluation.ranks import Ranks
 from tests.evaluation import oracle
 
 # A limit too small for anything: tiles of 8 x 8.
@@ -251,3 +252,22 @@ def test_memory_stays_near_the_limit():
         tracemalloc.stop()
     # Beside the tiles: norms, best scores, counts. One tile of all is 6 MiB.
     assert peaks[0] < 1 + 1 < 5 < peaks[1]
+
+
+def test_recall_differences_resample_the_same_queries_of_both_models():
+    rows, untied = np.arange(40), np.zeros(40, bool)
+    ranks = np.where(rows < 10, 1, 20)
+    better = np.where(rows < 20, 1, 20)
+    first, second = (
+        {"a_to_b": Ranks(rows, r, untied)} for r in (ranks, better)
+    )
+    found = retrieval.recall_differences(first, second)
+    difference, low, high = found["a_to_b/recall_at_1"]
+    assert difference == 0.25
+    # Of 40 queries, 10 differ: 2 standard errors are 2 sqrt(.25 * .75 / 40).
+    assert 0.08 <= low <= 0.16 and 0.34 <= high <= 0.42
+    assert set(found.values()) == {(difference, low, high)}  # Ranks 1 and 20.
+    same = retrieval.recall_differences(
+        first | {"b_to_a": first["a_to_b"]}, first | {"b_to_a": first["a_to_b"]}
+    )
+    assert same["recall_sum"] == (0, 0, 0)

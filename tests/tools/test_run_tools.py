@@ -93,6 +93,22 @@ def test_saved_embeddings_have_the_same_metrics(evaluated, tmp_path):
     assert json.loads((tmp_path / "again.json").read_text()) == metrics
 
 
+def test_two_runs_are_compared_on_the_same_queries(
+    run_dir, evaluated, data, tmp_path
+):
+    other, path = tmp_path / "other", tmp_path / "metrics.json"
+    tool("train", *flags(data, other, epochs=1, export=False))
+    text = tool("evaluate", f"--run_dir={run_dir},{other}", f"--json={path}")
+    assert f"{other} minus {run_dir}, test" in text
+    report = json.loads(path.read_text())
+    first, second = report["metrics"].values()
+    assert first == evaluated[0]
+    for name, (difference, low, high) in report["differences"].items():
+        assert difference == pytest.approx(second[name] - first[name])
+        assert low <= difference <= high
+    assert len(report["differences"]) == 7
+
+
 def test_a_map_is_drawn_of_the_split(evaluated):
     pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
     _, folder = evaluated

@@ -16,7 +16,9 @@ from tbnets.errors import InputError
 from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation import ranking
 from tbnets.evaluation.choices import CHOICE_ARGUMENTS, checked_choice
-from tbnets.evaluation.localization import localize, summarize
+from tbnets.evaluation.localization import DIRECTION, localize, summarize
+from tbnets.evaluation.ranks import Ranks
+from tbnets.evaluation.retrieval import recall_differences
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.scores import Scores, check_same_examples, spread_evenly
@@ -225,6 +227,31 @@ class LocalizationScores(Scores):
             metrics |= self.scorer.rank_true_regions(self.examples, embeddings)
         return metrics
 
+    def difference(self, other):
+        """Returns how much the recalls of `other` are above these recalls."""
+        if not isinstance(other, LocalizationScores):
+            return super().difference(other)
+        self._check_same_phrases(other, "--run_dir")
+        return recall_differences(self._ranks(), other._ranks())
+
+    def _ranks(self):
+        phrases = self.phrases
+        inputs = self.similarities, self.proposals, phrases.boxes
+        ranks = localize(*inputs, phrases.phrase_to_image)
+        rows = np.arange(len(ranks.ranks))
+        return {DIRECTION: Ranks(rows, ranks.ranks, ranks.tied)}
+
+    def _check_same_phrases(self, other, flag):
+        ours, theirs = self.phrases.boxes, other.phrases.boxes
+        pairs = zip([ours, *self.proposals], [theirs, *other.proposals])
+        if not all(np.array_equal(*pair) for pair in pairs):
+            raise InputError(
+                flag,
+                "be a run on the same phrases and proposals",
+                f"{len(ours)} and {len(theirs)} phrases, or different boxes",
+                "Evaluate both runs on the files of one run.",
+            )
+
     def pair_scores(self, records):
         """Returns the `sentence_scores`, and False: they are not learned."""
         return sentence_scores(self, records), False
@@ -240,15 +267,7 @@ class LocalizationScores(Scores):
         """
         if type(other) is not type(self):
             return super().combine(other, weight)
-        ours, theirs = self.phrases.boxes, other.phrases.boxes
-        pairs = zip([ours, *self.proposals], [theirs, *other.proposals])
-        if not all(np.array_equal(*pair) for pair in pairs):
-            raise InputError(
-                "--combine_with",
-                "be a run on the same phrases and proposals",
-                f"{len(ours)} and {len(theirs)} phrases, or different boxes",
-                "Evaluate both runs on the files of one run.",
-            )
+        self._check_same_phrases(other, "--combine_with")
         terms = [self._distances, other._distances]
         if self.learned_similarity or other.learned_similarity:
             counts = np.array([len(boxes) for boxes in self.proposals])

@@ -212,10 +212,7 @@ class RetrievalScores(Scores):
         and `pairs` is None, captions are also ranked against captions.
         """
         if self.pairs:
-            pairs, temperature = self.pairs, self.bank_temperature
-            if temperature is not None:
-                pairs = query_bank.normalize(pairs, *self._counts, temperature)
-            scored = protocol, pairs, *self._matches
+            scored = protocol, self._normalized, *self._matches
             return retrieval.evaluate_scores_protocol(*scored)
         return retrieval.evaluate_protocol(
             protocol,
@@ -225,6 +222,32 @@ class RetrievalScores(Scores):
             memory_limit_mb=self.memory_limit_mb,
             text_to_text=text_to_text,
         )
+
+    def difference(self, other):
+        """Returns how much the recalls of `other` are above these recalls."""
+        if not isinstance(other, RetrievalScores):
+            return super().difference(other)
+        check_same_examples(self.records, other.records, flag="--run_dir")
+        return retrieval.recall_differences(self._ranks(), other._ranks())
+
+    def _ranks(self):
+        if self.pairs:
+            return score_tiles.score_ranks(self._normalized, *self._matches)
+        rows, groups = self._matches
+        return retrieval.retrieval_ranks(
+            *self.sides.values(),
+            rows,
+            memory_limit_mb=self.memory_limit_mb,
+            text_to_text=False,
+            image_groups=groups,
+        )
+
+    @property
+    def _normalized(self):
+        if self.bank_temperature is None:
+            return self.pairs
+        sizes = *self._counts, self.bank_temperature
+        return query_bank.normalize(self.pairs, *sizes)
 
     @property
     def _as_pairs(self):
