@@ -44,6 +44,8 @@ VERBS = {
     "make_scenes": "draws a data set of scenes",
 }
 """Maps each verb to its description, in the order in which users need them."""
+SLOW = ("train", "evaluate", "export", "index")
+"""Verbs that load TensorFlow and Keras, which takes several seconds."""
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -102,7 +104,12 @@ def call(verb, words):
     raises a UserError, its message names flags instead of Python arguments.
     """
     module = verb
+    if "--version" in words:
+        print(tbnets.__version__)
+        return 0
     if isinstance(verb, str):
+        if verb in SLOW and not _HELP & set(words):
+            print("loading TensorFlow ...", file=sys.stderr, flush=True)
         with startup.quiet_tensorflow():
             module = importlib.import_module(f"tbnets.cli.{verb}")
     flags = flags_of(module.Options)
@@ -112,9 +119,6 @@ def call(verb, words):
             sections = module.help_sections()
         text = startup.adapt_commands(format_help(module.__doc__, sections))
         print(text, end="")
-        return 0
-    if "--version" in words:
-        print(tbnets.__version__)
         return 0
     groups = getattr(module, "GROUPS", ())
     known = [*flags, *(flag for group in groups for flag in flags_of(group))]

@@ -252,6 +252,8 @@ def _train(options, line, workers):
         print(startup.adapt_commands(summary.finished(settings, folder)))
         return
     queries = options.example_query if settings.run.export else []
+    if workers.is_chief:
+        progress.say("reading the data and building the network ...")
     session, train = runs.prepare(settings, folder, queries, workers)
     if settings.run.export and not queries:
         queries = session.task.example_queries
@@ -265,6 +267,7 @@ def _train(options, line, workers):
 
 def _finish(session, queries):
     settings, folder = session.settings, session.run_dir
+    progress.say("evaluating the best epoch ...")
     report = runs.finish(session)
     split = "test" if "test" in report else "dev"
     title = f"{split}, epoch {report['best_epoch']}"
@@ -273,6 +276,7 @@ def _finish(session, queries):
         if (folder / name).is_file():
             print(f"{title:<16} {folder / name}")
     if settings.run.export:
+        progress.say("exporting the network ...")
         saved_model = runs.export(session)
         print(f"SavedModel       {saved_model}")
         if queries:

@@ -19,6 +19,8 @@ from tbnets.training.board import Board
 from tbnets.training.checkpoints import checkpoint_path
 from tbnets.training.distribution import LOST, Workers
 
+WITHOUT_ESTIMATE = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+"""Format of a bar without the remaining time."""
 READ_BY_ALL = tf.VariableSynchronization.ON_READ
 
 
@@ -82,11 +84,16 @@ class Session:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """A progress bar that shows the time remaining in the epoch."""
+    """A progress bar that shows the time remaining in the epoch.
 
-    def __init__(self, title, steps, compiles=False):
+    The first epoch of a process has no estimate of the time, because its first
+    step also builds the graph.
+    """
+
+    def __init__(self, title, steps, is_first=False, compiles=False):
         super().__init__()
-        self.bar = progress_bar(steps, title, "batch")
+        form = {"bar_format": WITHOUT_ESTIMATE} if is_first else {}
+        self.bar = progress_bar(steps, title, "batch", **form)
         if compiles:
             self.bar.set_postfix_str("compiling (about 15 s)")
 
@@ -110,6 +117,7 @@ def fit(session, train):
     raised, and the previous checkpoint is kept.
     """
     state, settings, advice = session.state, session.settings, None
+    started_at = state.epoch
     with session.board() as board:
         board.add_settings(
             settings, state.epoch, summary.run_overview(session, train)
@@ -128,7 +136,7 @@ def fit(session, train):
             _save_epoch(session, session.workers.of_chief(row))
             if session.workers.is_chief:
                 _show_epoch(session, board, scores)
-            tqdm.tqdm.write(_epoch_line(session))
+            tqdm.tqdm.write(_epoch_line(session, started_at))
             before = advice
             advice = summary.diagnose(state.history, *_hinges_of(settings.loss))
             if advice and advice != before:
@@ -176,6 +184,7 @@ def _train_epoch(session, train):
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
     is_first = getattr(network, "train_function", None) is None
     compiles = is_first and (network.jit_compile or not no_accelerator())
+    bar = title, steps, is_first, compiles
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
     is_chief = session.workers.is_chief
     try:
@@ -183,7 +192,7 @@ def _train_epoch(session, train):
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(title, steps, compiles)] if is_chief else [],
+            callbacks=[ProgressBar(*bar)] if is_chief else [],
             **options,
         ).history
     except LOST:
@@ -247,16 +256,17 @@ def _write_checkpoint(session, name):
     checkpoints.save_checkpoint(path, network, optimizer, state)
 
 
-def _epoch_line(session):
+def _epoch_line(session, started_at):
     settings, state, task = session.settings, session.state, session.task
-    row = state.history[-1]
-    recent = [past["seconds"] for past in state.history[-5:]]
-    remaining_seconds = (settings.epochs - state.epoch) * np.mean(recent)
+    row, left = state.history[-1], ""
+    # The first epoch of a process also builds the graphs.
+    if recent := [past["seconds"] for past in state.history[started_at + 1 :]]:
+        seconds = (settings.epochs - state.epoch) * np.mean(recent[-5:])
+        left = f"  left {datetime.timedelta(seconds=round(seconds))}"
     mark = "*" if state.best_epoch == state.epoch else " "
     return (
         f"epoch {state.epoch:>3}/{settings.epochs}"
         f"  loss {row['train/total_loss']:.4f}"
         f"  dev {headline(state.dev, task.best_metric)}{mark}"
-        f"  {row['seconds']:5.1f} s"
-        f"  left {datetime.timedelta(seconds=round(remaining_seconds))}"
+        f"  {row['seconds']:5.1f} s{left}"
     )
