@@ -17,7 +17,11 @@ from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
 from tbnets.models import fit_arguments, replica_fit, sides
-from tbnets.training.optimizers import current_learning_rate, loss_scale
+from tbnets.training.optimizers import (
+    current_learning_rate,
+    loss_scale,
+    sum_repeated_rows,
+)
 
 
 class StepMean(keras.metrics.Metric):
@@ -429,7 +433,7 @@ class TwoBranchModel(keras.Model):
             total = replicas.part_of(total * scale)
         variables = self.trainable_variables
         gradients = tape.gradient(total, variables)
-        gradients = replicas.summed(gradients)
+        gradients = [*map(sum_repeated_rows, replicas.summed(gradients))]
         norm = tf.linalg.global_norm(gradients)
         if self.gradient_clip_norm:
             gradients, _ = tf.clip_by_global_norm(

@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -25,10 +25,10 @@ from tbnets.errors import InputError, check_choice
 # weights agreed to 1e-6 relative to the largest weight.
 #
 # A sparse gradient (`tf.IndexedSlices`, for a table of word vectors) is
-# converted to a dense gradient. Repeated rows are summed, and momentum moves
-# every row of the table, including words outside the batch, as in Keras 2. Adam
-# in Keras 3 squares each repeated row separately, so its velocity is wrong for
-# a word that occurs twice in a batch.
+# converted to a dense gradient before any clipping. Repeated rows are summed,
+# and momentum moves every row of the table, including words outside the batch,
+# as in Keras 2. Keras 3 clips and squares each repeated row separately, which
+# is wrong for a word that occurs twice in a batch.
 
 
 def optimizer_variables(optimizer):
@@ -54,6 +54,22 @@ def _copies(variable):
     return strategy.experimental_local_results(variable)
 
 
+def sum_repeated_rows(gradient):
+    """Sums the rows of `tf.IndexedSlices` that have the same index.
+
+    Returns a dense gradient or None unchanged.
+    """
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, groups = tf.unique(gradient.indices)
+    sums = tf.math.unsorted_segment_sum(gradient.values, groups, tf.size(rows))
+    return tf.IndexedSlices(sums, rows, gradient.dense_shape)
+
+
+def _dense(gradient):
+    return gradient if gradient is None else tf.convert_to_tensor(gradient)
+
+
 ADAM_MOMENTS = {"2": ("m", "v"), "3": ("momentum", "velocity")}
 """Names of Adam's moments, by Keras version."""
 
@@ -69,6 +85,17 @@ class _Fused:
         if self.moments is None:
             self.moments = _moments(variables, self._create(variables))
 
+    def apply(self, grads: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        """Updates the variables; only Keras 3 calls this method."""
+        return super().apply([*map(_dense, grads)], *args, **kwargs)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], **kwargs: Any
+    ) -> Any:
+        """Updates each variable with its gradient."""
+        pairs = [(_dense(grad), variable) for grad, variable in grads_and_vars]
+        return super().apply_gradients(pairs, **kwargs)
+
     def update_step(
         self, gradient: Any, variable: Any, *learning_rate: Any
     ) -> None:
@@ -82,7 +109,7 @@ class _Fused:
         inputs = {
             "var": variable.handle,
             "lr": tf.cast(rate, dtype),
-            "grad": tf.cast(tf.convert_to_tensor(gradient), dtype),
+            "grad": tf.cast(gradient, dtype),
         }
         self._update(moments, dtype, inputs)
 

@@ -92,6 +92,9 @@ def taken_step(optimizer, limit=None):
 
 def test_gradient_is_clipped_to_the_norm_of_a_scaled_loss_too():
     plain, loss, norm = taken_step(keras.optimizers.SGD(1.0))
+    # A word that occurs in several captions has the sum of their gradients.
+    squares = sum(float((change**2).sum()) for change in plain)
+    np.testing.assert_allclose(norm, squares**0.5, rtol=1e-6)
     assert norm > 0.01
     optimizers = [keras.optimizers.SGD]
     if not two_branch.KERAS_2:  # Keras 2 does not scale gradients.

@@ -188,19 +188,32 @@ def test_config_makes_the_same_optimizer(name):
 
 # Row 1 occurs twice; rows 0 and 2 do not occur.
 SLICES = tf.IndexedSlices([[1.0, 2], [3, 4], [5, 6]], [1, 1, 3], [4, 2])
+OPTIONS = [
+    {},
+    {"clipnorm": 0.5},
+    {"global_clipnorm": 0.5},
+    {"clipvalue": 5.0},  # Of the summed 6, not of 2 and 4.
+    {"weight_decay": 0.1},
+    {"use_ema": True, "ema_overwrite_frequency": 2},
+]
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "sgd, nesterov"])
-def test_sparse_gradient_is_the_dense_one(name):
+@pytest.mark.parametrize(
+    "kind, options",
+    [(kind, each) for kind in ("adam", "SGD") for each in OPTIONS]
+    + [("adam", {"amsgrad": True, "clipnorm": 0.5})]
+    + [("SGD", {"momentum": 0.9, "nesterov": True, "clipnorm": 0.5})],
+)
+def test_sparse_gradient_moves_weights_as_the_dense_gradient(kind, options):
     found = []
-    for fused, gradient in (
-        (True, SLICES),
-        (False, tf.convert_to_tensor(SLICES)),
+    for make, gradient in (
+        ({"adam": FusedAdam, "SGD": FusedSGD}[kind], SLICES),
+        (KERAS[kind], tf.convert_to_tensor(SLICES)),
     ):
         table = keras.layers.Embedding(4, 2, embeddings_initializer="ones")
         table.build((None,))
         (variable,) = table.trainable_variables
-        optimizer = make(name, fused, [variable])
+        optimizer = make(0.01, **options)
         for _ in range(3):
             optimizer.apply_gradients([(gradient, variable)])
         found.append([variable.numpy()])
