@@ -232,7 +232,7 @@ def similarity_logistic():
 
 @check
 def similarity_softmax():
-    options = {"pair_loss": "softmax", "mining": CandidateMining()}
+    options = {"loss": "softmax", "mining": CandidateMining()}
     compare_similarity(test_candidates.batch(13), **options)
 
 

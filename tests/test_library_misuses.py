@@ -208,10 +208,10 @@ def judge():
 
 WORDS = tbnets.MeanOfWords(9, 5)
 MODELS = [
-    ("ranking_loss", lambda: network().compile("adam", "mse")),
-    ("ranking_loss", lambda: network().compile("adam", tbnets.TripletLoss)),
+    ("loss", lambda: network().compile("adam", "mse")),
+    ("loss", lambda: network().compile("adam", tbnets.TripletLoss)),
     ("metrics", lambda: compiled(metrics=["mae"])),
-    ("loss", lambda: compiled(loss="mse")),
+    ("loss_weights", lambda: compiled(loss_weights=[1.0])),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(512, 512)),
     ("image_branch", lambda: tbnets.EmbeddingNetwork(tbnets.Branch, None)),
     ("text_branch", lambda: unequal().build(SHAPES)),
@@ -260,7 +260,7 @@ MODELS = [
     ("text features", lambda: cca.cholesky_factor([[NAN]], 0.5, "text")),
     ("export", lambda: network().export("never")),
     ("head", lambda: tbnets.SimilarityNetwork(*branches(), head=(512,))),
-    ("pair_loss", lambda: judge().compile("sgd", pair_loss="hinge")),
+    ("loss", lambda: judge().compile("sgd", loss="hinge")),
     ("inputs", lambda: trees().build(TREE_SHAPES)),
     ("region_branch", lambda: trees_built(region_dim=3)),
     ("regions", lambda: trees_built().embed_regions(ROWS)),

@@ -215,7 +215,7 @@ def test_a_network_of_the_library_page_learns_and_is_served(run):
     assert names["valid"].numpy().all()
     assert (owners != np.arange(12)[:, None]).all()
     assert type(names["other"].image_branch) is names["Residual"]
-    assert isinstance(names["other"].ranking_loss, tbnets.TripletLoss)
+    assert isinstance(names["other"].loss, tbnets.TripletLoss)
     wanted = names["images"][:2] @ names["texts"][[0, 34]].T
     captions = [names["captions"][row] for row in (0, 34)]
     rows = names["image_features"][:2]

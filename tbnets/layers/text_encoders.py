@@ -187,6 +187,8 @@ class RecurrentEncoder(TextEncoder):
 
     def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
         """Returns the text features of each row of ids."""
+        if inputs.shape[0] == 0:  # Keras' LSTM cannot read 0 rows.
+            return self.call(tf.zeros([1, 1], tf.int32))[:0]
         mask = tf.not_equal(inputs, 0)
         words = self.word_vectors(inputs, training)
         features = self.recurrence(words, mask=mask)

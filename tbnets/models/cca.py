@@ -298,7 +298,7 @@ class CCA(EmbeddingNetwork):
 
     def compile(self, **kwargs: Any) -> None:
         """Prepares the model for `fit`, which does not use an optimizer."""
-        kwargs = {"optimizer": "sgd", "ranking_loss": None, **kwargs}
+        kwargs = {"optimizer": "sgd", "loss": None, **kwargs}
         super().compile(**kwargs)
 
     @property

@@ -52,12 +52,11 @@ class EmbeddingNetwork(TwoBranchModel):
     """
 
     loss_kind: type = RankingLoss
-    ranking_loss: RankingLoss | None = None
 
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
-        ranking_loss: RankingLoss | None = None,
+        loss: RankingLoss | None = None,
         gradient_clip_norm: float | None = None,
         structure_steps: float = 0,
         structure_end: float | None = None,
@@ -68,7 +67,7 @@ class EmbeddingNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: a `RankingLoss`; None means `TripletLoss()`.
+            loss: a `RankingLoss`; None means `TripletLoss()`.
             gradient_clip_norm: maximum global norm of the gradient in a step;
                 None disables clipping. Vilalta et al. 2017 use 2.
             structure_steps: number of initial steps that omit the within-view
@@ -81,11 +80,11 @@ class EmbeddingNetwork(TwoBranchModel):
                 of batches with additional entries, or None.
             **kwargs: other arguments of `TwoBranchModel.compile`.
         """
-        if ranking_loss is None and self.loss_kind is RankingLoss:
-            ranking_loss = TripletLoss()
+        if loss is None and self.loss_kind is RankingLoss:
+            loss = TripletLoss()
         advice = "Pass for example tbnets.TripletLoss(margin=0.2)."
-        check_kind("ranking_loss", ranking_loss, self.loss_kind, advice)
-        is_sparse = getattr(ranking_loss, "gradient", "dense") == "sparse"
+        check_kind("loss", loss, self.loss_kind, advice)
+        is_sparse = getattr(loss, "gradient", "dense") == "sparse"
         if is_sparse and kwargs.get("jit_compile"):
             raise InputError(
                 "jit_compile",
@@ -93,12 +92,15 @@ class EmbeddingNetwork(TwoBranchModel):
                 f"jit_compile={kwargs['jit_compile']}",
                 "Use tbnets.TripletLoss(gradient='dense').",
             )
-        super().compile(optimizer, gradient_clip_norm, **kwargs)
+        super().compile(optimizer, loss, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
         if structure_end is not None:
             checked_number("structure_end", structure_end, 0)
-        self.ranking_loss, self.structure_steps = ranking_loss, structure_steps
-        self.structure_end, self.mining = structure_end, mining
+        self.structure_steps, self.structure_end = (
+            structure_steps,
+            structure_end,
+        )
+        self.mining = mining
 
     @staticmethod
     def reported_names() -> list[str]:
@@ -118,7 +120,7 @@ class EmbeddingNetwork(TwoBranchModel):
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
         images, texts, *ids = gather(*sides, *ids_of(batch))
-        return self.ranking_loss.from_ids(
+        return self.loss.from_ids(
             images, texts, ids, self.idle_terms(), self.largest_batch
         )
 

@@ -1,5 +1,6 @@
 """Checks the inputs of networks, and converts the arguments of `fit`."""
 
+import warnings
 from collections.abc import Mapping
 
 import keras
@@ -14,6 +15,11 @@ from tbnets.layers.text_encoders import TextEncoder
 from tbnets.training.retrieval_metrics import RetrievalMetrics
 
 CHECKED = ("loss", "gradient_norm")
+NOTHING_LEARNED = (
+    "The loss of the epoch is 0, so nothing was learned. A batch needs a "
+    "caption whose image is in the batch, and a caption of another image: use "
+    "larger batches, and check `image_ids` and `caption_image_ids`."
+)
 
 
 class FiniteSteps(keras.callbacks.Callback):
@@ -21,11 +27,21 @@ class FiniteSteps(keras.callbacks.Callback):
 
     # Checking each streamed batch would slow every step.
 
+    def on_train_begin(self, logs=None):
+        """Starts a training."""
+        self._is_first = True
+
     def on_epoch_end(self, epoch, logs=None):
-        """Raises ValueError if the loss or its gradient is not finite."""
+        """Raises ValueError if the loss or its gradient is not finite.
+
+        After the first epoch, warns if the loss is 0.
+        """
         # A fused kernel may turn a NaN into 0 before it reaches the loss.
         means = {key: float((logs or {}).get(key, 0.0)) for key in CHECKED}
         if np.isfinite(list(means.values())).all():
+            if self._is_first and not means["loss"]:
+                warnings.warn(NOTHING_LEARNED, stacklevel=2)
+            self._is_first = False
             return
         values = " and ".join(f"{key} {value}" for key, value in means.items())
         raise InputError(
@@ -118,16 +134,23 @@ def _refuse_targets(arguments):
             )
 
 
-def refuse_unheeded(arguments):
-    """Raises ValueError if a Keras loss or metric is passed."""
-    for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
+def check_metrics(metrics, arguments):
+    """Raises an error if `compile` receives metrics or weights of targets."""
+    if metrics and not isinstance(metrics, Mapping):
+        raise InputTypeError(
+            "metrics",
+            "be a dict from names to functions (network, batch) -> scalar",
+            f"metrics={metrics!r}",
+            "Metrics of Keras compare targets, which a network does not have. "
+            "For recalls, pass tbnets.RetrievalMetrics in `callbacks`.",
+        )
+    for name in ("loss_weights", "weighted_metrics"):
         if arguments.get(name):
             raise InputError(
                 name,
                 "be None, because a network has no targets",
                 f"{name}={arguments[name]!r}",
-                "Use `ranking_loss` or `pair_loss` for losses, and "
-                "tbnets.RetrievalMetrics in `callbacks` for recalls.",
+                "Use the `term_weights` of the loss.",
             )
 
 

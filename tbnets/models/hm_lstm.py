@@ -93,7 +93,7 @@ class HMLSTM(EmbeddingNetwork):
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
-        ranking_loss: RankingLoss,
+        loss: RankingLoss,
         gradient_clip_norm: float | None = None,
         phrase_weight: float = 1.0,
         region_mean_weight: float = 0.0,
@@ -103,8 +103,8 @@ class HMLSTM(EmbeddingNetwork):
 
         Args:
             optimizer: a Keras optimizer or its name.
-            ranking_loss: the `RankingLoss` between images and sentences, and
-                between regions and phrases.
+            loss: the `RankingLoss` between images and sentences, and between
+                regions and phrases.
             gradient_clip_norm: as in `EmbeddingNetwork.compile`.
             phrase_weight: weight of the loss between regions and phrases, in
                 addition to the weights of the pairs. Paper: 1.
@@ -113,7 +113,7 @@ class HMLSTM(EmbeddingNetwork):
             **kwargs: other arguments of `EmbeddingNetwork.compile`.
                 `encode_chunk` does not apply to trees.
         """
-        super().compile(optimizer, ranking_loss, gradient_clip_norm, **kwargs)
+        super().compile(optimizer, loss, gradient_clip_norm, **kwargs)
         self.phrase_weight = checked_number("phrase_weight", phrase_weight, 0)
         self.region_mean_weight = checked_number(
             "region_mean_weight", region_mean_weight, 0
@@ -226,7 +226,7 @@ class HMLSTM(EmbeddingNetwork):
         )
         of_pairs = gather(*(batch[name] for name in _PAIR_FIELDS))
         region_images, region_of, is_contrast, weights = of_pairs
-        loss = self.ranking_loss
+        loss = self.loss
         options = (
             gather(*ids_of(batch)),
             self.idle_terms(),

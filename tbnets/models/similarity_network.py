@@ -74,10 +74,10 @@ class SimilarityNetwork(TwoBranchModel):
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
+        loss: str = PAIR_LOSSES[0],
         gradient_clip_norm: float | None = None,
         num_candidates: int = 1,
         sampling_seed: int = 0,
-        pair_loss: str = PAIR_LOSSES[0],
         mining: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -85,24 +85,24 @@ class SimilarityNetwork(TwoBranchModel):
 
         Args:
             optimizer: a Keras optimizer or its name.
+            loss: "logistic" classifies each pair separately, with one
+                non-matching pair per matching pair (Wang 2018). "softmax"
+                compares each matching pair with all non-matching pairs of its
+                image and of its caption in the batch or, if `mining` is given,
+                with the caption's candidates.
             gradient_clip_norm: as in `EmbeddingNetwork.compile`.
             num_candidates: number of captions drawn at random per matching
                 pair; the caption with the highest logit becomes the negative.
                 Paper: 1. The softmax loss ignores this argument.
             sampling_seed: integer seed of the draws.
-            pair_loss: "logistic" classifies each pair separately, with one
-                non-matching pair per matching pair (Wang 2018). "softmax"
-                compares each matching pair with all non-matching pairs of its
-                image and of its caption in the batch or, if `mining` is given,
-                with the caption's candidates.
             mining: as in `EmbeddingNetwork.compile`.
             **kwargs: other arguments of `TwoBranchModel.compile`.
         """
-        check_choice("pair_loss", pair_loss, PAIR_LOSSES)
-        super().compile(optimizer, gradient_clip_norm, **kwargs)
+        check_choice("loss", loss, PAIR_LOSSES)
+        super().compile(optimizer, loss, gradient_clip_norm, **kwargs)
         checked_number("num_candidates", num_candidates, 1, whole=True)
-        self.pair_loss, self.num_candidates = pair_loss, num_candidates
-        self.sampling_seed, self.mining = sampling_seed, mining
+        self.num_candidates, self.sampling_seed = num_candidates, sampling_seed
+        self.mining = mining
 
     @staticmethod
     def reported_names() -> list[str]:
@@ -152,12 +152,12 @@ class SimilarityNetwork(TwoBranchModel):
     def batch_loss(
         self, batch: Batch, training: bool = False
     ) -> LogisticOutput | SoftmaxOutput:
-        """Returns the `pair_loss` of one batch.
+        """Returns the loss of one batch.
 
         Each replica scores some of the pairs, and then gathers all logits.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS)
-        is_softmax = self.pair_loss == "softmax"
+        is_softmax = self.loss == "softmax"
         if self.mining is None:
             loss = self._softmax_loss if is_softmax else self._logistic_loss
             return loss(batch, training)

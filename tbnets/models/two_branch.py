@@ -1,7 +1,8 @@
 """The base class of two-branch models."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import keras
@@ -56,6 +57,8 @@ class StepMean(keras.metrics.Metric):
         self._total_and_count().assign(tf.zeros([2]))
 
 
+Metric = Callable[[Any, Batch], Any]
+"""Computes a scalar from a network and a batch."""
 INPUTS = ("images", "captions")
 IDS = ("image_ids", "caption_image_ids")
 KERAS_2 = keras.__version__.startswith("2.")
@@ -110,6 +113,9 @@ class TwoBranchModel(keras.Model):
     input_dtypes = None
     largest_batch = None
     encode_chunk = None
+    loss: Any = None
+    _functions: Mapping[str, Metric] = MappingProxyType({})
+    _means: Mapping[str, StepMean] = MappingProxyType({})
 
     def __init__(
         self,
@@ -232,21 +238,26 @@ class TwoBranchModel(keras.Model):
     def compile(
         self,
         optimizer: str | keras.optimizers.Optimizer,
+        loss: Any = None,
         gradient_clip_norm: float | None = None,
         encode_chunk: int | None = None,
+        metrics: Mapping[str, Metric] | None = None,
         **kwargs: Any,
     ) -> None:
         """Prepares the model for `fit`.
 
         Args:
             optimizer: a Keras optimizer or its name.
+            loss: the loss of the class of the network.
             gradient_clip_norm: maximum global norm of the gradient in a step;
                 None disables clipping.
             encode_chunk: number of rows that an encoder processes at a time in
                 training; None means all. Chunks save memory, but each row is
                 encoded twice.
-            **kwargs: arguments of `keras.Model.compile` other than losses and
-                metrics.
+            metrics: dict from names to functions `(network, batch) -> scalar`.
+                `fit` and `evaluate` call them after each step, and report the
+                means over the epoch. `save` does not save them.
+            **kwargs: other arguments of `keras.Model.compile`.
         """
         if gradient_clip_norm is not None:
             checked_number(
@@ -254,11 +265,16 @@ class TwoBranchModel(keras.Model):
             )
         if encode_chunk is not None:
             self._check_chunk(encode_chunk, kwargs.get("jit_compile"))
-        fit_arguments.refuse_unheeded(kwargs)
+        fit_arguments.check_metrics(metrics, kwargs)
         kwargs.setdefault("jit_compile", False)
         super().compile(optimizer=optimizer, **kwargs)
-        self.gradient_clip_norm = gradient_clip_norm
+        self.loss, self.gradient_clip_norm = loss, gradient_clip_norm
         self.encode_chunk = encode_chunk
+        # Keras would track a dict, and lock it after `build`.
+        self._functions = MappingProxyType({**(metrics or {})})
+        self._means = MappingProxyType(
+            {k: StepMean(k) for k in self._functions}
+        )
 
     def _check_chunk(self, encode_chunk, jit_compile):
         checked_number("encode_chunk", encode_chunk, 1, whole=True)
@@ -290,7 +306,7 @@ class TwoBranchModel(keras.Model):
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
         """Metrics, each of which averages a reported value over the epoch."""
-        return list(self.trackers.values())
+        return [*self.trackers.values(), *self._means.values()]
 
     def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds the encoders and branches.
@@ -413,8 +429,10 @@ class TwoBranchModel(keras.Model):
             "export",
             "be `tbnets.export_saved_model`",
             f"{type(self).__name__}.export",
-            "Call tbnets.export_saved_model(network, vocabulary, path, "
-            "image_shape=...).",
+            "Call tbnets.export_saved_model(network, vocabulary, path). If "
+            "layers of Keras read the captions, pass None as the vocabulary. "
+            "To export a network of pixels that reads JPEG and PNG files, pass "
+            "`read_photos`.",
         )
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
@@ -447,12 +465,13 @@ class TwoBranchModel(keras.Model):
         self.optimizer.apply_gradients(zip(gradients, variables))
         if KERAS_2 and hasattr(self.optimizer, "build"):
             rate = current_learning_rate(self.optimizer)
-        return self._track(output, gradient_norm=norm, learning_rate=rate)
+        scalars = {"gradient_norm": norm, "learning_rate": rate}
+        return self._track(batch, output, scalars)
 
     def test_step(self, batch: Batch) -> Tensors:
         """Evaluates a batch; returns the metrics of the evaluation so far."""
         self._build_for(batch)
-        return self._track(self.batch_loss(batch))
+        return self._track(batch, self.batch_loss(batch), {})
 
     def _build_from(self, data):
         if isinstance(data, tf.data.Dataset):
@@ -489,11 +508,15 @@ class TwoBranchModel(keras.Model):
         self.build({name: part.shape for name, part in parts.items()})
         sides.say_normalised(self)
 
-    def _track(self, output, **scalars):
-        scalars.update(loss=output.total, **self.report(output))
+    def _track(self, batch, output, scalars):
+        scalars = scalars | {"loss": output.total, **self.report(output)}
+        for name, function in self._functions.items():
+            value = tf.cast(function(self, batch), tf.float32)
+            scalars[name] = replicas.summed(replicas.part_of(value))
+        means = self.trackers | self._means
         for name, value in scalars.items():
-            self.trackers[name].update_state(value)
-        return {name: self.trackers[name].result() for name in scalars}
+            means[name].update_state(value)
+        return {name: means[name].result() for name in scalars}
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, with layers as their configs."""
@@ -501,8 +524,9 @@ class TwoBranchModel(keras.Model):
 
     def _arguments(self, method):
         names = parameters_of(type(self), method, TwoBranchModel)
+        # The config of Keras has the optimizer; functions are not saved.
+        names = [name for name in names if name not in ("optimizer", "metrics")]
         arguments = {name: getattr(self, name) for name in names}
-        arguments.pop("optimizer", None)  # Already in the config of Keras.
         return keras.saving.serialize_keras_object(arguments)
 
     @classmethod

@@ -342,14 +342,14 @@ def compile_network(network, settings: Settings, steps_per_epoch, mining=None):
     }
     if settings.loss:
         last = first_hard_epoch(settings)
-        options["ranking_loss"] = build_loss(settings)
+        options["loss"] = build_loss(settings)
         structure_steps = settings.loss.structure_epochs * steps_per_epoch
         options["structure_steps"] = structure_steps
         options["structure_end"] = last and last * steps_per_epoch
     if settings.pairs:
         options["num_candidates"] = settings.pairs.num_candidates
         options["sampling_seed"] = settings.run.seed
-        options["pair_loss"] = settings.pairs.pair_loss
+        options["loss"] = settings.pairs.pair_loss
     if regions := settings.correspondences:
         options["region_mean_weight"] = regions.region_mean_weight
     network.compile(**options)

@@ -88,8 +88,8 @@ def means():
     return MeanOfWords(9, 5)
 
 
-TRIPLETS = {"ranking_loss": TripletLoss(margin=0.5, term_weights=TERMS)}
-INFONCE = {"ranking_loss": InfoNCELoss(0.2, TERMS)}
+TRIPLETS = {"loss": TripletLoss(margin=0.5, term_weights=TERMS)}
+INFONCE = {"loss": InfoNCELoss(0.2, TERMS)}
 CASES = {
     "triplets": (EmbeddingNetwork, lstm, TRIPLETS),
     "infonce": (EmbeddingNetwork, means, INFONCE),

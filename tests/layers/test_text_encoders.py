@@ -43,6 +43,14 @@ def test_neither_padding_nor_other_rows_take_part(kind):
     np.testing.assert_allclose(found[1:2], alone, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_captions_give_no_rows(kind):
+    encoder = make(kind)
+    for words in (4, 0):
+        found = encoder(np.zeros((0, words), np.int32))
+        assert found.shape == (0, encoder.output_dim)
+
+
 def test_mean_of_words_is_the_mean():
     encoder = MeanOfWords(6, 2)
     encoder.build((None, None))

@@ -155,14 +155,14 @@ def test_half_of_a_batch_with_candidates_is_refused():
         network.batch_loss(tensors(values))
 
 
-def similarity_network(num_candidates=1, pair_loss="logistic"):
+def similarity_network(num_candidates=1, loss="logistic"):
     network = SimilarityNetwork(*branches(), head=PairHead((3,), seed=3))
     network.build(SHAPES)
     network.compile(
         "sgd",
         num_candidates=num_candidates,
         sampling_seed=4,
-        pair_loss=pair_loss,
+        loss=loss,
         mining=CandidateMining(),
     )
     return network
@@ -207,7 +207,7 @@ def test_hardest_of_the_drawn_candidates_is_the_negative():
 
 
 def test_softmax_ranks_a_region_among_all_candidates_of_its_phrase():
-    network, values = similarity_network(pair_loss="softmax"), batch()
+    network, values = similarity_network(loss="softmax"), batch()
     # Phrase 3, of the last region, has no negatives and does not count.
     values["is_negative"][3] = False
     output = network.batch_loss(tensors(values))
@@ -226,9 +226,9 @@ def test_softmax_ranks_a_region_among_all_candidates_of_its_phrase():
     np.testing.assert_allclose(output.ranked_first, first, rtol=1e-6)
 
 
-@pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
-def test_without_negatives_the_similarity_network_has_no_loss(pair_loss):
-    network = similarity_network(pair_loss=pair_loss)
+@pytest.mark.parametrize("loss", PAIR_LOSSES)
+def test_without_negatives_the_similarity_network_has_no_loss(loss):
+    network = similarity_network(loss=loss)
     for num_candidates in (0, 12):
         values = batch(num_candidates, share=0.0)
         output, gradients = gradients_of(network, values)

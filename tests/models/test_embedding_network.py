@@ -72,6 +72,35 @@ def test_fit_reports_every_term_and_the_rate_in_use(eagerly):
     assert history["learning_rate"][0] == pytest.approx(1.75 / 3)
 
 
+def mean_similarity(network, batch):
+    images, texts = network.embed(batch)
+    return tf.reduce_mean(network.similarities(images, texts))
+
+
+def test_own_metrics_are_averaged_over_the_steps(eagerly):
+    network, batches = make(dropout=0.0), [make_batch(), make_batch(seed=1)]
+    metrics = {"similarity": mean_similarity}
+    network.compile(keras.optimizers.SGD(0.0), ONE_TERM, metrics=metrics)
+    wanted = np.mean([mean_similarity(network, each) for each in batches])
+    stacked = tf.nest.map_structure(lambda *rows: tf.stack(rows), *batches)
+    data = tf.data.Dataset.from_tensor_slices(stacked)
+    found = network.evaluate(data, verbose=0, return_dict=True)
+    np.testing.assert_allclose(found["similarity"], wanted, rtol=1e-5)
+    logs = network.fit(data, validation_data=data, verbose=0).history
+    assert {"similarity", "val_similarity"} < set(logs)
+    assert not network.get_compile_config()["metrics"]
+
+
+@pytest.mark.parametrize("size, shift", [(1, 0), (5, 100)])
+def test_fit_warns_if_no_batch_has_a_positive_and_a_negative(
+    size, shift, eagerly
+):
+    batch = arrays_of(make_batch(captions=(1,) * 5))
+    batch["caption_image_ids"] = batch["caption_image_ids"] + shift
+    with pytest.warns(UserWarning, match="caption_image_ids"):
+        compiled_network().fit(batch, batch_size=size, verbose=0)
+
+
 def scaled(rate):
     wrap = keras.mixed_precision.LossScaleOptimizer
     return wrap(keras.optimizers.SGD(rate))

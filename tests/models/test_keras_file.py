@@ -36,7 +36,7 @@ def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path):
     network.train_step(BATCHES[0])
     network.save(path)
     loaded = tbnets.load_model(path)
-    assert loaded.ranking_loss.get_config() == network.ranking_loss.get_config()
+    assert loaded.loss.get_config() == network.loss.get_config()
     assert (loaded.gradient_clip_norm, loaded.structure_steps) == (0.5, 1)
     for one in (network, loaded):
         one.train_step(BATCHES[1])
@@ -44,7 +44,7 @@ def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     assert int(loaded.optimizer.iterations) == len(BATCHES)
     bare = tbnets.load_model(path, compile=False)
-    assert bare.ranking_loss is None
+    assert bare.loss is None
     assert bare(BATCHES[0])["image_embeddings"].shape == (5, 4)
 
 

@@ -118,7 +118,7 @@ def test_batch_loss_is_that_of_its_pairs(num_candidates):
 def test_softmax_loss_is_that_of_both_directions(text_ids):
     # The last image has no caption, and the last caption has no image.
     network, batch = make(), make_batch(4)
-    network.compile("sgd", pair_loss="softmax")
+    network.compile("sgd", loss="softmax")
     if text_ids:
         batch["text_ids"] = tf.constant(text_ids)
     logits = network(batch)["similarities"].numpy()
@@ -136,7 +136,7 @@ def test_softmax_loss_is_that_of_both_directions(text_ids):
 
 
 @pytest.mark.parametrize(
-    "pair_loss, own, best",
+    "loss, own, best",
     [
         (
             "logistic",
@@ -146,9 +146,9 @@ def test_softmax_loss_is_that_of_both_directions(text_ids):
         ("softmax", {"ranked_first"}, "ranked_first"),
     ],
 )
-def test_training_moves_the_loss_down(pair_loss, own, best):
+def test_training_moves_the_loss_down(loss, own, best):
     network = make()
-    network.compile(keras.optimizers.Adam(0.05), pair_loss=pair_loss)
+    network.compile(keras.optimizers.Adam(0.05), loss=loss)
     history = network.fit(
         tf.data.Dataset.from_tensors(make_batch()).repeat(40),
         epochs=2,
@@ -170,10 +170,10 @@ def test_each_step_draws_other_captions():
     assert len(losses) > 1
 
 
-@pytest.mark.parametrize("pair_loss", PAIR_LOSSES)
-def test_without_a_wrong_caption_nothing_is_learned(pair_loss):
+@pytest.mark.parametrize("loss", PAIR_LOSSES)
+def test_without_a_wrong_caption_nothing_is_learned(loss):
     network = make()
-    network.compile(keras.optimizers.SGD(1.0), pair_loss=pair_loss)
+    network.compile(keras.optimizers.SGD(1.0), loss=loss)
     before = [v.numpy() for v in network.trainable_variables]
     # A single pair, a single image, and captions without an image.
     for num_images, owners in ((1, [0]), (1, [0, 0, 0]), (2, [7, 7])):
@@ -185,7 +185,7 @@ def test_without_a_wrong_caption_nothing_is_learned(pair_loss):
 
 def test_keras_file_trains_on_with_the_same_draws(tmp_path):
     network, batch = make(dropout=0.2), make_batch()
-    options = {"num_candidates": 2, "sampling_seed": 9, "pair_loss": "softmax"}
+    options = {"num_candidates": 2, "sampling_seed": 9, "loss": "softmax"}
     network.compile("adam", **options)
     network.train_step(batch)
     network.save(tmp_path / "network.keras")

@@ -180,7 +180,7 @@ class CandidateMining:
         columns, valid = hardest_candidates(
             similarities(as_served, candidates),
             batch["is_negative"],
-            network.ranking_loss.kept_negatives,
+            network.loss.kept_negatives,
         )
         images, picked, places = embed_picked(
             network, batch, columns, valid, training
@@ -195,7 +195,7 @@ class CandidateMining:
             texts, images, picked, matches, places, valid
         )
         idle = network.idle_terms()
-        return network.ranking_loss.from_views(views, idle=idle)
+        return network.loss.from_views(views, idle=idle)
 
     def logistic_output(
         self, network: Any, batch: Batch, training: bool
