@@ -22,11 +22,18 @@ CHANCE = {
 def learns(run):
     losses = [row["train/total_loss"] for row in run.history]
     assert len(losses) == run.settings.epochs
-    assert len(losses) == 1 or losses[-1] < losses[0]
+    assert len(losses) == 1 or losses[-1] < losses[0], (
+        f"The loss did not fall: {losses}. Change the loss, or the rate and "
+        "the epochs in tiny_runs.FLAGS."
+    )
     [(key, chance)] = [
         (key, chance) for key, chance in CHANCE.items() if key in run.history[0]
     ]
-    assert max(row[key] for row in run.history) > chance
+    values = [row[key] for row in run.history]
+    assert max(values) > chance, (
+        f"{key} is {values}, not above {chance:.2f}. Check that matching pairs "
+        "get closer, or raise the rate or the epochs in tiny_runs.FLAGS."
+    )
 
 
 def resumes_bit_for_bit(run):

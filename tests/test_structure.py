@@ -81,7 +81,7 @@ def edges_of(graph):
 
 def place(name):
     """Returns the place of a module's package in `ORDER`."""
-    package = name.split(".")[1]
+    package = name.split(".")[1].replace("__main__", "cli")
     return ORDER.index(package) if package in ORDER else len(ORDER)
 
 

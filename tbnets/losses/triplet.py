@@ -66,7 +66,7 @@ class TripletLoss(RankingLoss):
         negatives: "top_k" keeps `num_negatives`, "hardest" keeps one per anchor
             (VSE++), and "all" keeps all (Kiros 2014).
         gradient: "dense" runs everywhere. "sparse" is faster on CPUs
-            (docs/benchmarks.md); XLA cannot compile it.
+            (docs/losses.md); XLA cannot compile it.
 
     Source: Wang et al. 2016, Eq. 5, and Wang et al. 2018, Eq. 6; departures:
     ids define the matching pairs. The equations sum the hinges; the default

@@ -198,7 +198,7 @@ class Texts:
 
 
 def text_preset(settings: Settings, weights=True):
-    """Opens the `hub.Preset` of --text_encoder."""
+    """Opens the `extras.hub.presets.Preset` of --text_encoder."""
     name = hub.placed(settings.texts.text_encoder, *settings.sources().starts)
     return hub.package().open_preset(name, "text", weights=weights)
 

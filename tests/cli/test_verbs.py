@@ -52,6 +52,16 @@ def test_without_a_verb_all_are_listed(monkeypatch, capsys):
         assert all(f"  {verb} " in text for verb in cli.VERBS)
 
 
+def test_the_package_is_a_program():
+    ended = subprocess.run(
+        [sys.executable, "-m", "tbnets", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.stdout, ended.stderr) == (f"{version}\n", "")
+
+
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_each_verb_tells_its_flags_and_the_version(verb):
     out, _, failure = ask(verb, "-h")

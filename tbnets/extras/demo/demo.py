@@ -54,7 +54,7 @@ SIDES = (400, 1280)
 class Photos:
     """The photos that the page ranks and displays.
 
-    `model` is a `Served` that takes photos. `cache` is the `place` argument of
+    `model` is a `Served` that takes photos. `cache` is the `cache` argument of
     `embedding_cache.embed_folder`. `links_out` lists the links that are ignored
     because their targets are outside the folder.
     """

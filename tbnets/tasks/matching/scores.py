@@ -208,7 +208,7 @@ class RetrievalScores(Scores):
     def metrics(self, protocol="full", text_to_text=True):
         """Returns the retrieval metrics.
 
-        `protocol` is a key of `protocols.PROTOCOLS`. If `text_to_text` is true
+        `protocol` is a key of `retrieval.PROTOCOLS`. If `text_to_text` is true
         and `pairs` is None, captions are also ranked against captions.
         """
         if self.pairs:
