@@ -12,7 +12,6 @@ import re
 
 import numpy as np
 import PIL.Image
-import PIL.ImageOps
 
 from tbnets.checks import short_text
 from tbnets.data import archives
@@ -101,6 +100,22 @@ _CURES = {
 }
 
 
+_OTHER_ORIENTATIONS = {"xmp", "XML:com.adobe.xmp", "Raw profile type exif"}
+"""Names under which Pillow keeps orientations that are not in EXIF data."""
+
+
+_ORIENTATION_TAG = 0x0112
+_TURNS = {
+    2: PIL.Image.Transpose.FLIP_LEFT_RIGHT,
+    3: PIL.Image.Transpose.ROTATE_180,
+    4: PIL.Image.Transpose.FLIP_TOP_BOTTOM,
+    5: PIL.Image.Transpose.TRANSPOSE,
+    6: PIL.Image.Transpose.ROTATE_270,
+    7: PIL.Image.Transpose.TRANSVERSE,
+    8: PIL.Image.Transpose.ROTATE_90,
+}
+
+
 def as_decodable(content: bytes) -> bytes:
     """Converts the content of a file to PNG if a graph cannot decode it.
 
@@ -179,17 +194,15 @@ def png_of(picture) -> tuple[bytes, str]:
     return stream.getvalue(), ""
 
 
-def _upright(picture, turn=True):
+def _upright(picture):
     """Decodes a picture like `images.decode_photo`; returns (picture, reason).
 
-    Alpha is dropped and 16-bit values keep their upper 8 bits. `turn=False`
-    ignores the EXIF orientation.
+    Alpha is dropped and 16-bit values keep their upper 8 bits.
     """
     if reason := _why_not_size(*picture.size):
         return None, reason
     try:
-        if turn:
-            picture = PIL.ImageOps.exif_transpose(picture)
+        picture = _turned(picture)
         if picture.mode.startswith("I"):
             pixels = np.clip(np.asarray(picture), 0, 2**16 - 1)
             # The maximum shows whether mode I holds 8 or 16 bits.
@@ -202,6 +215,20 @@ def _upright(picture, turn=True):
         return picture.convert("RGB"), ""
     except Exception as error:  # Pillow raises many types for damaged pixels.
         return None, f"does not decode: {error}"
+
+
+def _turned(picture):
+    """Turns a picture upright by its EXIF orientation, if that is valid."""
+    picture.load()
+    info = picture.info
+    names = info.keys() - _OTHER_ORIENTATIONS
+    picture.info = {name: info[name] for name in names}
+    try:
+        turn = _TURNS.get(picture.getexif().get(_ORIENTATION_TAG))
+    except Exception:  # Pillow raises many types for damaged EXIF data.
+        turn = None
+    picture.info = info
+    return picture.copy() if turn is None else picture.transpose(turn)
 
 
 def _why_not_size(width, height):
@@ -261,9 +288,7 @@ def open_upright(photo, side):
             if each == 1 or min(width, height) >= each * ROOM * side
         )
         picture.draft("RGB", (width // scale, height // scale))
-    # A graph reads the orientation only from a JPEG.
-    turn = not (is_file and picture.format == "PNG")
-    return _upright(picture, turn)
+    return _upright(picture)
 
 
 def picture_of(pixels):

@@ -256,7 +256,7 @@ def _described(folder, functions, kind, side, tokenizer):
         "preprocessing": {
             "side": side,
             "colours": "RGB, 0 to 255",
-            "orientation": "upright, after the EXIF orientation of a JPEG",
+            "orientation": "upright, after the EXIF orientation",
             "resize": "bilinear with antialias, aspect ratio not kept",
         },
         "tokenisation": {

@@ -18,7 +18,7 @@ from tbnets.data.images import (
     read_photo,
     read_photo_sizes,
 )
-from tbnets.data.pictures import read_square
+from tbnets.data.pictures import open_upright, read_square
 from tests import refusals
 from tests.data.test_images import exif
 from tests.photo_files import file_of
@@ -37,7 +37,7 @@ def test_a_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
     content = bytearray(file_of(blank, "WEBP"))
     assert fault_of(bytes(content)) is None
     content[26:30] = (8000).to_bytes(2, "little") * 2  # Its width and height.
-    monkeypatch.setattr(PIL.ImageOps, "exif_transpose", None)  # Would decode.
+    monkeypatch.setattr(pictures, "_turned", None)  # Would decode.
     assert "WebP" in fault_of(bytes(content))
 
 
@@ -227,7 +227,6 @@ def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
     "content",
     [
         *map(with_orientation, (None, 0, 9, 1000)),
-        with_orientation(6, format="PNG"),
         b"",
         b"\xff\xd8",
         b"Exif\0\0",
@@ -239,6 +238,53 @@ def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
 )
 def test_orientation_of_nonsense_is_upright(content):
     assert int(images.orientation(content)) == 1
+
+
+def segment(marker, content):
+    size = (len(content) + 2).to_bytes(2, "big")
+    return b"\xff" + bytes([marker]) + size + content
+
+
+def with_exif_chunk(is_last):
+    """Returns a PNG whose EXIF chunk is before or behind its pixels."""
+    content = file_of(PICTURE, "PNG", exif=exif(6))
+    start = content.index(b"eXIf") - 4
+    size = 12 + int.from_bytes(content[start : start + 4], "big")
+    chunk = content[start : start + size]
+    content = content.replace(chunk, b"")
+    at = content.index(b"IEND" if is_last else b"IDAT") - 4
+    return content[:at] + chunk + content[at:]
+
+
+NAMES_EXIF = b"Exif\0\0 is not here."
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        with_orientation(6),
+        with_orientation(6, first=segment(0xFE, NAMES_EXIF)),
+        with_orientation(6, first=segment(0xE1, b"http:" + NAMES_EXIF)),
+        with_orientation(6, first=segment(0xE2, bytes(65_000)) * 3),
+        with_orientation(6, first=b"\xff\xff"),  # Fill bytes.
+        with_exif_chunk(is_last=False),
+        with_exif_chunk(is_last=True),
+    ],
+    ids="first comment xmp large fill png png_end".split(),
+)
+def test_orientation_is_found_wherever_the_exif_data_are(content):
+    assert int(images.orientation(content)) == 6
+    assert read_photo_sizes([content]).tolist() == [[12, 20]]
+    assert read_photo(content).shape == (20, 12, 3)
+    assert open_upright(content, 24)[0].size == (12, 20)
+
+
+def test_orientation_outside_exif_data_is_ignored():
+    xmp = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
+    content = file_of(PICTURE, "JPEG")
+    content = content[:2] + segment(0xE1, xmp) + content[2:]
+    assert read_photo(content).shape == (12, 20, 3)
+    assert open_upright(content, 24)[0].size == (20, 12)
 
 
 SIDE = 24
