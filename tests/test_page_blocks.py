@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.cli.serve import serving
 from tbnets.extras.server.models import Models
 from tbnets.features import fisher
 from tests import fresh, page_files
@@ -25,15 +26,18 @@ BLOCKS = {
     for path in PAGES
     if (found := FENCED.findall(path.read_text("utf-8")))
 }
-SERVER = "docs/local_server.md"
+SERVER, SERVING = "docs/local_server.md", "docs/serving.md"
 LIBRARY = "docs/library.md"
 NETWORK = "docs/bring_your_network.md"
 REGIONS, ZOO = "docs/regions.md", "model_zoo/README.md"
 FRESH = "# In a fresh process."
 REPLACED = {
-    # The port of the page may be in use.
-    (SERVER, "localhost:8500"): lambda request: (
-        f"localhost:{request.getfixturevalue('grpc_port')}"
+    # The ports of the pages may be in use.
+    (SERVING, "localhost:8500"): lambda request: (
+        f"localhost:{request.getfixturevalue('ports')[0]}"
+    ),
+    (SERVER, "localhost:8501"): lambda request: (
+        f"localhost:{request.getfixturevalue('ports')[1]}"
     ),
     # Further epochs in the fresh process would repeat the first one.
     (LIBRARY, "batch_size=12, epochs=5"): "batch_size=12",
@@ -65,6 +69,7 @@ REPLACED = {
 """(page, code that needs more than the package) -> replacement."""
 NEEDS = {
     SERVER: "tensorflow_serving",
+    SERVING: "tensorflow_serving",
     "docs/localization.md": "cv2",
     "docs/text_features.md": "sklearn",
     "docs/zoo.md": "cv2",
@@ -142,24 +147,18 @@ GIVEN = {
     "docs/evaluation.md": lambda: {**embeddings(), **scored_phrases()},
     NETWORK: lambda: {"small_application": small_application},
     REGIONS: regions,
-    "docs/serving.md": network,
+    SERVING: network,
     "docs/trees.md": trees,
 }
 """Page -> function that returns the names that its blocks use."""
 
 
 @pytest.fixture(scope="module")
-def grpc_port():
-    """Returns the port of a server with a zoo model."""
-    from tbnets.extras.server.grpc_service import GrpcServer
-
+def ports():
+    """Returns the gRPC and REST ports of a server with a zoo model."""
     name = "flickr8k_photos"
-    models = Models({name: tbnets.zoo.folder() / name}, tell=lambda line: None)
-    models.start()
-    server = GrpcServer(models)
-    yield server.port
-    server.close()
-    models.close()
+    with serving(Models({name: tbnets.zoo.folder() / name})) as ports:
+        yield ports
 
 
 def programs(page, request=None):

@@ -67,8 +67,8 @@ def served_models(photo: bytes) -> None:
     for box, cosine in found:
         print(box.tolist(), cosine)
     print(localizer.localize(["a ball"], "a.jpg", localizer.propose("a.jpg")))
-    with tbnets.Client("grpc://localhost", "flickr8k_photos", timeout=9) as one:
-        print(one.search(["a dog"], "photos"), one.states()[0]["state"])
+    client = tbnets.Client("http://localhost", "flickr8k_photos", timeout=9)
+    print(client.search(["a dog"], "photos"))
 
 
 def wrong() -> None:

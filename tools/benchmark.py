@@ -36,8 +36,6 @@ BENCHMARKS = {
     "index": "search in an index, in Python and in a SavedModel",
     "confidence": "how well the confidence of search results tells right ones",
     "approximate": "recall and time of approximate search in an index",
-    "serving": "a server by gRPC and REST, compared with direct calls, and its "
-    "memory over many requests",
     "mapped": "time and memory of retrieval on memory-mapped files",
     "replicas": "a step with one replica and without a strategy",
     "pointing": "share of heat maps that point into the box of the phrase, "

@@ -48,7 +48,8 @@ class ModelFlags:
         if "://" in self.model:
             from tbnets.extras.server.client import Client
 
-            model = Client.at(self.model)
+            server, _, name = self.model.rpartition("/")
+            model = Client(server, name)
         else:
             model = zoo.open_model(self.model, self.trust)
         return check_model(model, self.model, requirements)

@@ -1,25 +1,23 @@
-"""Serves a local web application that only its own page can use.
+"""Serves a web application on this machine, for `tbnets demo` and `serve`.
 
 Any web page can send requests to a local server and, by DNS rebinding, read the
 responses. This server therefore rejects requests to another host or from
 another page. Its headers forbid framing and foreign scripts.
 """
 
-import contextlib
 import ipaddress
 import json
-import os
 import socket
-import sys
 import threading
 import time
 import traceback
 import urllib.parse
 
+# Werkzeug comes with TensorBoard. It parses requests, limits their size, and
+# calls an application without a socket in tests.
 from werkzeug.exceptions import (
     Forbidden,
     HTTPException,
-    LengthRequired,
     RequestEntityTooLarge,
 )
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
@@ -29,20 +27,11 @@ from tbnets.errors import InputError, UserError
 from tbnets.serving.protocol import HTTP_STATUS
 
 HOST = "127.0.0.1"
-PATIENCE = 30
-"""Maximum time in seconds that a client may be silent."""
 GRACE = 30
 """Maximum time in seconds to finish the last requests when a server stops."""
-_WAKES = 0.5
-"""Maximum delay in seconds for handling a signal that another thread
-received."""
-_SILENCE = 0.5
-"""Maximum time in seconds that a silent client can delay the end of a
-server."""
+_SILENCE = 30
+"""Maximum time in seconds that a client may be silent."""
 _POLL = 0.05
-_MOST_UNREAD = 1000
-"""Number of reads of up to 64 KB after which a client that still sends data is
-disconnected."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -58,11 +47,12 @@ HEADERS = {
 
 
 class LocalApp:
-    """A WSGI application that accepts requests only from its own page.
+    """A WSGI application that rejects requests from other web pages.
 
     Args:
         answer: function that takes a `Request` and returns a `Response`, or
-            raises an `HTTPException` or a `UserError`.
+            raises an `HTTPException` or a `UserError`. An error becomes a
+            response `{"error": ...}`.
         host: address that the server listens on.
         most_bytes: maximum size of a request in bytes.
     """
@@ -70,55 +60,51 @@ class LocalApp:
     def __init__(self, answer, host=HOST, most_bytes=0):
         self._answer, self._host = answer, host
         self._most_bytes = most_bytes
+        self.running = set()
 
     def __call__(self, environ, start_response):
         """Handles a WSGI request."""
-        tell, most_bytes = sys.stderr.write, self._most_bytes
-        response = respond(environ, self._checked, tell, most_bytes)
-        response.headers.update(HEADERS)
-        return response(environ, start_response)
+        request = Request(environ)
+        self.running.add(request)
+        try:
+            response = self._respond(request)
+            response.headers.update(HEADERS)
+            yield from response(environ, start_response)
+        finally:
+            self.running.discard(request)
 
-    def _checked(self, request):
-        """Answers a request, or raises an error if another page sent it."""
-        if not is_own_name(request.host, self._host):
-            raise Forbidden("Use the address of this server.")
-        site = request.headers.get("Sec-Fetch-Site", "none")
-        if site not in ("same-origin", "none") and request.path != "/":
-            raise Forbidden(
-                "This server accepts requests only from its own page."
-            )
-        if request.method not in ("GET", "HEAD"):
-            if request.headers.get("Origin") != f"http://{request.host}":
-                raise Forbidden("Only the page of this server sends photos.")
-            if "Transfer-Encoding" in request.headers:
-                raise LengthRequired("The request must have a Content-Length.")
-        return self._answer(request)
+    def _respond(self, request):
+        request.max_content_length = self._most_bytes
+        try:
+            check_is_own(request, self._host)
+            return self._answer(request)
+        except RequestEntityTooLarge as error:
+            status, message = error.code, f"Send at most {self._most_bytes} B."
+        except HTTPException as error:
+            status, message = error.code, error.description
+        except UserError as error:
+            code = getattr(error, "code", "INVALID_ARGUMENT")
+            status, message = HTTP_STATUS[code], str(error)
+        except Exception:  # Errors must not end the server.
+            traceback.print_exc()
+            status = 500
+            message = "This is a bug in tbnets. See its terminal for details."
+        return in_json({"error": message}, status)
 
 
-def respond(environ, answer, tell, most_bytes):
-    """Returns `answer(request)`, or its error as a JSON response.
+def check_is_own(request, host):
+    """Raises an error if a request is for another host or from another page.
 
-    `environ` is the WSGI environment of the request. `tell` prints the
-    traceback of an unexpected error. `most_bytes` is the maximum size of the
-    request.
+    `host` is the address that the server listens on. Browsers add the headers
+    `Origin` and `Sec-Fetch-Site`; other programs may leave them out.
     """
-    request = Request(environ)
-    request.max_content_length = most_bytes
-    try:
-        return answer(request)
-    except RequestEntityTooLarge as error:
-        status = error.code
-        message = f"A request must have at most {most_bytes} bytes. Send less."
-    except HTTPException as error:
-        status, message = error.code, error.description
-    except UserError as error:
-        code = getattr(error, "code", "INVALID_ARGUMENT")
-        status, message = HTTP_STATUS[code], str(error)
-    except Exception:  # Errors must not end the server.
-        tell(traceback.format_exc())
-        status = 500
-        message = "This is a bug in tbnets. See its terminal for details."
-    return in_json({"error": message}, status)
+    if not is_own_name(request.host, host):
+        raise Forbidden("Use the address of this server.")
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    is_foreign = site not in ("same-origin", "none") and request.path != "/"
+    own = f"http://{request.host}"
+    if is_foreign or request.headers.get("Origin", own) != own:
+        raise Forbidden("This server rejects requests from other pages.")
 
 
 def is_own_name(name, listening):
@@ -157,42 +143,16 @@ def wait():
     """Waits until a signal ends the server."""
     # Only the main thread handles signals, so it must wake regularly.
     while True:
-        time.sleep(_WAKES)
+        time.sleep(_POLL)
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = PATIENCE
+    timeout = _SILENCE
 
-    def version_string(self):
-        return "tbnets"
-
-    error_content_type = "text/plain"
-    error_message_format = "%(message)s\n"
-
-    def log(self, type, message, *args):
+    def log(self, *_):
         pass
 
-    def log_request(self, code="-", size="-"):
-        pass
-
-    def handle_one_request(self):
-        if self._has_request():
-            super().handle_one_request()
-        else:
-            self.close_connection = True
-
-    def _has_request(self):
-        self.connection.settimeout(_SILENCE)
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                has_request = bool(self.connection.recv(1, socket.MSG_PEEK))
-            except TimeoutError:
-                if self.server.is_ending or time.monotonic() > end:
-                    return False
-            else:
-                self.connection.settimeout(PATIENCE)
-                return has_request
+    log_request = log
 
     def run_wsgi(self):
         try:
@@ -204,10 +164,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class Server(ThreadedWSGIServer):
-    """A server that serves all connected clients before it stops."""
-
-    daemon_threads = False  # Threads that `server_close` waits for.
-    is_ending = False
+    """A server that finishes its running requests before it stops."""
 
     def start(self):
         """Starts to serve requests in a thread."""
@@ -218,34 +175,15 @@ class Server(ThreadedWSGIServer):
 
     def end(self, grace=GRACE):
         """Closes the port; waits up to `grace` seconds for open requests."""
-        self.is_ending = True
         self.shutdown()
         self._accepting.join(grace)
-
-    def shutdown_request(self, request):
-        """Closes a connection after reading all data that the client sends."""
-        # A connection with unread data is reset, and its client may lose the
-        # response.
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_WR)
-            request.settimeout(_SILENCE)
-            for _ in range(_MOST_UNREAD):
-                if not request.recv(2**16):
-                    break
-        self.close_request(request)
-
-    def server_close(self):
-        """Accepts pending connections, closes the port and awaits threads."""
-        # Otherwise the kernel would reset the connections.
-        with contextlib.suppress(OSError):  # No client, or already closed.
-            self.socket.settimeout(0)
-            while True:
-                self.process_request(*self.get_request())
-        super().server_close()
+        end = time.monotonic() + grace
+        while self.app.running and time.monotonic() < end:
+            time.sleep(_POLL)
 
 
 def server_of(app, host=HOST, port=0, flag="port"):
-    """Returns a `Server` for a WSGI application, without starting it.
+    """Returns a `Server` for a `LocalApp`, without starting it.
 
     Port 0 stands for any free port. Raises ValueError if the port cannot be
     opened; the message contains `flag`.
@@ -254,12 +192,10 @@ def server_of(app, host=HOST, port=0, flag="port"):
     try:
         with socket.create_server((host, port), family=family) as opened:
             return Server(host, port, app, _Handler, fd=opened.fileno())
-    except (OSError, OverflowError) as error:
-        number = getattr(error, "errno", None) or 0
-        reason = os.strerror(number) if number > 0 else error
+    except OSError as error:
         raise InputError(
             flag,
             f"be a port that can be opened on {host}",
-            f"{flag}={port}: {reason}",
+            f"{flag}={port}: {error.strerror}",
             "Choose another port, or 0 for any free port.",
         ) from error

@@ -9,37 +9,20 @@ import re
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import json_format
 
 from tbnets.errors import UserError, import_extra
 
 MOST_BYTES = 32 * 2**20
 """Maximum size in bytes of a request, and of each of its tensors."""
-MOST_SIDES = 8
+_MOST_AXES = 8
 HTTP_STATUS = {
-    "OK": 200,
-    "CANCELLED": 499,
-    "UNKNOWN": 500,
     "INVALID_ARGUMENT": 400,
-    "DEADLINE_EXCEEDED": 504,
     "NOT_FOUND": 404,
-    "ALREADY_EXISTS": 409,
-    "PERMISSION_DENIED": 403,
-    "RESOURCE_EXHAUSTED": 429,
-    "FAILED_PRECONDITION": 400,
-    "ABORTED": 409,
-    "OUT_OF_RANGE": 400,
-    "UNIMPLEMENTED": 501,
     "INTERNAL": 500,
-    "UNAVAILABLE": 503,
-    "DATA_LOSS": 500,
-    "UNAUTHENTICATED": 401,
 }
-"""Maps each canonical code, sorted by number, to TensorFlow Serving's HTTP
-status."""
+"""Maps the name of a gRPC status to TensorFlow Serving's HTTP status."""
 _FIELDS = {
     tf.float32: "float_val",
-    tf.float64: "double_val",
     tf.int32: "int_val",
     tf.int64: "int64_val",
     tf.bool: "bool_val",
@@ -50,8 +33,7 @@ _FIELDS = {
 class RequestError(UserError):
     """Raised when a gRPC or REST request is rejected.
 
-    `code` is the name of a `grpc.StatusCode` (a key of `HTTP_STATUS`) or, in a
-    client, `client.OTHER_PROTOCOL`.
+    `code` is a key of `HTTP_STATUS`.
     """
 
     def __init__(self, code, message):
@@ -77,12 +59,9 @@ def refusal(error):
     message = error.message.split("\n\t [[")[0].rstrip().rpartition("\n")[2]
     message = re.sub(r" \[Op:\S*\].*|\{\{function_node \S*\}\} ?", "", message)
     message = re.sub(r"assertion failed: \[(.*?)\] \[(.*)\]", r"\1 \2", message)
-    return RequestError(list(HTTP_STATUS)[error.error_code], message.strip())
-
-
-def as_dict(message):
-    """Returns a protobuf message as a JSON dict with the proto field names."""
-    return json_format.MessageToDict(message, preserving_proto_field_name=True)
+    is_input = isinstance(error, tf.errors.InvalidArgumentError)
+    code = "INVALID_ARGUMENT" if is_input else "INTERNAL"
+    return RequestError(code, message.strip())
 
 
 def to_numpy(tensor):
@@ -101,57 +80,29 @@ def to_proto(array):
 def to_array(name, proto):
     """Converts an untrusted `TensorProto` to an array, with strings as bytes.
 
-    The values are in `tensor_content` or in the field for their dtype. The
-    field may hold a single value, which is then repeated for all elements.
+    Sizes are checked before memory is allocated: a `TensorProto` of a few bytes
+    can declare terabytes.
     """
     kinds = {kind.as_datatype_enum: kind for kind in _FIELDS}
-    if proto.dtype not in kinds:
-        known = ", ".join(kind.name for kind in _FIELDS)
+    kind = kinds.get(proto.dtype)
+    sides = [dim.size for dim in proto.tensor_shape.dim]
+    is_known = kind and not proto.tensor_shape.unknown_rank
+    if not is_known or len(sides) > _MOST_AXES or min(sides, default=0) < 0:
         raise invalid(
-            f"`{name}` must have one of the types {known}. Received: "
-            f"dtype={proto.dtype}. Send the type of the signature."
+            f"`{name}` must be a tensor of at most {_MOST_AXES} axes, of "
+            f"{', '.join(kind.name for kind in _FIELDS)}. Received: dtype="
+            f"{proto.dtype}, shape={sides[:20]}. Send the signature's input."
         )
-    kind = kinds[proto.dtype]
-    size = _size_of(name, proto.tensor_shape, kind)
-    values = len(getattr(proto, _FIELDS[kind]))
-    content = len(proto.tensor_content)
-    if kind == tf.string and content and not values:
-        return _packed_strings(name, proto, size)
-    expected, received, unit = size, values, "values"
-    if content:
-        expected, received, unit = size * kind.size, content, "bytes"
+    values, unit = len(getattr(proto, _FIELDS[kind])), "values"
+    size = math.prod(sides)
+    declared = math.prod(max(1, n) for n in (kind.size, *sides))
     is_one_for_all = values == 1 and size > 1 and kind != tf.string
-    if received != expected and not (is_one_for_all and not content):
+    if proto.tensor_content and kind != tf.string:
+        values, unit = len(proto.tensor_content), "bytes"
+        size, is_one_for_all = size * kind.size, False
+    if declared > MOST_BYTES or (values != size and not is_one_for_all):
         raise invalid(
-            f"`{name}` must have {expected} {unit} for its shape. Received: "
-            f"{received}. Send {unit} for the whole shape."
+            f"`{name}` must have the {unit} of its shape, and at most "
+            f"{MOST_BYTES} bytes. Received: {values} {unit}, shape={sides}."
         )
     return tf.make_ndarray(proto)
-
-
-def _size_of(name, shape, kind):
-    # Checks the size before memory is allocated: a `TensorProto` of a few bytes
-    # can declare terabytes.
-    sides = [dim.size for dim in shape.dim]
-    good = not shape.unknown_rank and min(sides, default=0) >= 0
-    most = math.prod(max(1, size) for size in (kind.size, *sides))
-    if not good or len(sides) > MOST_SIDES or most > MOST_BYTES:
-        raise invalid(
-            f"`{name}` must have a known shape of at most {MOST_SIDES} axes "
-            f"and {MOST_BYTES} bytes. Received: shape={sides[:20]} of "
-            f"{kind.name}. Send fewer values at once."
-        )
-    return math.prod(sides)
-
-
-def _packed_strings(name, proto, size):
-    try:
-        if size > len(proto.tensor_content):  # Each length takes a byte.
-            raise tf.errors.InvalidArgumentError(None, None, "too few bytes")
-        value = tf.io.parse_tensor(proto.SerializeToString(), tf.string)
-    except tf.errors.InvalidArgumentError as error:
-        raise invalid(
-            f"`{name}` must have {size} strings for its shape. Received: an "
-            f"invalid `tensor_content` ({error.message}). Send `string_val`."
-        ) from error
-    return np.asarray(value.numpy(), object)

@@ -113,27 +113,20 @@ def _other_shape(draw, shape):
     return shape[:place] + new + shape[place + (not is_kept) :]
 
 
-def wanted(model, signature, changed, inputs, by_json=False):
-    """Returns "refused", "answered", or "" where both may be right.
+def wanted(model, signature, changed, inputs):
+    """Returns "refused", "answered", or "" if both may be right, over REST.
 
-    Args:
-        model: its name.
-        signature: of the model.
-        changed: name of the input that may be wrong.
-        inputs: name -> array.
-        by_json: whether they are sent as JSON, which has one type of numbers,
-            and no shape of what is empty.
+    `changed` is the name of the input that may be malformed. JSON has one type
+    of numbers, and no shape of an empty array.
     """
     specs = {spec.name: spec for spec in inputs_of(model)[signature]}
     if inputs.keys() != specs.keys():
         return "refused"
     spec, array = specs[changed], inputs[changed]
     is_string = spec.dtype == tf.string
-    is_of_type = tf.as_dtype(array.dtype) == spec.dtype
-    if by_json and not is_string:
-        is_of_type = array.dtype != object
+    is_of_type = (array.dtype == object) == is_string
     if not is_of_type or not spec.shape.is_compatible_with(array.shape):
-        return "" if by_json and not array.size else "refused"
+        return "" if not array.size else "refused"
     if changed == "trees":
         return "refused" if (array < 0).any() else ""
     if changed == "image_bytes":
@@ -142,4 +135,6 @@ def wanted(model, signature, changed, inputs, by_json=False):
         return "answered" if signature in KEEP_BROKEN_PHOTOS else "refused"
     if is_string:
         return "answered" if 0 < array.size <= 2000 else ""
+    if array.dtype == bool:
+        return "refused" if array.size else ""
     return "" if np.isfinite(array).all() else "refused"

@@ -31,7 +31,7 @@ def proto(dtype, shape, **fields):
         np.array([True, False]),
     ],
 )
-def test_an_array_comes_back_as_it_went(array):
+def test_arrays_survive_conversion(array):
     message = protocol.to_proto(array)
     again = tensor_pb2.TensorProto.FromString(message.SerializeToString())
     back = protocol.to_array("x", again)
@@ -53,11 +53,9 @@ def test_strings_are_bytes():
         (proto(FLOAT, [3], float_val=[7]), [7, 7, 7]),
         (proto(FLOAT, [], float_val=[7]), 7),
         (proto(FLOAT, [0, 5]), []),
-        # Each string behind its length, the lengths first.
-        (proto(STRING, [2], tensor_content=b"\1\2abc"), [b"a", b"bc"]),
     ],
 )
-def test_values_come_in_fields_or_packed(message, wanted):
+def test_values_may_be_in_fields_or_packed(message, wanted):
     assert protocol.to_array("x", message).tolist() == wanted
 
 
@@ -71,21 +69,21 @@ def test_values_come_in_fields_or_packed(message, wanted):
         proto(FLOAT, [-1], float_val=[1]),
         proto(FLOAT, [1] * 300, float_val=[1]),
         proto(STRING, [2], string_val=[b"a"]),
-        proto(STRING, [2], tensor_content=b"\1\5abc"),
-        proto(STRING, [900], tensor_content=b"\1a"),
+        proto(STRING, [2], tensor_content=b"\1\2abc"),
+        proto(FLOAT, [2], tensor_content=b"1"),
         proto(999, [1]),
         tensor_pb2.TensorProto(
             dtype=FLOAT, tensor_shape={"unknown_rank": True}
         ),
     ],
 )
-def test_what_is_no_tensor_is_refused(message):
+def test_malformed_tensors_are_rejected(message):
     with pytest.raises(protocol.RequestError, match="`x`") as refused:
         protocol.to_array("x", message)
     assert refused.value.code == "INVALID_ARGUMENT"
 
 
-def test_what_an_op_says_is_told_without_where_it_stands():
+def test_an_error_of_the_graph_has_no_source_location():
     @tf.function
     def call(x):
         tf.debugging.assert_less(x, 1, "`x` must be small.")
@@ -99,14 +97,7 @@ def test_what_an_op_says_is_told_without_where_it_stands():
     assert not any(word in str(refused) for word in ("File", "node", "\n"))
 
 
-@pytest.mark.parametrize("code", list(protocol.HTTP_STATUS))
-def test_codes_are_those_of_grpc(code):
-    grpc = pytest.importorskip("grpc")
-    number = list(protocol.HTTP_STATUS).index(code)
-    assert grpc.StatusCode[code].value[0] == number
-
-
-def test_the_extra_is_named_where_it_is_missing(monkeypatch):
+def test_a_missing_package_names_the_extra(monkeypatch):
     for name in ("tensorflow_serving", "tensorflow_serving.apis.predict_pb2"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"tbnets\[serving\]"):

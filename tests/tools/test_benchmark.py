@@ -1,8 +1,6 @@
 """Every benchmark runs and prints its rows; what it times is not judged."""
 
-import contextlib
 import importlib
-import os
 import re
 
 import benchmark
@@ -12,11 +10,7 @@ import tensorflow as tf
 from benchmarks import fisher_vectors, timing
 
 from tbnets import startup
-from tbnets.extras.server.models import Models
-from tbnets.extras.server.stand_in import StandIn
 from tbnets.serving import zoo
-from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.export import write_saved_model
 from tests import saved_models, verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
@@ -114,27 +108,3 @@ def test_benchmark_of_cells(tmp_path, searched):
     text = run("approximate", *line, "--num_images=40")
     assert "recall@10 of 1 sentences: 1.000" in text
     assert "32: by cells" in text
-
-
-def test_benchmark_of_a_server(tmp_path, monkeypatch):
-    pytest.importorskip("tensorflow_serving")
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "captions")])
-    def embed_text(captions):
-        return {"embeddings": tf.zeros([tf.size(captions), 2])}
-
-    @contextlib.contextmanager
-    def here():
-        models = Models({serving.MODEL: zoo.folder() / serving.MODEL})
-        with StandIn(models, port=0, rest_port=0) as server:
-            yield os.getpid(), server.port, server.rest_port
-
-    serving = importlib.import_module("benchmarks.serving")
-    endpoints = Endpoints({"embed_text": embed_text}, "embed_text")
-    write_saved_model(endpoints, tmp_path / serving.MODEL / "1")
-    monkeypatch.setattr(zoo, "folder", lambda: tmp_path)
-    monkeypatch.setattr(serving, "server", here)
-    text = run("serving", "--repeats=1")
-    for row in ("bare     1   1", "gRPC     8   1", "REST    32   8"):
-        assert re.search(rf"^{row}( +\d+\.\d){{3}}$", text, re.M)
-    assert "40 more requests: " in text

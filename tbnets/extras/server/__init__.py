@@ -1,5 +1,5 @@
-"""Servers and clients for TensorFlow Serving's protocols, gRPC and REST.
+"""Serves models for trials over REST and gRPC, and calls them.
 
-A `StandIn` serves `Models` with both protocols. For each model, `Versions`
-loads and replaces the folder's versions. A `Client` calls a model on a server.
+`Models` loads the newest version of each model. `rest` and `grpc_service` serve
+them, and a `Client` calls a model over REST.
 """

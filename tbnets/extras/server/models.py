@@ -1,136 +1,206 @@
-"""The models of a trial server.
+"""Loads the newest version of each served model, and replaces it.
 
 ::
 
     models = Models({"flickr8k": "served/flickr8k"})
     models.start()
-    with models.using("flickr8k") as version:
-        version.predict("embed_text", {"captions": ["a dog"]})
+    models.get("flickr8k").predict("embed_text", {"captions": ["a dog"]})
+
+The old version serves requests while a new version is loaded, and remains in
+memory until its running requests end.
 """
 
-import contextlib
-import functools
+import math
 import threading
 
-from tbnets import files
-from tbnets.extras.server.versions import Version, Versions, newest
-from tbnets.serving.protocol import RequestError, invalid
+import numpy as np
+import tensorflow as tf
+
+from tbnets.serving import export, saved_files
+from tbnets.serving.deployment import read_requests
+from tbnets.serving.embedding_cache import stamp_of
+from tbnets.serving.protocol import (
+    RequestError,
+    invalid,
+    refusal,
+    to_array,
+    to_numpy,
+)
+from tbnets.serving.served import load_saved_model
 from tbnets.startup import usable_cores
 
-MOST_REQUESTS = 64
-"""Maximum number of requests at once. More requests are rejected."""
+MOST_ROWS = 4096
+"""Maximum number of rows in an input. A million empty captions are small but
+take a long time."""
+MOST_PAIRS = 2**18
+"""Maximum number of pairs of rows from two inputs. A learned similarity runs a
+network for each pair."""
+# Limits the memory of concurrent calls.
+_SLOTS = threading.BoundedSemaphore(max(2, usable_cores()))
+
+
+class Version:
+    """A loaded version of a model, after its warm-up requests.
+
+    `path` is the folder of the SavedModel. `trust` allows all ops in its graph.
+    The attribute `served` is the `Served` model.
+    """
+
+    def __init__(self, number, path, trust=False):
+        self.number = number
+        self.served = load_saved_model(path, trust)
+        for request in read_requests(self.served.path):
+            inputs = {n: to_array(n, x) for n, x in request.inputs.items()}
+            self.predict(request.model_spec.signature_name, inputs)
+
+    def function(self, signature=""):
+        """Returns the concrete function of a signature; "" is the default."""
+        signatures = self.served.signatures
+        if (signature or export.DEFAULT) not in signatures:
+            raise invalid(f"`signature_name` must be in {sorted(signatures)}.")
+        return signatures[signature or export.DEFAULT]
+
+    def predict(self, signature, inputs):
+        """Calls a signature and returns a sorted dict of output arrays.
+
+        Raises RequestError if the request is invalid or the graph raises an
+        error.
+        """
+        function = self.function(signature)
+        specs = function.structured_input_signature[1]
+        if inputs.keys() != specs.keys():
+            raise invalid(f"The inputs must be {sorted(specs)}.")
+        tensors = {n: _tensor(specs[n], value) for n, value in inputs.items()}
+        _check_pairs(function.structured_outputs, tensors)
+        try:
+            with _SLOTS:
+                answers = function(**tensors)
+        except tf.errors.OpError as error:
+            raise refusal(error) from error
+        return {name: to_numpy(answers[name]) for name in sorted(answers)}
+
+
+def _tensor(spec, value):
+    array = np.asarray(value)
+    is_text = array.dtype.kind in "OSU"
+    kind = tf.string if is_text else tf.as_dtype(array.dtype)
+    if kind != spec.dtype or not spec.shape.is_compatible_with(array.shape):
+        raise invalid(
+            f"`{spec.name}` must be {spec.dtype.name} {spec.shape}. Received: "
+            f"{kind.name} {array.shape}."
+        )
+    if array.shape and len(array) > MOST_ROWS:
+        raise invalid(f"Send at most {MOST_ROWS} rows of `{spec.name}`.")
+    return tf.constant(array, spec.dtype)
+
+
+def _check_pairs(outputs, tensors):
+    shapes = [spec.shape.as_list() for spec in outputs.values()]
+    rows = {n: x.shape[0] for n, x in tensors.items() if x.shape.rank}
+    if [None, None] in shapes and math.prod(rows.values()) > MOST_PAIRS:
+        raise invalid(f"Send at most {MOST_PAIRS} pairs. Received: {rows}.")
+
+
+class Model:
+    """The newest version of a model in a folder.
+
+    Args:
+        name: name of the model.
+        folder: folder that contains `VERSION/saved_model.pb`, or a run folder.
+        load: function that takes a number and a path, and returns a `Version`.
+        tell: function that prints a line.
+    """
+
+    def __init__(self, name, folder, load, tell=print):
+        self.name = name
+        self.version = None
+        self.folder, self._load, self._tell = folder, load, tell
+        self._failed = None  # Files of a version that failed to load.
+
+    def look(self):
+        """Loads the newest version if it is not the loaded version.
+
+        Calls must not overlap. Raises an error if the first version does not
+        load. A later version that failed is loaded again after its files have
+        changed.
+        """
+        folders = saved_files.find_versions(self.folder)
+        number = max(folders, default=None)
+        if number is None or number == getattr(self.version, "number", None):
+            return
+        files = {path: stamp_of(path) for path in folders[number].rglob("*")}
+        if files == self._failed:
+            return
+        try:
+            self.version = self._load(number, folders[number])
+        except Exception as error:  # The old version must continue.
+            if self.version is None:
+                raise
+            self._failed = files
+            self._tell(
+                f"{self.name} version {number} does not load, version "
+                f"{self.version.number} serves: {error!r}"
+            )
+        else:
+            self._tell(f"{self.name} version {number} serves")
 
 
 class Models:
     """The models of a server.
 
     Args:
-        folders: model name -> folder, as in `Versions`.
+        folders: model name -> folder, as in `Model`.
         trust: whether to allow all ops in the models' graphs.
-        batching: `Batching`, or None.
-        policies: model name -> the `wanted` argument of its `Versions`.
-        labels: model name -> dict that maps labels to versions.
         poll_seconds: seconds between two checks of the folders.
         tell: function that prints a line.
     """
 
-    def __init__(
-        self,
-        folders,
-        trust=False,
-        batching=None,
-        policies=None,
-        labels=None,
-        poll_seconds=1,
-        tell=print,
-    ):
-        slots = threading.BoundedSemaphore(max(2, usable_cores()))
-        load = functools.partial(
-            Version, trust=trust, slots=slots, batching=batching
-        )
-        policies = policies or {}
-        self._labels = labels or {}
-        self._versions = {
-            name: Versions(name, folder, load, policies.get(name, newest), tell)
+    def __init__(self, folders, trust=False, poll_seconds=1, tell=print):
+        def load(number, path):
+            return Version(number, path, trust)
+
+        self._models = {
+            name: Model(name, folder, load, tell)
             for name, folder in folders.items()
         }
-        self._poll_seconds = poll_seconds
-        self._requests = threading.BoundedSemaphore(MOST_REQUESTS)
-        self._tell = tell
+        self._poll_seconds, self._tell = poll_seconds, tell
         self._ending = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def names(self):
         """Returns the names of the models."""
-        return list(self._versions)
+        return list(self._models)
 
     def start(self):
         """Loads all models, then watches their folders."""
-        for versions in self._versions.values():
-            versions.start()
+        for model in self._models.values():
+            saved_files.newest_version(model.folder)  # There must be one.
+            model.look()
         self._watcher.start()
 
     def close(self):
         """Stops watching the folders."""
         self._ending.set()
-        if self._watcher.is_alive():
-            self._watcher.join()
 
-    @contextlib.contextmanager
-    def using(self, model, version=None, label=""):
-        """Yields the `Version` for a request, by default the newest."""
-        is_admitted = self._requests.acquire(blocking=False)
-        try:
-            if not is_admitted:
-                raise RequestError(
-                    "UNAVAILABLE",
-                    f"The server already has {MOST_REQUESTS} requests. Try "
-                    "again later.",
-                )
-            yield self._version(model, version, label)
-        except RequestError as error:
-            line = f"failed: {model}: {error.code}: {error}"
-            self._tell(files.readable(line[:300]))
-            raise
-        finally:
-            if is_admitted:
-                self._requests.release()
+    def get(self, name, number=None):
+        """Returns the newest `Version` of a model.
 
-    def _version(self, model, version, label):
-        versions = self._of(model)
-        if label:
-            version = self._labels.get(model, {}).get(label)
-            if version is None:
-                raise invalid(f"Unrecognized servable version label: {label}")
-        return versions.get(version)
-
-    def metadata(self, model, version=None, label=""):
-        """Returns a version's number and its `SignatureDef`s by name."""
-        with self.using(model, version, label) as served:
-            return served.number, served.signature_defs
-
-    def status(self, model, version=None, label=""):
-        """Returns the `State`s of one version or all versions, newest first."""
-        if label:
-            raise invalid(
-                "A version must be requested by its number. Received: the "
-                f"label {label}. Send its number, or none for all versions."
-            )
-        return self._of(model, "find any versions of model").states(version)
-
-    def _of(self, model, doing="serve model"):
-        if model not in self._versions:
+        Raises RequestError if `number` is the number of another version.
+        """
+        model = self._models.get(name)
+        version = getattr(model, "version", None)
+        if version is None or number not in (None, version.number):
             raise RequestError(
                 "NOT_FOUND",
-                f"Could not {doing} {model}. The server has "
-                f"{', '.join(self._versions)}.",
+                f"The model must be the newest version of {self.names()}. "
+                f"Received: {name[:100]}, version {number}.",
             )
-        return self._versions[model]
+        return version
 
     def _watch(self):
         while not self._ending.wait(self._poll_seconds):
-            for name, versions in self._versions.items():
+            for model in self._models.values():
                 try:
-                    versions.look()
+                    model.look()
                 except OSError as error:  # Files may disappear meanwhile.
-                    self._tell(f"{name} cannot be read: {error}")
+                    self._tell(f"{model.name} cannot be read: {error}")

@@ -190,13 +190,6 @@ def test_what_is_no_photo_is_refused(client, content):
 def test_a_body_is_bounded(client, made):
     app = loopback.LocalApp(made.demo, most_bytes=50)
     give(Client(app), b"x" * 51, 413)
-    found = client.open(
-        "/photos",
-        method="POST",
-        headers={**OWN, "Transfer-Encoding": "chunked"},
-        input_stream=io.BytesIO(b"x"),
-    )
-    assert found.status_code == 411
 
 
 @pytest.mark.parametrize(
@@ -288,7 +281,6 @@ def test_pages_of_others_may_link_and_no_more(client, site):
 @pytest.mark.parametrize(
     "origin",
     [
-        None,
         "null",
         "http://evil.example",
         "http://127.0.0.1:8081",

@@ -8,13 +8,11 @@ from tbnets.serving.export import write_saved_model
 
 
 def write_version(folder, number):
-    """Writes a version that answers with its number.
+    """Writes a version that multiplies by its number.
 
     Signatures: `times` (numbers float32 `[n, 2]`, none below 0) -> `products`
-    `[n, 2]`, the numbers times that of the version, and `sums` `[n]`; `pairs`
-    (first, second: float32 `[n]`, `[m]`) -> `sums` `[n, m]`; `together`
-    (numbers float32 `[n]`, none below 0) -> `rows` int32 `[n]`, with how many
-    rows each was in work.
+    `[n, 2]` and `sums` `[n]`; `pairs` (first, second: float32 `[n]`, `[m]`) ->
+    `sums` `[n, m]`; `texts` (captions string `[n]`, ids int32 `[n]`) -> both.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, 2], name="numbers")])
@@ -33,12 +31,15 @@ def write_version(folder, number):
     def pairs(first, second):
         return {"sums": first[:, None] + second}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], name="numbers")])
-    def together(numbers):
-        good = tf.reduce_all(numbers >= 0)
-        numbers = require(numbers, good, "`numbers` must be positive:", numbers)
-        return {"rows": tf.fill(tf.shape(numbers), tf.size(numbers))}
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="captions"),
+            tf.TensorSpec([None], tf.int32, name="ids"),
+        ]
+    )
+    def texts(captions, ids):
+        return {"captions": captions, "ids": ids}
 
-    functions = {"times": times, "pairs": pairs, "together": together}
+    functions = {"times": times, "pairs": pairs, "texts": texts}
     endpoints = Endpoints(functions, "times")
     return write_saved_model(endpoints, folder / str(number))
