@@ -32,7 +32,7 @@ from tbnets.errors import (
     NotAFileError,
     import_extra,
 )
-from tbnets.files import CheckedFile, shown
+from tbnets.files import BESIDE_SUFFIX, CheckedFile, shown
 
 PHOTO_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
@@ -77,11 +77,57 @@ def name_below(root, path):
 
 
 def _below(folder, suffixes):
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if name.endswith(suffixes) and not name.startswith("."):
-                yield os.path.join(place, name)
+    for name, entry in walk_files(folder):
+        if name.endswith(suffixes) and not entry.is_dir():
+            yield entry.path
+
+
+def walk_files(folder, before=""):
+    """Yields (relative path, `os.DirEntry`) for each file below a folder.
+
+    The entries of a folder are sorted by name. Links to folders are yielded
+    like files. Names for which `is_left_out` is true are left out. Raises
+    OSError if a subfolder cannot be listed. A folder that does not exist has no
+    files.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+    except _NOT_A_FILE:
+        return
+    except OSError as error:
+        raise FileError(
+            error.errno,
+            f"The folder {folder} cannot be listed: {error.strerror}. Make it "
+            "readable, or move it elsewhere.",
+        ) from error
+    for entry in sorted_entries:
+        if is_left_out(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from walk_files(entry.path, f"{before}{entry.name}/")
+        else:
+            yield before + entry.name, entry
+
+
+_OF_SYSTEMS = {
+    "@eaDir",
+    "__MACOSX",
+    "lost+found",
+    "$RECYCLE.BIN",
+    "System Volume Information",
+}
+"""Names of folders of operating systems, NAS devices and zip programs."""
+
+
+def is_left_out(name):
+    """Returns whether a file or folder is skipped when photos are listed.
+
+    These are hidden files, folders of operating systems, and the folders of
+    results (`files.folder_beside`).
+    """
+    is_hidden = name.startswith(".") or name in _OF_SYSTEMS
+    return is_hidden or name.endswith(BESIDE_SUFFIX)
 
 
 def photo_root(path):

@@ -9,10 +9,15 @@ import unicodedata
 import numpy as np
 
 from tbnets.data import archives
-from tbnets.data.archives import PHOTO_SUFFIXES, is_photo_name
+from tbnets.data.archives import (
+    PHOTO_SUFFIXES,
+    is_left_out,
+    is_photo_name,
+    walk_files,
+)
 from tbnets.data.splits import SPLIT_FIELD, fill_split
 from tbnets.errors import InputError, MissingFileError
-from tbnets.files import BESIDE_SUFFIX, CheckedFile, listed, readable
+from tbnets.files import CheckedFile, listed, readable
 
 MOST_NAMED = 10
 _FLICKR_NAME = re.compile(r"([0-9]+)_[0-9a-f]+")
@@ -22,8 +27,8 @@ def list_photos(folder):
     """Returns the sorted paths of the photos below a folder.
 
     Photos are recognised by their suffixes. A broken link is listed, so that it
-    is reported as missing. Links to folders are skipped, and so are folders of
-    results (`files.folder_beside`).
+    is reported as missing. Links to folders are skipped, and so are the names
+    in `archives.is_left_out`. Raises OSError if a subfolder cannot be listed.
     """
     return [pathlib.Path(entry) for entry in sort_files(folder)[0].values()]
 
@@ -34,28 +39,29 @@ def is_listed(path, folder):
     below = path.is_relative_to(folder) and path.relative_to(folder).parts
     if not below or not is_photo_name(below[-1]):
         return False
-    return not any(part.endswith(BESIDE_SUFFIX) for part in below[:-1])
+    return not any(map(is_left_out, below))
 
 
 def sort_files(folder):
     """Separates the photos below a folder from other files.
 
-    Hidden files are left out, unless they have a photo's suffix. Raises
-    FileNotFoundError if there is no photo.
+    Names for which `archives.is_left_out` is true are in neither result. Raises
+    FileNotFoundError if there is no photo, and OSError if a subfolder cannot be
+    listed.
 
     Returns (photos, other_files). `photos` is a sorted dict that maps the
     relative path of each photo, with slashes, to its `os.DirEntry`.
     `other_files` is a list of `os.DirEntry`s.
     """
     photos, other_files = {}, []
-    for name, entry in _walk(folder):
+    for name, entry in walk_files(folder):
         # A system call takes time, and only links need it.
         is_link = entry.is_symlink()
         is_file = os.path.isfile(entry) if is_link else entry.is_file()
         if is_photo_name(entry.name):
             if is_file or not os.path.exists(entry):
                 photos[name] = entry
-        elif is_file and not any(part[0] == "." for part in name.split("/")):
+        elif is_file:
             other_files.append(entry)
     if not photos:
         names = listed([entry.name for entry in other_files], MOST_NAMED)
@@ -66,19 +72,6 @@ def sort_files(folder):
             "the path."
         )
     return photos, other_files
-
-
-def _walk(folder, before=""):
-    try:
-        with os.scandir(folder) as entries:
-            sorted_entries = sorted(entries, key=lambda entry: entry.name)
-    except OSError:  # Treated like a folder without photos.
-        return
-    for entry in sorted_entries:
-        if not entry.is_dir(follow_symlinks=False):
-            yield before + entry.name, entry
-        elif not entry.name.endswith(BESIDE_SUFFIX):
-            yield from _walk(entry.path, f"{before}{entry.name}/")
 
 
 def left_out_lines(broken, other_files, count):
@@ -138,9 +131,10 @@ def match_names(folder, captions):
     """Returns a dict from image names without a photo to photos that fit.
 
     A photo fits if its name equals the image name without folder and extension.
-    If both names contain a folder, the folders must be equal, too. The dict
-    contains only names that a single photo fits, and no photo twice. `captions`
-    is a `CaptionSource`.
+    If both names contain a folder, the folders must be equal, too. Names that
+    differ only in their Unicode normal form are equal. The dict contains only
+    names that a single photo fits, and no photo twice. `captions` is a
+    `CaptionSource`.
     """
     folder, names = archives.photo_root(folder), {}
     for split in captions.splits():
@@ -149,20 +143,21 @@ def match_names(folder, captions):
     missing = [x for x in names if not archives.is_file(folder / x)]
     if not missing or not archives.is_folder(folder):
         return {}
-    photos = [name for name, _ in _walk(folder) if is_photo_name(name)]
+    photos = [name for name, _ in walk_files(folder) if is_photo_name(name)]
     if not photos:  # Archives beside photos may hold anything.
         photos = [path for _, path in archives.photos_inside(folder)]
     by_stem = {}
     for name in photos:
         if name not in names:
-            by_stem.setdefault(stem_of(name), []).append(name)
+            by_stem.setdefault(stem_of(_composed(name)), []).append(name)
     fits = {}
     for name in missing:
-        path = name.replace("\\", "/")  # Tables of Windows have backslashes.
+        # Tables of Windows have backslashes.
+        path = _composed(name).replace("\\", "/")
         last = os.path.basename(path)
         stem = stem_of(last) if is_photo_name(last) else last
         photos = [x for x in by_stem.get(stem, ()) if _has_folder_of(x, path)]
-        same = [photo for photo in photos if os.path.basename(photo) == last]
+        same = [x for x in photos if os.path.basename(_composed(x)) == last]
         if len(best := same or photos) == 1:
             fits.setdefault(best[0], []).append(name)
     return {names[0]: photo for photo, names in fits.items() if not names[1:]}
@@ -175,21 +170,28 @@ def with_matches(records, matches):
 
 
 def _has_folder_of(photo, name):
-    folders = (path.split("/")[-2::-1] for path in (photo, name))
+    folders = (x.split("/")[-2::-1] for x in (_composed(photo), name))
     return all(one == other for one, other in zip(*folders))
 
 
 def find_photo(folder, image_id):
     """Returns the path of an image's photo in a folder, or None.
 
-    The id cannot refer to a file outside the folder, but a link can.
+    The id may lack the suffix, or have another Unicode normal form than the
+    file. It cannot refer to a file outside the folder, but a link can.
     """
     root = pathlib.Path(os.path.abspath(folder))
-    for suffix in ("", *PHOTO_SUFFIXES):
-        path = pathlib.Path(os.path.abspath(root / f"{image_id}{suffix}"))
-        if path.is_relative_to(root) and archives.is_file(path):
-            return path
+    forms = (unicodedata.normalize(form, image_id) for form in ("NFC", "NFD"))
+    for name in dict.fromkeys([image_id, *forms]):
+        for suffix in ("", *PHOTO_SUFFIXES):
+            path = pathlib.Path(os.path.abspath(root / f"{name}{suffix}"))
+            if path.is_relative_to(root) and archives.is_file(path):
+                return path
     return None
+
+
+def _composed(name):
+    return unicodedata.normalize("NFC", name)
 
 
 def stem_of(name):
@@ -216,7 +218,7 @@ def likely_name(name, files):
 
 def _bare(name):
     stem = stem_of(name.replace("\\", "/"))
-    return unicodedata.normalize("NFC", stem).casefold().strip()
+    return _composed(stem).casefold().strip()
 
 
 def listed_rows(image_ids, path) -> np.ndarray:
@@ -234,13 +236,15 @@ def listed_rows(image_ids, path) -> np.ndarray:
     row_of_id = {key: row for row, key in enumerate(image_ids)}
     rows_of_name = {}
     for key, row in row_of_id.items():
-        stem = stem_of(key)
-        flickr = _FLICKR_NAME.fullmatch(stem)
-        for name in {stem, flickr[1] if flickr else stem}:
+        whole = _composed(key)
+        flickr = _FLICKR_NAME.fullmatch(stem_of(key))
+        numbers = flickr.groups() if flickr else ()
+        for name in {whole, stem_of(whole), *numbers}:
             rows_of_name.setdefault(name, []).append(row)
     rows = set()
     for name, line in listed.items():
-        meant = rows_of_name.get(name) or rows_of_name.get(stem_of(name), [])
+        forms = _composed(name), stem_of(_composed(name))
+        meant = next(filter(None, map(rows_of_name.get, forms)), [])
         if name in row_of_id:
             meant = [row_of_id[name]]
         if len(meant) > 1:

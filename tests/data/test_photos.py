@@ -1,10 +1,15 @@
 """Tests of finding photos, and of lists of them."""
 
+import os
+
 import pytest
 
+from tbnets.data.archives import has_archives, list_archives
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.photos import (
+    find_photo,
     find_photos,
+    is_listed,
     left_out_lines,
     likely_name,
     list_photos,
@@ -14,7 +19,7 @@ from tbnets.data.photos import (
     sort_files,
 )
 from tbnets.data.splits import NoSuchSplit
-from tbnets.errors import InputError
+from tbnets.errors import InputError, UserError
 from tests import photo_files, refusals
 
 
@@ -67,6 +72,73 @@ def test_other_files_are_found_and_told(folder):
     assert "notes.txt, y.tar, z.mp4" in lines[1]
     assert lines[2].startswith("4 of 9 ")
     assert left_out_lines({}, [], 5) == []
+
+
+SKIPPED = (".a.jpg", ".trash/b.jpg", "@eaDir/cat.jpg/c.jpg", "__MACOSX/d.jpg")
+SKIPPED += ("lost+found/e.jpg", "more/photos.tbnets/f.jpg")
+
+
+def test_hidden_photos_and_folders_of_systems_are_left_out(tmp_path):
+    for name in ("cat.jpg", *SKIPPED):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        assert is_listed(tmp_path / name, tmp_path) == (name == "cat.jpg")
+    assert [*sort_files(tmp_path)[0]] == ["cat.jpg"]
+    captions = tmp_path / "t.csv"
+    captions.write_text("image,text\nx/cat.png,p\n")
+    [(_, path)] = find_photos(tmp_path, CaptionSource("auto", captions))
+    assert path == tmp_path / "cat.jpg"
+
+
+@pytest.fixture
+def unlisted(tmp_path, monkeypatch):
+    """Returns a folder with a subfolder `more` that cannot be listed."""
+    (tmp_path / "more").mkdir()
+    for name in ("a.jpg", "more/b.jpg", "more/c.tar"):
+        (tmp_path / name).touch()
+    listed = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("more"):  # Root can list all folders.
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    return tmp_path
+
+
+@pytest.mark.parametrize("function", [list_photos, list_archives, has_archives])
+def test_a_subfolder_that_cannot_be_listed_is_an_error(unlisted, function):
+    with pytest.raises(UserError, match="more cannot be listed") as error:
+        function(unlisted)
+    assert isinstance(error.value, OSError)
+
+
+def test_a_folder_that_does_not_exist_has_no_archives(tmp_path):
+    assert not has_archives(tmp_path / "nowhere")
+
+
+COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
+
+
+@pytest.mark.parametrize(
+    "name, file", [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)]
+)
+def test_names_match_in_each_unicode_form(tmp_path, name, file):
+    folder = tmp_path / file
+    folder.mkdir()
+    path = folder / f"{file}.jpg"
+    path.touch()
+    assert find_photo(tmp_path, f"{name}/{name}.jpg") == path
+    assert find_photo(tmp_path, f"{name}/{name}") == path
+    captions, names = tmp_path / "t.csv", tmp_path / "list.txt"
+    for written in (f"{name}/{name}.jpg", f"{name}.jpg", f"{name}.png", name):
+        captions.write_text(f"image,text\n{written},p\n")
+        [(_, found)] = find_photos(tmp_path, CaptionSource("table", captions))
+        assert found == path
+        names.write_text(f"{written}\n")
+        ids = [f"{file}/{file}.jpg", "other.jpg"]
+        assert listed_rows(ids, names).tolist() == [0]
 
 
 def test_of_many_files_left_out_some_are_named(tmp_path):

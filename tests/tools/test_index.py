@@ -1,6 +1,7 @@
 """Tests of the index tool: an index made, brought up to date, and asked."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -66,6 +67,30 @@ def test_photos_are_indexed_searched_and_brought_up_to_date(folder):
     out, _ = query(folder, "own.index", "red", "--top=1", "--json=-")
     [asked] = json.loads(out)["queries"]
     assert asked["answers"] == [{"image": "blue.png", "similarity": 1.0}]
+
+
+def test_a_subfolder_that_cannot_be_listed_leaves_the_index_unchanged(
+    folder, monkeypatch
+):
+    own = shutil.copytree(folder / "photos", folder / "partly")
+    (own / "more").mkdir()
+    (own / "red.png").rename(own / "more" / "red.png")
+    line = own, f"--output={own}.index", f"--model={folder}/bytes/1"
+    ask("index", *line)
+    before = {x: x.read_bytes() for x in (folder / "partly.index").iterdir()}
+    listed = os.scandir
+
+    def scandir(path="."):
+        if os.fspath(path) == str(own / "more"):  # Root can list all folders.
+            raise OSError(5, "Input/output error", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    _, _, failure = ask("index", *line)
+    assert f"{own}/more cannot be listed: Input/output error" in failure
+    assert before == {
+        x: x.read_bytes() for x in (folder / "partly.index").iterdir()
+    }
 
 
 def test_the_answers_are_those_of_the_folder(folder):
