@@ -6,8 +6,8 @@ from typing import Annotated
 
 from tbnets import startup
 from tbnets.data.archives import has_archives
-from tbnets.data.caption_columns import Columns
 from tbnets.data.captions import FORMAT_NAMES, CaptionSource
+from tbnets.data.layouts import Columns
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
@@ -90,8 +90,8 @@ class CaptionFlags:
     )
     captions_format: str = flag(
         "auto",
-        "Format of --captions (docs/data_formats.md). auto: found in the "
-        "content of the file.",
+        "Expected format of --captions (docs/data_formats.md). auto: any "
+        "format.",
         choices=FORMAT_NAMES,
     )
     image_column: str = flag("", COLUMN_HELP["image_column"])
@@ -101,7 +101,7 @@ class CaptionFlags:
         [], "Splits of --captions to process; default: all."
     )
 
-    def caption_source(self):
+    def caption_source(self, images=""):
         """Returns the `CaptionSource` that the flags name."""
         is_pattern = SPLIT_FIELD in self.captions
         is_set = os.path.isdir(self.captions) or has_archives(self.captions)
@@ -109,7 +109,7 @@ class CaptionFlags:
             require_file(self.captions, "--captions")
         names = self.image_column, tuple(self.caption_column), self.split_column
         return CaptionSource(
-            self.captions_format, self.captions, Columns(*names)
+            self.captions_format, self.captions, Columns(*names), images
         )
 
     def data(self, **sources):
@@ -168,7 +168,7 @@ class PhotoFlags(ShardFlags):
 
         Each photo is a pair (id, path). Prints the unusable files.
         """
-        captions = self.caption_source() if self.captions else None
+        captions = self.captions and self.caption_source(self.images)
         all_photos = find_photos(self.images, captions, self.splits)
         is_listed = self.captions or has_archives(self.images)
         other_files = [] if is_listed else sort_files(self.images)[1]

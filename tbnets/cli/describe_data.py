@@ -291,10 +291,10 @@ class Options(CaptionFlags):
 
 def read_splits(options, problems):
     """Returns a dict of the splits, and the set of training words or None."""
-    read_split = functools.partial(
-        options.caption_source().read, problems=problems
-    )
-    splits = {name: read_split(split=name) for name in options.names()}
+    captions = options.caption_source(options.images)
+    read_split = functools.partial(captions.read, problems=problems)
+    names = options.splits or captions.splits()
+    splits = {name: read_split(split=name) for name in names}
     try:
         training = read_split(split=options.vocabulary_split)
     except ValueError:
@@ -379,7 +379,7 @@ def main(options):
         splits, vocabulary = read_splits(options, problems)
         print(f"Read as: {captions.summary(splits.values())}\n")
         matches = options.images and match_names(
-            options.images, options.caption_source()
+            options.images, options.caption_source(options.images)
         )
         if matches:
             print(f"{MATCHED}\n")

@@ -74,7 +74,7 @@ from tbnets.cli.model_flags import (
     quiet_if_stdout,
     write_answers_json,
 )
-from tbnets.data.caption_columns import CaptionFile
+from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import AUTO, read_file
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.photos import find_photo, is_listed
@@ -202,7 +202,7 @@ def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
     lines, _ = CheckedFile(path).lines()
     file = CaptionFile(path, [])
-    if file.start.startswith("{") or read_file(AUTO, file)[1]:
+    if file.start.startswith("{") or read_file(AUTO, file)[0]:
         splits = CaptionSource(AUTO, path).splits()
         images = (read_captions(AUTO, path, split) for split in splits)
         lines = [text for each in images for text in each.captions]

@@ -4,10 +4,10 @@ To learn the package, read the modules in this order::
 
     sources, open                the files of a run, and its splits
     captions, splits             images with captions, and their splits
-    caption_formats              finds the reader of a captions file
+    layouts                      the columns of public data sets
+    caption_formats              recognises the format of a captions file
     caption_json, caption_tables, caption_archives   the readers
-    layouts                      the names of columns
-    caption_columns              finds the columns, for all readers
+    caption_files                makes records of images, for all readers
     photos, archives             find and read the files of photos
     images, pictures             decode photos in a graph and with Pillow
     store/                       features on disk

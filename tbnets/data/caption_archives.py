@@ -11,14 +11,11 @@ import posixpath
 import re
 
 from tbnets.data import archives
-from tbnets.data.caption_columns import (
-    SAMPLE_ROWS,
+from tbnets.data.caption_files import (
     CaptionFile,
     ImageRecord,
-    OtherFormat,
     Row,
-    choose_columns,
-    images_of,
+    read_rows,
 )
 from tbnets.data.layouts import COLUMN_NAMES, bare
 from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
@@ -27,6 +24,8 @@ from tbnets.files import CheckedFile, ProblemError, parse_json
 _TEXTS = ("txt", "json", "cls")
 """Extensions of caption files. If a photo has several, the first is read."""
 _CLASSES = ("classes.txt", "classnames.txt")
+_PHOTO = "image"
+"""Name of the column of photos in messages."""
 _SHORT = {"training": "train", "testing": "test"}
 _SHORT |= {"valid": "val", "validation": "val"}
 """Maps words in the names of archives to the splits that they name."""
@@ -56,8 +55,6 @@ def read_shards(file):
     the keys in `layouts.COLUMN_NAMES`. A `.cls` file contains the name of a
     class, or the index of a line in `classes.txt` next to the shards.
     """
-    if file.path.lower().endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz")):
-        raise OtherFormat("it is compressed; decompress it first")
     shards = _list(file.path, ".tar")
     file.used = f"{len(shards)} shards"
     records, counts = {}, collections.Counter()
@@ -163,8 +160,6 @@ def _read_classes(root):
 def _list(path, suffix):
     """Returns a list of (relative path, path, split), one for each archive."""
     root, paths = archives.list_archives(path, (suffix,))
-    if not paths:
-        raise OtherFormat(f"it is neither a {suffix} file nor a folder of them")
     names = [archives.name_below(root, path) for path in paths]
     return list(zip(names, paths, archive_splits(names)))
 
@@ -172,18 +167,23 @@ def _list(path, suffix):
 def read_parquet(file):
     """Returns the `ImageRecord`s of the rows in parquet files, in order.
 
-    `choose_columns` identifies the columns. If a column contains photos, an
-    image's id is the path stored with its photo. If there are no such paths,
-    the id is the file name in another column, or contains the row number.
+    If a column contains photos, an image's id is the path stored with its
+    photo. If there are no such paths, the id is the file name in another
+    column, or contains the row number.
     """
     records = {}
     for name, path, split in _list(file.path, ".parquet"):
-        part = CaptionFile(path, file.problems, file.columns)
+        part = CaptionFile(path, file.problems, file.columns, file.images)
         archive = _opened(part)
         if not archive:
             continue
-        rows = _parquet_rows(part, archive, split)
-        for record in images_of(part, rows, name if archive.names else ""):
+        rows = _parquet_rows(archive, split)
+        names = archive.columns
+        if archive.names:  # The column of photos is the column of images.
+            part.columns = part.columns._replace(image=_PHOTO)
+            names = [_PHOTO, *(name for name in names if name != _PHOTO)]
+        place = name if archive.names else ""
+        for record in read_rows(part, names, rows, place):
             key = record.image_id, "" if archive.names else record.split
             if key not in records:
                 records[key] = record
@@ -196,27 +196,11 @@ def read_parquet(file):
     return list(records.values())
 
 
-def _parquet_rows(part, archive, split):
-    columns, rows = archive.columns, archive.rows(archive.columns)
-    table = [[row[column] for column in columns] for row in rows]
-    chosen_by_user = part.columns
-    if archive.names:  # The column of photos is the column of images.
-        columns = ["image", *columns]
-        table = [[name, *row] for name, row in zip(archive.names, table)]
-        chosen_by_user = part.columns._replace(image="image")
-    sample = [list(values) for values in zip(*table[:SAMPLE_ROWS])]
-    try:
-        chosen = choose_columns(columns, sample, chosen_by_user)
-    except OtherFormat as error:
-        expected = "a column of captions, and one of images or their names"
-        part.refuse(expected, columns, None, str(error))
-        return
-    part.used = f"columns {chosen.listed(columns)}"
-    for number, row in enumerate(table):
-        place, texts = f"row {number}", []
-        for column in chosen.captions:
-            value = row[column]
-            texts += value if isinstance(value, list) else [value]
-        texts = [(place, text) for text in texts if text is not None]
-        part_split = split if chosen.split is None else row[chosen.split]
-        yield Row(place, row[chosen.image], texts, part_split)
+def _parquet_rows(archive, split):
+    for number, row in enumerate(archive.rows(archive.columns)):
+        for name, value in row.items():
+            if value is None or isinstance(value, list):
+                row[name] = [text for text in value or () if text is not None]
+        if archive.names:
+            row[_PHOTO] = archive.names[number]
+        yield Row(f"row {number}", row, split)

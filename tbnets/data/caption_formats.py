@@ -1,8 +1,8 @@
-"""Detects the format of a caption file, and reads its images and captions.
+"""Recognises the format of a caption file, and reads its images and captions.
 
-`READERS` maps each format to its reader. A reader takes a `CaptionFile` and
-returns an `ImageRecord` for each image and split, in the order of the file. It
-raises `OtherFormat` if the file is in a different format.
+The structure of a JSON file, the first line of a text file or the suffix of its
+name defines the format. A reader returns an `ImageRecord` for each image and
+split, in the order of the file.
 """
 
 import glob
@@ -13,19 +13,19 @@ from tbnets.checks import first_twice
 from tbnets.data import caption_archives, caption_json, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives
-from tbnets.data.caption_columns import CaptionFile, ImageRecord, OtherFormat
+from tbnets.data.caption_files import ImageRecord
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.features import first_equal_rows, open_array
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile, require_file, shown
+from tbnets.files import CheckedFile, listed, require_file, shown
 
 AUTO = "auto"
-_JSON_START = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\"\]\d-]|$)")
 _PACKED = {
-    b"\x1f\x8b": "a gzip file. Decompress it first with gunzip.",
-    b"PK\3\4": "a zip file. Unpack it, or save a spreadsheet as CSV.",
+    b"\x1f\x8b": "a gzip file. Decompress it first with gunzip",
+    b"PK\3\4": "a zip file. Unpack it, or save a spreadsheet as CSV",
 }
 """Maps the first bytes of a compressed file to advice."""
+_TOKEN_START = re.compile(r"[^\t\n]+#\d+ *\t")
 _TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
 
 
@@ -37,10 +37,6 @@ def read_flickr(file):
     without file extensions. If there are no lists, all images are in the split
     "all".
     """
-    if not re.match(r"[^\t\n]+#\d+ *\t", file.start):
-        raise OtherFormat(
-            "its first line is not <image>#<number><TAB><caption>"
-        )
     captions, lists = _token_captions(file), _split_lists(file.path)
     images = {part: _listed(lists[part], captions, file) for part in lists}
     return [
@@ -131,8 +127,6 @@ def read_precomputed(file):
     belong to one image, whose id is the number of its first row.
     """
     base = file.path.removesuffix("_caps.txt")
-    if base == file.path:
-        raise OtherFormat("its name does not end with _caps.txt")
     rows, ends_well = file.lines()
     try:
         features = open_array(f"{base}_ims.npy")
@@ -169,15 +163,15 @@ READERS = {
     "precomputed": read_precomputed,
     "flickr": read_flickr,
     "phrases": caption_json.read_phrases,
-    "karpathy": caption_json.read_karpathy,
+    "karpathy": caption_json.read_records,
     "coco": caption_json.read_coco,
     "records": caption_json.read_records,
-    "mapping": caption_json.read_mapping,
+    "mapping": caption_json.read_records,
     "webdataset": caption_archives.read_shards,
     "parquet": caption_archives.read_parquet,
     "table": caption_tables.read_table,
 }
-"""Maps each format to its reader. The first that accepts a file is used."""
+"""Maps each format to its reader."""
 OF_SEVERAL_FILES = ("precomputed", "flickr")
 """Formats whose readers also read other files in the folder."""
 
@@ -185,51 +179,45 @@ OF_SEVERAL_FILES = ("precomputed", "flickr")
 def read_file(format, file):
     """Returns the `ImageRecord`s of a `CaptionFile`, and text on its format.
 
-    `format` is a key of `READERS`, or "auto" to try all of them. The text names
-    the format and the columns. If no format fits, reports a problem and returns
-    ([], "").
+    `format` is the expected format, or "auto". The text names the format and
+    the columns. Reports a problem and returns ([], "") if the file has no
+    captions, or if it has another format.
     """
-    is_folder = format == AUTO and os.path.isdir(file.path)
-    if not (is_folder or list_archives(file.path)[1]):
-        require_file(file.path)
-    before, reasons = len(file.problems or ()), {}
-    for name in READERS if format == AUTO else [format]:
-        try:
-            records = READERS[name](file)
-        except OtherFormat as error:
-            reasons[name] = str(error)
-            continue
+    before = len(file.problems or ())
+    name = _format_of(file)
+    if name and format in (AUTO, name):
+        records = READERS[name](file)
         if not records and len(file.problems or ()) == before:
             file.report("expected captions; found none.")
         return records, f"{name} ({file.used})" if file.used else name
-    _report_unknown(format, file, reasons)
+    if len(file.problems or ()) == before:  # Else it is damaged.
+        _report_format(format, name, file)
     return [], ""
 
 
-def _report_unknown(format, file, reasons):
-    for magic, advice in _PACKED.items():
-        if file.head.startswith(magic):
-            file.report(f"expected captions; found {advice}")
-            return
-    is_json = _JSON_START.match(file.start) and not caption_json.is_lines(file)
-    if is_json and file.json() is None:
-        return
-    first = shown(file.start.partition("\n")[0])
-    if format != AUTO:
-        other = read_file(AUTO, CaptionFile(file.path, [], file.columns))[1]
-        file.report(
-            f"expected captions of format {format}; found {first}. It has "
-            f"another format: {reasons[format]}. Set `format` to "
-            f"{other.partition(' ')[0] or AUTO}."
-        )
-        return
-    tried = ""
-    for why in dict.fromkeys(reasons.values()):
-        names = ", ".join(name for name in reasons if reasons[name] == why)
-        tried += f"\n  {names}: {why}"
-    file.report(
-        f"expected captions; found {first}, which fits no format. If the file "
-        "has columns of images and captions, name them with image_column=NAME, "
-        "caption_column=NAME. docs/bring_your_data.md shows the files that can "
-        f"be read. Formats that were tried:{tried}"
-    )
+def _format_of(file):
+    """Returns the format of a file, or "" if it has none."""
+    for suffix, name in ((".tar", "webdataset"), (".parquet", "parquet")):
+        if list_archives(file.path, (suffix,))[1]:
+            return name
+    require_file(file.path)
+    if file.path.endswith("_caps.txt"):
+        return "precomputed"
+    if any(map(file.head.startswith, _PACKED)):
+        return ""
+    if file.is_json:
+        return caption_json.format_of(file)
+    return "flickr" if _TOKEN_START.match(file.start) else "table"
+
+
+def _report_format(format, name, file):
+    found = shown(file.start.partition("\n")[0])
+    for magic, packed in _PACKED.items():
+        found = packed if file.head.startswith(magic) else found
+    if file.is_json and isinstance(file.content, dict):
+        found = f"an object with the keys {listed([*file.content], 12)}"
+    advice = "docs/bring_your_data.md shows the files that can be read."
+    if name:
+        advice = f"Set `format` to {name}."
+    expected = "captions" + f" of format {format}" * (format != AUTO)
+    file.report(f"expected {expected}; found {found}. {advice}")

@@ -30,13 +30,14 @@ from tbnets.checks import (
 )
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives, stamp
-from tbnets.data.caption_columns import CaptionFile, Columns
+from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import (
     AUTO,
     OF_SEVERAL_FILES,
     READERS,
     read_file,
 )
+from tbnets.data.layouts import Columns
 from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
 from tbnets.files import ProblemError
 
@@ -259,8 +260,8 @@ def read_captions(
     """Reads one split of a caption file or folder.
 
     Args:
-        format: "auto" to detect the format from the content of the file, or a
-            key of `caption_formats.READERS`.
+        format: the expected format, a key of `caption_formats.READERS`; "auto"
+            for any format.
         path: path of the file or folder. `{split}` is replaced with the name of
             the split.
         split: name of the split. "val", "dev" and "validation" are equivalent.
@@ -268,10 +269,11 @@ def read_captions(
         problems: None to raise an error at the first bad row, or a list to
             which a `Problem` is added for each bad row. All other rows are
             still read.
-        image_column: name of the image column or JSON key; "" to detect it from
-            common names and from the values.
-        caption_column: names of the caption columns; () to detect them.
-        split_column: name of the split column; "" to detect it.
+        image_column: name of the image column or JSON key; "" for a usual name
+            (`layouts.COLUMN_NAMES`) or the layout of a public data set
+            (`layouts.PUBLISHED`).
+        caption_column: names of the caption columns; () for usual names.
+        split_column: name of the split column; "" for a usual name.
 
     Returns:
         `CaptionedImages`, in the order of the file.
@@ -297,12 +299,16 @@ def read_captions(
 class CaptionSource:
     """A file or folder of captions, with its format and its columns.
 
-    The fields are arguments of `read_captions`.
+    `images` is the folder of the photos; "" if unknown. The other fields are
+    arguments of `read_captions`. In a table without usual names, the column
+    whose values are all photos in `images` has the images, and the only other
+    column with texts has the captions.
     """
 
     format: str
     path: Path
     columns: Columns = Columns()
+    images: Path = ""
 
     def __post_init__(self):
         check_choice("format", self.format, FORMAT_NAMES)
@@ -388,13 +394,13 @@ class CaptionSource:
         """
         files = list_archives(path)[1] or [path]
         stamps = [stamp(file) for file in files if os.path.isfile(file)]
-        key = self.format, path, self.columns, *stamps
+        key = self.format, path, self.columns, self.images, *stamps
         if (result := _CACHE.get(key)) is not None:
             return result
-        file = CaptionFile(path, [], self.columns)
+        file = CaptionFile(path, [], self.columns, self.images)
         result = read_file(self.format, file)
         if file.problems:
-            file = CaptionFile(path, problems, self.columns)
+            file = CaptionFile(path, problems, self.columns, self.images)
             return read_file(self.format, file)
         _CACHE.clear()
         if result[1] not in OF_SEVERAL_FILES:

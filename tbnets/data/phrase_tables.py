@@ -87,7 +87,12 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     file = CheckedFile(path, problems)
     images_by_path = {}
     is_table = file.path.lower().endswith(".jsonl")
-    for place, row in file.json_rows(NEEDED) if is_table else rows_of(file):
+    if is_table:
+        rows = file.json_rows(NEEDED)
+    else:
+        refuse_pickle(file)
+        rows = rows_of(file, file.json())
+    for place, row in rows:
         _read_row(file, place, row, images_by_path)
     if not images_by_path and not problems:
         file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
@@ -226,15 +231,13 @@ PICKLES = (".p", ".pkl", ".pickle")
 INSTANCES, IMAGE_DATA = "instances.json", "image_data.json"
 
 
-def rows_of(file):
-    """Yields (place, row) for each phrase in a JSON file.
+def rows_of(file, content):
+    """Yields (place, row) for each phrase in the content of a JSON file.
 
     `row` is a dict with the keys of a phrase table. For Visual Genome and
     RefCOCO, it contains `bbox` instead of `box`: x, y, width and height of a
     box that may extend beyond its image.
     """
-    _refuse_pickle(file)
-    content = file.json()
     if content is not None:
         read = published_reader(content) or _rows
         yield from read(file, content)
@@ -261,7 +264,8 @@ def _rows(file, entries):
             file.refuse(expected, sorted(row), place)
 
 
-def _refuse_pickle(file):
+def refuse_pickle(file):
+    """Raises ValueError if the name of a file is that of a pickle."""
     if file.path.lower().endswith(PICKLES):
         name = os.path.basename(file.path)
         raise InputError(

@@ -7,8 +7,8 @@ import pathlib
 
 from tbnets.data import splits
 from tbnets.data.archives import has_archives, photo_root
-from tbnets.data.caption_columns import Columns
 from tbnets.data.captions import CaptionSource
+from tbnets.data.layouts import Columns
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
@@ -152,7 +152,10 @@ class Sources:
         """Returns the `CaptionSource` of the run's captions."""
         names = self.image_column, tuple(self.caption_column), self.split_column
         path = self.file("captions")
-        return CaptionSource(self.captions_format, path, Columns(*names))
+        photos = self.photo_folder if self.images else ""
+        return CaptionSource(
+            self.captions_format, path, Columns(*names), photos
+        )
 
     def items(self, flag):
         """Returns the comma-separated items of a flag."""

@@ -296,9 +296,9 @@ def bad_files():
     for place, images, annotations in BAD_COCO:
         content = coco([(1, "1.jpg"), *images], [(1, "p"), *annotations])
         yield "coco", "c.json", content, place
-    for entry in (["q"], ["q", "images/b"], "a", [5, "images/a"]):
-        content = json.dumps({"ok": ["p", "images/ok"], "a": entry})
-        yield "mapping", "f.json", content, "['a']"
+    for entry in (["q"], ["q", "i/b.jpg"], "a.jpg", [5, "i/a.jpg"]):
+        content = json.dumps({"ok.jpg": ["p", "i/ok.jpg"], "a.jpg": entry})
+        yield "mapping", "f.json", content, "['a.jpg']"
     for kind, rows in BAD_ROWS.items():
         format, name, head = HEADS[kind]
         for row in rows:
@@ -336,7 +336,7 @@ WHOLE = [
     ("table", "page.txt", "A dog", None),
     ("table", "none.csv", "", None),
     ("table", "twice.csv", "image,Image,caption\na.jpg,b.jpg,p\n", None),
-    ("table", "old.csv", "image,caption\ra.jpg,p\r", None),
+    ("table", "old.csv", "image,caption\ra.jpg,p\r", 1),
     ("table", "headless.csv", "a.jpg,7\nb.jpg,8\n", None),
 ]
 

@@ -17,7 +17,7 @@ from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
-from tests.data.test_caption_files import FILES
+from tests.data.test_layouts import FOLDER, LAYOUTS, expected_captions
 from tests.fuzz.damage import npy
 from tests.fuzz.reader import Reader, both_ways, reader_of
 
@@ -92,10 +92,6 @@ REFERENCES = {
         "annotations": [{"id": 3, "bbox": [0, 1.5, 3, 4]}],
     },
 }
-IDENTITIES = [
-    {"file_path": f"{i}.jpg", "captions": ["A man .", "He runs ."], "id": i % 2}
-    for i in range(3)
-]
 PARSED = [
     {"id": f"{i}.jpg#0", "caption": f"c {i}", "tree": tree, "fallback": True}
     for i, tree in enumerate(TREES)
@@ -183,14 +179,15 @@ def _word_vectors(name, content):
 
 READERS = {
     **{
-        f"captions_{name}": _captions("auto", {name: content}, split)
-        for name, (content, splits) in FILES.items()
-        for split in [*splits][:1]
-        if len(content) < 10_000
+        f"captions_{path.name}": _captions(
+            "auto",
+            {path.name: path.read_text(encoding="utf-8")},
+            next(iter(expected_captions(name))),
+        )
+        for name, path in ((name, FOLDER / name) for name in LAYOUTS)
+        if path.suffix in (".json", ".jsonl", ".csv", ".tsv", ".txt")
+        and path.parent.name not in ("flickr8k", "refcoco")
     },
-    "captions_identities": _captions(
-        "records", {"reid.json": json.dumps(IDENTITIES)}
-    ),
     "captions_references": _captions("phrases", _dumped(REFERENCES), "val"),
     "captions_flickr": _captions("flickr", FLICKR, "train"),
     "captions_precomputed": _captions("precomputed", PRECOMPUTED, "train"),

@@ -172,8 +172,8 @@ class CaptionSettings:
 
     captions_format: str = flag(
         "auto",
-        "Format of --captions (docs/data_formats.md). auto: found in the "
-        "content of the file.",
+        "Expected format of --captions (docs/data_formats.md). auto: any "
+        "format.",
         choices=FORMAT_NAMES,
     )
     image_column: str = flag("", COLUMN_HELP["image_column"])

@@ -1,0 +1,301 @@
+"""Makes image records from the rows of files of captions.
+
+A row is a line of a table or a JSON object: a dict from columns to values.
+"""
+
+import collections
+import contextlib
+import functools
+import posixpath
+import re
+import urllib.parse
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tbnets.data.layouts import (
+    COLUMN_NAMES,
+    Columns,
+    Layout,
+    UnknownColumns,
+    bare,
+    find_layout,
+)
+from tbnets.data.photos import find_photos, stem_of
+from tbnets.data.splits import WHOLE_FILE
+from tbnets.errors import MissingFileError
+from tbnets.files import CheckedFile, shown
+
+_HEAD_BYTES = 65536
+_JSON = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\"\]\d-]|$)")
+_ADDRESS = re.compile(r"https?://\S")
+_ANSWERS = ("gpt", "assistant", "model", "bot")
+"""Names of the speakers whose turns in a conversation are captions."""
+_TALKS = ("conversation", "message")
+_NUMBER = re.compile(r"\s*[-+]?[\d.,]*\s*")
+
+
+class ImageRecord(NamedTuple):
+    """An image and its captions, as returned by a reader.
+
+    `has_id` is False if the id is only a row number within the split.
+    `identity` identifies a person or object that several images may show; "" if
+    the file has no identities.
+    """
+
+    image_id: str
+    captions: list
+    split: str
+    file_name: str
+    has_id: bool = True
+    identity: str = ""
+
+
+class Row(NamedTuple):
+    """A row of a table, or an object of a JSON file.
+
+    `place` is the line, or the name of the object in error messages. `split` is
+    the split of rows without a column of splits.
+    """
+
+    place: int | str
+    values: dict
+    split: str = WHOLE_FILE
+
+
+class CaptionFile(CheckedFile):
+    """A caption file, the user's `Columns`, and the folder of the photos.
+
+    A reader sets `used` to a description of the columns or keys that it read.
+    """
+
+    def __init__(
+        self,
+        path,
+        problems=None,
+        columns=Columns(),  # noqa: B008
+        images="",
+    ):
+        super().__init__(path, problems)
+        self.columns = columns
+        self.images = images
+        self.used = ""
+
+    @functools.cached_property
+    def head(self):
+        """The first bytes of the file; b"" for a folder."""
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            return file.read(_HEAD_BYTES)
+        return b""
+
+    @functools.cached_property
+    def start(self):
+        """The first characters of the file, without leading whitespace."""
+        is_wide = self.head.startswith((b"\xff\xfe", b"\xfe\xff"))
+        encoding = "utf-16" if is_wide else "utf-8-sig"
+        return self.head.decode(encoding, errors="replace").lstrip()
+
+    @functools.cached_property
+    def is_json(self):
+        """Whether the file begins like JSON or JSON Lines."""
+        return bool(_JSON.match(self.start))
+
+    @functools.cached_property
+    def content(self):
+        """The parsed JSON; None for JSON Lines and invalid JSON."""
+        return None if self.is_json_lines else self.json()
+
+    @functools.cached_property
+    def is_json_lines(self):
+        """Whether the file is in the JSON Lines format."""
+        if not self.start.startswith("{"):
+            return False
+        lines = [line.strip() for line in self.start.split("\n", 2)[:2]]
+        is_complete = all(line[:1] + line[-1:] == "{}" for line in lines)
+        is_named = self.path.lower().endswith((".jsonl", ".ndjson"))
+        return is_named or (len(lines) > 1 and is_complete)
+
+    @functools.cached_property
+    def _photos(self):
+        with contextlib.suppress(MissingFileError):
+            names = [name for name, _ in find_photos(self.images)]
+            return {*names}, {*map(stem_of, names)}
+        return set(), set()
+
+    def has_photos(self, values, by_stem=False):
+        """Returns whether all values name photos in the folder of images.
+
+        They are paths in the folder or, if `by_stem` is true, names without
+        folder and extension.
+        """
+        if not self.images or not all(isinstance(x, str) for x in values):
+            return False
+        names, stems = self._photos
+        values = {value.strip() for value in values}
+        return {*map(stem_of, values)} <= stems if by_stem else values <= names
+
+
+def read_rows(file, names, rows: Iterable[Row], archive=""):
+    """Returns `ImageRecord`s, merging rows with the same image and split.
+
+    Args:
+        file: `CaptionFile`.
+        names: the columns or keys.
+        rows: `Row`s, in the order of the file.
+        archive: path of the archive that contains the photos, or "".
+    """
+    try:
+        layout = find_layout(names, file.columns)
+    except UnknownColumns as error:
+        layout = None
+        if file.images and not any(file.columns):
+            rows = [*rows]
+            layout = _layout_of_photos(file, names, rows)
+        if not layout:
+            file.report(
+                f"expected a column of images and a column of captions. {error}"
+                " Name them with --image_column=NAME --caption_column=NAME, or "
+                "add a header such as image,caption. docs/bring_your_data.md "
+                "shows the files that can be read."
+            )
+            return []
+    used = layout.image, *layout.captions, layout.split, layout.identity
+    file.used = f"columns {', '.join(filter(None, used))}"
+    return _records(file, rows, layout, archive)
+
+
+def _layout_of_photos(file, names, rows):
+    """Returns the `Layout` of a table with one column of photos and one text.
+
+    Returns None if the values of no column, or of several, are photos in the
+    folder of images, or if not exactly one other column has texts.
+    """
+    columns = {
+        name: [_image_of(row.values.get(name)) for row in rows]
+        for name in names
+    }
+    for by_stem in (False, True):
+        images = [
+            name
+            for name, values in columns.items()
+            if file.has_photos(values, by_stem)
+        ]
+        texts = [
+            name
+            for name, values in columns.items()
+            if name not in images and any(map(_is_text, values))
+        ]
+        if images:
+            found = len(images) == len(texts) == 1
+            return Layout(images[0], (texts[0],)) if found else None
+    return None
+
+
+def _is_text(value):
+    if isinstance(value, list):
+        return any(map(_is_text, value))
+    return isinstance(value, str) and not _NUMBER.fullmatch(value)
+
+
+def _records(file, rows, layout, archive):
+    records, spelled, identities = {}, {}, {}
+    left_out = collections.Counter()
+    for place, values, split in rows:
+        value = values.get(layout.image)
+        if layout.where and values.get(layout.where[0]) != layout.where[1]:
+            left_out[f"rows whose {' is not '.join(layout.where)}"] += 1
+            continue
+        if not value and bare(layout.captions[0]) in _TALKS:
+            left_out["conversations without an image"] += 1
+            continue
+        if all(values.get(key) is None for key in layout.captions):
+            keys = " or ".join(map(repr, layout.captions))
+            file.refuse(f"the key {keys}", values, place)
+            continue
+        image = _image_of(value)
+        folder = layout.folder and values.get(layout.folder)
+        name = file.file_name(f"{folder}/{image}" if folder else image, place)
+        texts = [*_texts(values, layout, place)]
+        captions = [file.caption(text, where) for where, text in texts]
+        captions = [text for text in captions if text is not None]
+        split = values.get(layout.split) if layout.split else split
+        if not isinstance(split, str) or not split.strip():
+            advice = "Write it in all rows or in no row."
+            file.refuse("the name of a split", split, place, advice)
+        elif name and (captions or not texts):
+            if _is_new_spelling(file, place, name, value, spelled):
+                continue
+            record = ImageRecord(
+                image,
+                [],
+                split.strip(),
+                posixpath.join(archive, name),
+                identity=_identity(file, values, layout, place, identities),
+            )
+            known = records.setdefault((image, record.split), record)
+            known.captions.extend(captions)
+    for reason, count in left_out.items():
+        file.suspect(f"left out {count} {reason}.", None)
+    return [*records.values()]
+
+
+def _image_of(value):
+    """Returns the name of a photo; of a URL, the last component of the path."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    value = str(value) if type(value) is int else value
+    value = value.strip() if isinstance(value, str) else value
+    if not isinstance(value, str) or not _ADDRESS.match(value):
+        return value
+    path = re.sub(r"(?s)[?#].*", "", value)
+    return urllib.parse.unquote(path.split("/", 3)[-1].rpartition("/")[2])
+
+
+def _texts(values, layout, place):
+    """Yields (place, text) for each caption of a row."""
+    for key in layout.captions:
+        value = values.get(key)
+        if value is None or layout.may_lack and not str(value).strip():
+            continue
+        items = value if isinstance(value, list) else [value]
+        for number, item in enumerate(items):
+            if not isinstance(item, dict):
+                yield place, item
+                continue
+            where = place
+            if isinstance(place, str) and items is value:
+                where = f"{place}.{key}[{number}]"
+            speaker = item.get("from", item.get("role"))
+            if speaker is None:
+                names = [
+                    name for name in COLUMN_NAMES["caption"] if name in item
+                ]
+                yield where, item[names[0]] if names else item
+            elif speaker in _ANSWERS:
+                text = item.get("value", item.get("content"))
+                if isinstance(text, str):
+                    text = text.replace("<image>", " ").strip()
+                yield where, text
+
+
+def _is_new_spelling(file, place, name, value, spelled):
+    """Reports a photo that an earlier row names by another path or URL."""
+    before = spelled.setdefault(posixpath.normpath(name), value)
+    if value == before:
+        return False
+    advice = "Both names refer to one file. Use one name in all rows."
+    file.refuse(f"{shown(before)} as before", value, place, advice)
+    return True
+
+
+def _identity(file, values, layout, place, identities):
+    if not layout.identity:
+        return ""
+    value, image = values.get(layout.identity), values[layout.image]
+    if type(value) not in (int, str) or not str(value).strip():
+        advice = "Write it in all rows or in no row."
+        file.refuse("the id of a person or object", value, place, advice)
+        return ""
+    if identities.setdefault(str(image), str(value)) != str(value):
+        expected = f"{identities[str(image)]!r}, the image's id in other rows"
+        file.refuse(expected, value, place)
+    return identities[str(image)]
