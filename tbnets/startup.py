@@ -10,7 +10,6 @@ import logging as py_logging
 import os
 import pathlib
 import platform
-import re
 import shlex
 import signal
 import sys
@@ -258,26 +257,11 @@ def interrupts():
         raise
 
 
-_TOOL = re.compile(r"(?:python )?tools/(\w+)\.py")
-
-
-def adapt_commands(text):
-    """Adapts the commands in a text to the way in which tbnets was started.
-
-    If the program is `tbnets`, `python tools/query.py` becomes `tbnets query`.
-    """
-    return _TOOL.sub(r"tbnets \1", text) if _is_installed() else text
-
-
 def command_line():
     """Returns this process's command line, quoted for a shell."""
-    program = "tbnets" if _is_installed() else sys.argv[0]
-    return shlex.join([program, *sys.argv[1:]])
-
-
-def _is_installed():
-    # pip installs the script `tbnets`.
-    return pathlib.Path(sys.argv[0]).stem == "tbnets"
+    program = pathlib.Path(sys.argv[0])
+    name = program.name if program.stem == "tbnets" else sys.argv[0]
+    return shlex.join([name, *sys.argv[1:]])
 
 
 def run(work):
@@ -309,6 +293,6 @@ def run(work):
     except Exception as error:
         if not is_for_the_user(error):
             raise
-        sys.exit(adapt_commands(f"error: {_message_of(error)}"))
+        sys.exit(f"error: {_message_of(error)}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -183,8 +183,8 @@ EXPORT = [
 MODEL = "--model={root}/run "
 FEATURES = MODEL + "--image_features={root}/"
 QUERY = [
-    ("", "tools/query.py"),
-    (MODEL + "dog", "tools/query.py"),
+    ("", "tbnets query"),
+    (MODEL + "dog", "tbnets query"),
     ("--model={root}/photos {root}/photos dog", "`--model` must"),
     ("--model={root}/half {root}/photos dog", "--model"),
     ("--model=flickr {root}/photos dog", "`--model` must"),
@@ -198,7 +198,7 @@ QUERY = [
     ("--images={root}/photos --html={root}/absent/m.html dog", "--html"),
     ("--images={root}/photos --montage=out dog", "--montage"),
     ("--images={root}/photos --html=out dog", "--html"),
-    (MODEL + "--image=a.png", "tools/query.py"),
+    (MODEL + "--image=a.png", "tbnets query"),
     (MODEL + "--image=a --captions={root}/no.txt", "`--captions` must"),
     (MODEL + "--image=a --captions={root}/i.npy", "i.npy:1"),
 ]

@@ -85,7 +85,7 @@ class Options(ChoiceFlags):
         "terms' and 'Not for'; default: the current card of the model.",
     )
     cnn_weights: str = flag(
-        "", "As in tools/export.py: lets a run on image features take photos."
+        "", "As in tbnets export: lets a run on image features take photos."
     )
     branches: bool = flag(
         False,
@@ -94,7 +94,7 @@ class Options(ChoiceFlags):
     )
     regions: str = flag(
         "",
-        "As in tools/export.py: lets a run of photos and captions localize "
+        "As in tbnets export: lets a run of photos and captions localize "
         "phrases; with --cnn_weights, --phrases and --choice.",
     )
     phrases: str = flag(
@@ -107,7 +107,7 @@ class Options(ChoiceFlags):
     data_root: str = flag("", "New base folder of relative data paths.")
     confidence: str = flag(
         "",
-        "As in tools/export.py: caption file from which the confidence of the "
+        "As in tbnets export: caption file from which the confidence of the "
         "results is fitted; with --name and --images.",
     )
     language: str = flag("English", "Language of the sentences or phrases.")
@@ -198,8 +198,8 @@ def command(options):
     name = options.name
     for known in (pathlib.Path(options.run_dir).name, name):
         if (command_line.configs_folder() / f"{known}.flags").is_file():
-            return f"python tools/train.py --flagfile=configs/{known}.flags"
-    return f"python tools/train.py --flagfile=model_zoo/{name}/{name}.flags"
+            return f"tbnets train --flagfile=configs/{known}.flags"
+    return f"tbnets train --flagfile=model_zoo/{name}/{name}.flags"
 
 
 def check_loss(options, before, after):

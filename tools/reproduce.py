@@ -85,7 +85,7 @@ def _training(row, seed):
     words = [row.flags, f"--seed={seed}", f"--run_dir=runs/{row.name}_{seed}"]
     if row.configuration:
         words.insert(0, f"--flagfile=configs/{row.configuration}.flags")
-    return " ".join(["python tools/train.py", *filter(None, words)])
+    return " ".join(["tbnets train", *filter(None, words)])
 
 
 def main(options):

@@ -39,7 +39,7 @@ class Options:
     """Flags for the scenes and their split."""
 
     scenes: str = flag(
-        "runs/scenes", "Folder of tools/make_scenes.py or of a run."
+        "runs/scenes", "Folder of tbnets make_scenes or of a run."
     )
     split: str = flag(
         "test", "Split to measure; the dev split is called val.", choices=SPLITS
@@ -62,7 +62,7 @@ def read_records(path, split):
     for number, record in file.json_rows(("split", "objects", "captions")):
         if not _is_scene(record):
             file.refuse(
-                "a scene as tools/make_scenes.py writes it",
+                "a scene as tbnets make_scenes writes it",
                 record,
                 number,
                 "Delete the folder and write the scenes again.",

@@ -2,10 +2,11 @@
 
 The module of a command is named by its verb. It defines `Options`, a dataclass
 of the flags, and `main(options)`, which returns the exit code or None. Its
-docstring is the help text. `tbnets VERB` and `python tools/VERB.py` are
-equivalent. Other modules are parts of commands: `data_flags` and `model_flags`
-of several, `embedding_files` and `zero_shot` of evaluate, `run_line` and
-`local_workers` of train, and `help` of --help.
+docstring is the help text. In a clone, `python tools/train.py` is equivalent to
+`tbnets train`; `evaluate` and `export` have such scripts, too. Other modules
+are parts of commands: `data_flags` and `model_flags` of several,
+`embedding_files` and `zero_shot` of evaluate, `run_line` and `local_workers` of
+train, and `help` of --help.
 
 ::
 
@@ -117,8 +118,7 @@ def call(verb, words):
         sections = {"Flags": flags}
         if hasattr(module, "help_sections"):
             sections = module.help_sections()
-        text = startup.adapt_commands(format_help(module.__doc__, sections))
-        print(text, end="")
+        print(format_help(module.__doc__, sections), end="")
         return 0
     groups = getattr(module, "GROUPS", ())
     known = [*flags, *(flag for group in groups for flag in flags_of(group))]

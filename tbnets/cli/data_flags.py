@@ -4,7 +4,6 @@ import dataclasses
 import os
 from typing import Annotated
 
-from tbnets import startup
 from tbnets.data.archives import has_archives
 from tbnets.data.captions import FORMAT_NAMES, CaptionSource
 from tbnets.data.layouts import Columns
@@ -138,13 +137,13 @@ class ShardFlags(CaptionFlags):
     shard: str = flag(
         "",
         "I/N, with I from 1 to N: process only the I-th of N shares, which "
-        "tools/join_store.py merges.",
+        "tbnets join_store merges.",
     )
 
     def next_line(self, line):
         """Returns `line`, or advice to merge the shares if --shard is set."""
-        joined = "Next, merge all shares with tools/join_store.py"
-        return startup.adapt_commands(joined) if self.shard else line
+        joined = "Next, merge all shares with tbnets join_store"
+        return joined if self.shard else line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

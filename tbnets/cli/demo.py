@@ -1,20 +1,20 @@
 r"""Serve a local web page to try the networks.
 
-  python tools/demo.py photos
+  tbnets demo photos
 
 This command prints an address, http://127.0.0.1:8080, to open in a browser.
 Type a sentence to see the best photos of the folder. Open a photo, or drop your
 own, to see matching captions, similar photos and the boxes of phrases such as
 "a man, his dog".
 
-  python tools/demo.py
+  tbnets demo
 
 Without a folder, the command draws 250 scenes, uses the zoo's models for
 scenes, and deletes the scenes when it stops.
 
 To use other networks, or your own captions, run:
 
-  python tools/demo.py --model=runs/own --localizer=runs/boxes \
+  tbnets demo --model=runs/own --localizer=runs/boxes \
       --captions=captions.txt photos
 
 By default, the server accepts only requests from this machine. It serves only
@@ -111,7 +111,7 @@ def open_folder(options):
     """Yields (photo folder, captions, cache). Draws scenes by default."""
     if len(options.folder) > 1:
         raise InputError(
-            "tools/demo.py",
+            "tbnets demo",
             "get one folder of photos",
             f"{' '.join(options.folder)}",
             "Quote a name that contains spaces.",
@@ -158,7 +158,7 @@ def show(options, folder, captions, cache):
             "--model",
             "take photos",
             f"--model={name}, which takes features",
-            "Export its run with tools/export.py --cnn_weights=imagenet.",
+            "Export its run with tbnets export --cnn_weights=imagenet.",
         )
     localizer = None
     if boxes:

@@ -2,7 +2,7 @@ r"""Print statistics and problems of a caption data set.
 
 For example:
 
-  python tools/describe_data.py --captions_format=karpathy \
+  tbnets describe_data --captions_format=karpathy \
       --captions=flickr8k/dataset_flickr8k.json \
       --images=flickr8k/images \
       --image_features='flickr8k/precomp/{split}_ims.npy'
@@ -20,7 +20,7 @@ photos of one scene.
 
 Count phrases with and without boxes:
 
-  python tools/describe_data.py --phrases=flickr8k/entities
+  tbnets describe_data --phrases=flickr8k/entities
 
 docs/data_formats.md describes the formats.
 """
@@ -270,7 +270,7 @@ class Options(CaptionFlags):
     )
     phrases: str = flag(
         "",
-        "Phrases with boxes, as in --phrases of tools/train.py.",
+        "Phrases with boxes, as in --phrases of tbnets train.",
     )
     images: str = flag(
         "",

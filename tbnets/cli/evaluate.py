@@ -2,42 +2,42 @@ r"""Measure image-text retrieval of a run or of saved embeddings.
 
 Measure a split of a run:
 
-  python tools/evaluate.py --run_dir=runs/quickstart --split=test
+  tbnets evaluate --run_dir=runs/quickstart --split=test
 
 Measure how well a run on photos and captions finds the boxes of phrases:
 
-  python tools/evaluate.py --run_dir=runs/flickr8k_infonce \
+  tbnets evaluate --run_dir=runs/flickr8k_infonce \
       --phrases=flickr8k/entities --regions=features/averages_lite0.flags \
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
 Compare two runs, by the difference of their recalls and its interval:
 
-  python tools/evaluate.py --run_dir=runs/first,runs/second
+  tbnets evaluate --run_dir=runs/first,runs/second
 
 Combine runs by the weighted sum of their distances (Wang et al. 2018, Eq. 8):
 
-  python tools/evaluate.py --run_dir=runs/embedding \
+  tbnets evaluate --run_dir=runs/embedding \
       --combine_with=runs/similarity --combine_weight=0.3
 
 Lower the rank of images and captions that are close to every query of a split:
 
-  python tools/evaluate.py --run_dir=runs/quickstart --query_bank=train
+  tbnets evaluate --run_dir=runs/quickstart --query_bank=train
 
 Draw a t-SNE map (needs the extra: pip install "tbnets[map]"):
 
-  python tools/evaluate.py --run_dir=runs/quickstart --map=map.png
+  tbnets evaluate --run_dir=runs/quickstart --map=map.png
 
 Measure a Keras Hub model (needs the extra: pip install "tbnets[hub]"):
 
-  python tools/evaluate.py --hub=clip_vit_base_patch32 --images=photos \
+  tbnets evaluate --hub=clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
 Measure embeddings from any model, matched by the ids of a data set or by row:
 
-  python tools/evaluate.py --captions=flickr8k/dataset_flickr8k.json \
+  tbnets evaluate --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
-  python tools/evaluate.py \
+  tbnets evaluate \
       --image_embeddings=images.npy \
       --text_embeddings=captions.npy \
       --caption_to_image=caption_to_image.npy \
@@ -212,7 +212,7 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
     phrases: str = flag(
         "",
         "For a run of photos and captions: phrases with boxes, as for "
-        "tools/train.py; adds the accuracy of their localization.",
+        "tbnets train; adds the accuracy of their localization.",
     )
     regions: str = flag(
         "",
@@ -295,7 +295,7 @@ def check_evaluate_flags(options):
                 "--combine_with",
                 "list folders of runs",
                 f"{folder!r}, without {SETTINGS_FILE}",
-                "Name run folders of tools/train.py.",
+                "Name run folders of tbnets train.",
             )
     if usual_name(options.query_bank) == usual_name(options.split):
         raise InputError(
@@ -484,7 +484,7 @@ def evaluate_arrays(options):
         sources = [f"--{name}" for name in ALLOWED_FLAGS if name not in paths]
         raise InputError(
             f"{', '.join(sources)} or {', '.join(missing)} must be given. "
-            "Received: none. `python tools/evaluate.py --help` shows an "
+            "Received: none. `tbnets evaluate --help` shows an "
             "example."
         )
     read = embedding_files.read_array

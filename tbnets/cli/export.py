@@ -2,24 +2,24 @@ r"""Export a trained network as a SavedModel, or change an export.
 
 Training already exports its best epoch. Use this command to export the last
 checkpoint. It can also export a run that was trained on features of
-tools/extract_image_features.py as a model that takes photos:
+tbnets extract_image_features as a model that takes photos:
 
-  python tools/export.py --run_dir=runs/vilalta2017_flickr8k_fne \
+  tbnets export --run_dir=runs/vilalta2017_flickr8k_fne \
       --cnn_weights=imagenet
 
 The command writes the next version to RUN/saved_model or --output.
 
 Export a network that was trained on photos and captions as a model that finds
-the boxes of phrases, for tools/localize.py:
+the boxes of phrases, for tbnets localize:
 
-  python tools/export.py --run_dir=runs/flickr8k_infonce \
+  tbnets export --run_dir=runs/flickr8k_infonce \
       --cnn_weights=imagenet --regions=features/averages_lite0.flags \
       --choice=expected_overlap --choice_temperature=0.04 \
       --choice_area_exponent=0.5
 
 Export a SavedModel again, for example a model of the zoo:
 
-  python tools/export.py --model=flickr8k_photos --output=served/flickr8k \
+  tbnets export --model=flickr8k_photos --output=served/flickr8k \
       --serving
 
 The command writes the next version, which returns bit-identical outputs. With
@@ -28,14 +28,14 @@ in docker or Kubernetes (needs the extra: pip install "tbnets[serving]"). A
 server batches requests only if all signatures support it, for example after
 --signatures=embed_text,embed_image.
 
-Add an index made by tools/index.py, and the `search` signature, to the model:
+Add an index made by tbnets index, and the `search` signature, to the model:
 
-  python tools/export.py --model=flickr8k_photos --output=served/search \
+  tbnets export --model=flickr8k_photos --output=served/search \
       --index=photos.index
 
 Convert a network for LiteRT, to search without TensorFlow (docs/on_device.md):
 
-  python tools/export.py --model=flickr8k_photos --output=flickr8k_int8 \
+  tbnets export --model=flickr8k_photos --output=flickr8k_int8 \
       --litert=int8 --images=flickr8k/train
 
 --litert=int8 measures the ranges of the activations on 100 photos
@@ -45,7 +45,7 @@ photos.
 Fit the confidence of search results to captions that the network was not
 trained on (docs/search.md):
 
-  python tools/export.py --model=runs/own --output=served/own \
+  tbnets export --model=runs/own --output=served/own \
       --confidence=captions.json --photos=photos
 
 See docs/serving.md.

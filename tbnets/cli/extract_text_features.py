@@ -2,13 +2,13 @@ r"""Compute features of captions, such as tf-idf, and store them.
 
 For example, tf-idf of the 3000 most frequent lemmas, as in Wang et al. 2016:
 
-  python tools/extract_text_features.py --features=tfidf --num_terms=3000 \
+  tbnets extract_text_features --features=tfidf --num_terms=3000 \
       --captions=data/flickr8k/dataset_flickr8k.json \
       --output=features/flickr8k_tfidf
 
 Or Fisher vectors of word vectors (word2vec or GloVe):
 
-  python tools/extract_text_features.py --features=fisher \
+  tbnets extract_text_features --features=fisher \
       --word_vectors=data/GoogleNews-vectors-negative300.bin \
       --captions=data/flickr8k/dataset_flickr8k.json \
       --output=features/flickr8k_fisher

@@ -2,18 +2,18 @@ r"""Make or update a search index of photos or features.
 
 For example, index a folder of photos:
 
-  python tools/index.py photos --output=photos.index
-  python tools/query.py --index=photos.index "a dog in the snow"
+  tbnets index photos --output=photos.index
+  tbnets query --index=photos.index "a dog in the snow"
 
 Run the command again after photos have changed: it embeds only new and changed
 photos, and removes deleted photos. While it runs, searches use the old index.
 
 Index features, for a network that was trained on them:
 
-  python tools/index.py --image_features=test_ims.npy --model=runs/flickr8k \
+  tbnets index --image_features=test_ims.npy --model=runs/flickr8k \
       --output=flickr8k.index
 
-If the index is made with --approximate, tools/query.py --approximate finds
+If the index is made with --approximate, tbnets query --approximate finds
 nearly all of the best rows in a fraction of the time. This is worthwhile for
 100,000 rows or more. With --dtype=bfloat16, the index takes half the disk
 space, and similarities have a relative error of about 0.004. An index can be
@@ -58,7 +58,7 @@ class Options(ModelFlags):
     )
     approximate: bool = flag(
         False,
-        "Also group the rows into cells, for tools/query.py --approximate. "
+        "Also group the rows into cells, for tbnets query --approximate. "
         'Requires: pip install "tbnets[faiss]".',
     )
     cache: str = flag(
@@ -95,11 +95,11 @@ def main(options):
     """Updates the index to contain exactly the given photos or features."""
     if len(options.folder) + bool(options.image_features) != 1:
         raise InputError(
-            "tools/index.py",
+            "tbnets index",
             "get one folder of photos, or --image_features",
             f"{len(options.folder)} folders, "
             f"--image_features={','.join(options.image_features)}",
-            "Write for example tools/index.py photos --output=photos.index.",
+            "Write for example tbnets index photos --output=photos.index.",
         )
     model = zoo.open_model(options.model, options.trust)
     requirement = "be a network for whole images", "Choose another model."

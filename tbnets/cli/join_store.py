@@ -2,12 +2,12 @@ r"""Merge shares of extracted features, proposed boxes or parse trees.
 
 For example, run this on four machines, with I from 1 to 4:
 
-  python tools/extract_image_features.py --images=photos --shard=I/4 \
+  tbnets extract_image_features --images=photos --shard=I/4 \
       --output=shares/lite0.I
 
 Then run this on a machine with all four stores:
 
-  python tools/join_store.py shares/lite0.* --output=features/lite0
+  tbnets join_store shares/lite0.* --output=features/lite0
 
 If all machines have the same type of processor, the merged store is
 byte-identical to the store that one machine would write. Each file of trees

@@ -1,6 +1,6 @@
 r"""Find the boxes that phrases name in photos.
 
-  python tools/localize.py photo.jpg "a brown dog" "the ball"
+  tbnets localize photo.jpg "a brown dog" "the ball"
 
 For each phrase, this command prints the best of the proposed boxes and its
 similarity: the cosine (1 is identical) or, for a similarity network, the log
@@ -9,16 +9,16 @@ odds of a match (0 means even odds). If the network was trained with
 phrase. The default zoo model, entities_localization, is for photos;
 --model=scenes_localization is for rendered scenes.
 
-  python tools/localize.py --output=drawn photos/*.jpg "a man" "a dog"
+  tbnets localize --output=drawn photos/*.jpg "a man" "a dog"
 
 The first word is a photo, and so is every word with the suffix of a photo, such
 as .jpg. All other words are phrases. This command draws the boxes of each photo
 as drawn/PHOTO.localized.png.
 
-  python tools/localize.py --model=runs/own --top=3 \
+  tbnets localize --model=runs/own --top=3 \
       --json=found.json photo.jpg "a red ball"
 
-This command uses the newest SavedModel of a run of tools/train.py
+This command uses the newest SavedModel of a run of tbnets train
 --task=localization. The model must take photos: train or export the run with
 --cnn_weights=imagenet.
 
@@ -63,12 +63,12 @@ LEAST_SIDE, MOST_SIDE = 640, 1280
 REQUIREMENTS = {
     "embed_phrases": (
         "be a network of phrase localization",
-        "Query it with tools/query.py, or train a network with "
+        "Query it with tbnets query, or train a network with "
         "--task=localization.",
     ),
     "localize": (
         "take photos",
-        "Export its run with tools/export.py --cnn_weights=imagenet; its "
+        "Export its run with tbnets export --cnn_weights=imagenet; its "
         "regions must be computed with --region_features=roi_average.",
     ),
 }

@@ -3,7 +3,7 @@ r"""Generate a data set of scenes with captions, boxes and gold parse trees.
 The scenes need no download. They are written in the formats of public
 image-text data sets:
 
-  python tools/make_scenes.py --folder=/tmp/scenes
+  tbnets make_scenes --folder=/tmp/scenes
 
 This command writes 2000 training, 250 dev and 250 test scenes with about five
 captions each. The same flags give identical bytes. A folder that already holds
@@ -11,7 +11,7 @@ these scenes is not changed.
 
 Draw some of the scenes, with the boxes of the objects:
 
-  python tools/make_scenes.py --folder=/tmp/scenes \
+  tbnets make_scenes --folder=/tmp/scenes \
       --contact_sheet=/tmp/scenes.png --draw_boxes
 """
 
@@ -23,7 +23,6 @@ import textwrap
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from tbnets import startup
 from tbnets.data.scenes.dataset import DATASET, RECORDS, ensure_scenes
 from tbnets.data.scenes.layout import SPLITS, SceneSettings
 from tbnets.progress import progress_bar
@@ -120,12 +119,12 @@ def print_summary(summary):
         f"{summary['seed']}, clutter {summary['clutter']}, dataset.json "
         f"sha256 {summary['dataset_sha256'][:12]}\n"
         "Next, train on them:\n"
-        "  python tools/train.py --flagfile=configs/quickstart.flags \\\n"
+        "  tbnets train --flagfile=configs/quickstart.flags \\\n"
         "      --run_dir=runs/scenes_own --scenes= \\\n"
         f"      --captions={folder / DATASET} \\\n"
         f"      --images={folder / 'images'}"
     )
-    print(startup.adapt_commands(text))
+    print(text)
 
 
 def main(options):

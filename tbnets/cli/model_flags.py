@@ -13,7 +13,7 @@ from tbnets.tasks.settings.flag import flag
 
 MODEL = (
     "Name of a zoo model (model_zoo/README.md); or a run folder of "
-    "tools/train.py, whose newest SavedModel is used; or the folder of one "
+    "tbnets train, whose newest SavedModel is used; or the folder of one "
     "version, RUN/saved_model/1"
 )
 """Help of --model, for models on this machine."""

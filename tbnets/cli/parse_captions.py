@@ -3,12 +3,12 @@ r"""Parse captions into constituency trees, for --text_encoder=h_lstm.
 For example, with the embedded parser (requires an extra: pip install
 "tbnets[parse]"):
 
-  python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
+  tbnets parse_captions --captions=flickr8k/dataset_flickr8k.json \
       --output=trees/flickr8k.jsonl
 
 Or with a running CoreNLP server:
 
-  python tools/parse_captions.py --captions=flickr8k/dataset_flickr8k.json \
+  tbnets parse_captions --captions=flickr8k/dataset_flickr8k.json \
       --parser=corenlp --corenlp_url=http://localhost:9000 \
       --output=trees/flickr8k_corenlp.jsonl
 

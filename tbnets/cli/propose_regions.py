@@ -2,7 +2,7 @@ r"""Propose boxes that may contain an object, for all photos in a folder.
 
 For example, 200 boxes per photo from EdgeBoxes, as in Wang et al. 2018:
 
-  python tools/propose_regions.py --images=flickr30k/images \
+  tbnets propose_regions --images=flickr30k/images \
       --output=proposals/edge_boxes
 
 If the command is interrupted, run it again: it resumes. Photos that
@@ -10,8 +10,8 @@ cannot be decoded are listed and left out.
 
 Also measure how many annotated boxes the proposals cover:
 
-  python tools/make_scenes.py --folder=/tmp/scenes
-  python tools/propose_regions.py --images=/tmp/scenes/images \
+  tbnets make_scenes --folder=/tmp/scenes
+  tbnets propose_regions --images=/tmp/scenes/images \
       --captions=/tmp/scenes/dataset.json --splits=test \
       --recall=/tmp/scenes/Annotations --output=/tmp/proposals
 

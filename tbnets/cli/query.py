@@ -2,7 +2,7 @@ r"""Search photos by sentences, or sentences by a photo.
 
 Search your own photos:
 
-  python tools/query.py photos "a dog in the snow" "two children"
+  tbnets query photos "a dog in the snow" "two children"
 
 The first word is the photo folder, unless a flag specifies the images. The
 first search embeds the photos. It creates the folder photos.tbnets next to the
@@ -11,36 +11,36 @@ photo folder, and writes the embeddings and a picture of the results
 --html to write a web page, and --model to use another zoo model or a run
 folder:
 
-  python tools/query.py --model=runs/own --html=answers.html \
+  tbnets query --model=runs/own --html=answers.html \
       photos "a dog in the snow"
 
 If no sentences are given, the command reads them from the terminal until
 Ctrl-D, or one per line from a pipe:
 
-  python tools/query.py photos < sentences.txt
+  tbnets query photos < sentences.txt
 
 For a network that was trained on features, name a store or a file of features.
 The photos are then used only in pictures:
 
-  python tools/query.py --model=runs/flickr8k \
+  tbnets query --model=runs/flickr8k \
       --image_features=test_ims.npy --images=photos "a dog in the snow"
 
 Show which parts of the best photos match the words:
 
-  python tools/query.py --explain=why.png photos "a dog in the snow"
+  tbnets query --explain=why.png photos "a dog in the snow"
 
 Find photos that are similar to a photo:
 
-  python tools/query.py photos --like=dog.jpg
+  tbnets query photos --like=dog.jpg
 
 Search the lines of a text file, or the captions of a table, by a photo (or by
 an id in --image_features):
 
-  python tools/query.py --image=photos/dog.jpg --captions=captions.txt
+  tbnets query --image=photos/dog.jpg --captions=captions.txt
 
-Search an index built by tools/index.py (docs/search.md):
+Search an index built by tbnets index (docs/search.md):
 
-  python tools/query.py --index=photos.index "a dog in the snow"
+  tbnets query --index=photos.index "a dog in the snow"
 
 A network that parses sentences (docs/hm_lstm.md) needs an extra: pip install
 "tbnets[parse]".
@@ -266,8 +266,7 @@ def least_confidence(options, model, num_rows):
             "--min_confidence",
             "be used with a calibrated model",
             f"--model={options.model}, which has no calibration",
-            "Leave it out, or calibrate the model: tools/export.py "
-            "--confidence.",
+            "Leave it out, or calibrate the model: tbnets export --confidence.",
         )
     if model.confidence is None or options.min_confidence is not None:
         return options.min_confidence or 0
@@ -323,10 +322,10 @@ def with_folder(options):
         if options.image_features:
             return options
         raise InputError(
-            "tools/query.py",
+            "tbnets query",
             "get the folder of the photos before the sentences",
             f"{first}, which is not a folder",
-            'Write for example tools/query.py photos "a dog in the snow", '
+            'Write for example tbnets query photos "a dog in the snow", '
             "or add --images=FOLDER, --index=FOLDER or --image_features=FILE.",
         )
     return dataclasses.replace(options, images=first, queries=queries)
@@ -338,17 +337,17 @@ def check_query_flags(options, is_typed=False):
     num_queries = len(options.queries) + len(options.like) + is_typed
     if by_image == bool(num_queries) or by_image != bool(options.captions):
         raise InputError(
-            "tools/query.py",
+            "tbnets query",
             "get sentences, --like, or --image and --captions",
             f"{len(options.queries)} sentences, "
             f"--like={','.join(options.like)}, --image={options.image}, "
             f"--captions={options.captions}",
-            'Write for example tools/query.py FOLDER "a dog in the snow".',
+            'Write for example tbnets query FOLDER "a dog in the snow".',
         )
     check_pairs(options, {"approximate": "index"})
     if options.explain and not (options.queries or is_typed):
         raise must_come_with(options, "explain", "sentences")
-    check_text("tools/query.py", options.queries)
+    check_text("tbnets query", options.queries)
     check_place("json", options.json)
     endings = {"montage": ".png", "explain": ".png", "html": ".html"}
     for name, ending in endings.items():
@@ -494,7 +493,7 @@ def main(options):
         queries = list(filter(None, map(str.strip, lines.splitlines())))
         options = dataclasses.replace(options, queries=queries)
     check_query_flags(options, is_typed)
-    advice = f"Try tools/localize.py --model={options.model} PHOTO PHRASE."
+    advice = f"Try tbnets localize --model={options.model} PHOTO PHRASE."
     needs_tensorflow = index is not None or options.explain
     if needs_tensorflow and options.runtime == "auto":
         # `tbnets index` embeds photos with TensorFlow.

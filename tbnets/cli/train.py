@@ -1,17 +1,17 @@
 """Train a network, evaluate its best epoch and export it.
 
-    python tools/train.py --flagfile=configs/quickstart.flags
-    python tools/train.py --resume --run_dir=runs/quickstart
+    tbnets train --flagfile=configs/quickstart.flags
+    tbnets train --resume --run_dir=runs/quickstart
 
 Train on your own photos, with a table of images and captions:
 
-    python tools/train.py --images=photos --captions=captions.csv
+    tbnets train --images=photos --captions=captions.csv
 
 Add --from=NAME to start from a trained model. A flag file can name a recipe
 for features, boxes or trees, which are then computed once, before training
 (docs/recipes.md). --dry_run lists what is missing:
 
-    python tools/train.py --flagfile=configs/flickr8k_lite0.flags --dry_run
+    tbnets train --flagfile=configs/flickr8k_lite0.flags --dry_run
 
 Flags on the command line override the flag file. A resumed run keeps its flags.
 The run folder contains checkpoints, metrics.json, curves.png, examples.png,
@@ -126,10 +126,10 @@ def checked_settings(options, line):
     """Checks the flags of a run, and returns its `Resolved` settings."""
     if not line.set_flags:
         raise InputError(
-            "tools/train.py",
+            "tbnets train",
             "get training data",
             "no flag",
-            "Write for example tools/train.py --images=photos "
+            "Write for example tbnets train --images=photos "
             "--captions=captions.csv, or --flagfile=quickstart for a first "
             "run.",
         )
@@ -181,14 +181,13 @@ def fit_or_stop(session, train, options):
     except KeyboardInterrupt:
         if not session.workers.is_chief:
             raise
-        command = startup.adapt_commands("python tools/train.py --resume")
         names = [name for name in DEVICES if name in changed(options)]
         values = {name: getattr(options, name) for name in names}
         values = {"run_dir": session.run_dir, **values}
         flags = shlex.join(f"--{name}={values[name]}" for name in values)
         print(
             "\nstopped; finished epochs are saved. Continue with: "
-            f"{command} {flags}",
+            f"tbnets train --resume {flags}",
             file=sys.stderr,
         )
         raise
@@ -249,7 +248,7 @@ def _train(options, line, workers):
     settings = checked_settings(options, line).settings
     folder = runs.start(settings, options.resume)
     if summary.finished(settings, folder):
-        print(startup.adapt_commands(summary.finished(settings, folder)))
+        print(summary.finished(settings, folder))
         return
     queries = options.example_query if settings.run.export else []
     if workers.is_chief:

@@ -52,7 +52,7 @@ def scores(options, name):
             f"{sides[1].shape[1]} numbers per caption, {sides[0].shape[1]} "
             "per image",
             "Use embeddings by one model, or train a network on them with "
-            "tools/train.py.",
+            "tbnets train.",
         )
     return RetrievalScores(
         *sides,
@@ -64,8 +64,8 @@ def scores(options, name):
 
 def _settings(options):
     values = dataclasses.asdict(options)
-    record = {name: values[name] for name in ALL.keys() & values.keys()}
-    del record["data_root"]
+    names = (ALL.keys() & values.keys()) - {"data_root", "run_dir"}
+    record = {name: values[name] for name in names}
     record = completed(record, "the command line")
     if options.data_root:
         record["data_root"] = os.path.abspath(options.data_root)

@@ -1,17 +1,17 @@
 r"""List the models that come with tbnets, or export one for a server.
 
-  python tools/zoo.py
+  tbnets zoo
 
 This command prints the task, language, size and recalls of each model. Other
 commands take the model's name as --model=NAME.
 
-  python tools/zoo.py --export=flickr8k_photos served
+  tbnets zoo --export=flickr8k_photos served
 
 This command writes all files that TensorFlow Serving needs to
 served/flickr8k_photos: the next version of the SavedModel with warm-up
 requests, and the server's configuration files. The command is short for:
 
-  python tools/export.py --model=flickr8k_photos \
+  tbnets export --model=flickr8k_photos \
       --output=served/flickr8k_photos --serving
 
 Exports need an extra: pip install "tbnets[serving]". Some models also need
@@ -45,7 +45,7 @@ def main(options):
             "--export",
             "be set with one output folder",
             f"--export={options.export} and {len(options.folder)} folders",
-            "Write for example tools/zoo.py --export=flickr8k_photos served.",
+            "Write for example tbnets zoo --export=flickr8k_photos served.",
         )
     if not options.export:
         print(zoo.describe())

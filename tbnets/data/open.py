@@ -132,7 +132,7 @@ class SplitData:
                 "name a store with region features and photo sizes",
                 f"{store.path}, which has {fault}",
                 "Use a recipe, such as features/regions_grid.flags, or a "
-                "store from tools/extract_image_features.py --regions.",
+                "store from tbnets extract_image_features --regions.",
             )
         return store, store.rows(self.records.image_ids)
 

@@ -27,7 +27,7 @@ _ADVICE = {
     "--text_features=features/tfidf.flags. Or set another --text_encoder to "
     "learn from the words.",
     "phrases": "Write a table of images, phrases and boxes "
-    "(docs/data_formats.md), or predict boxes with tools/localize.py.",
+    "(docs/data_formats.md), or predict boxes with tbnets localize.",
     "regions": "Set it, for example --regions=features/regions_grid.flags.",
     "trees": "Set it, for example --trees=features/parsed.flags.",
 }

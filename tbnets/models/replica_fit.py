@@ -90,7 +90,7 @@ def _check(model, arguments):
             "not contain BackupAndRestore if several replicas train",
             "a BackupAndRestore",
             "Use ModelCheckpoint and `initial_epoch`, or train with "
-            "tools/train.py, which can resume.",
+            "tbnets train, which can resume.",
         )
     if not model.built or model.jit_compile:
         raise InputError(

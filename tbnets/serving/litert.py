@@ -134,7 +134,7 @@ def pixels_of(network, reader):
     if any(callable(part.resizer) for part in parts):
         raise _unconvertible(
             "its Keras Hub preset resizes photos in its own way",
-            "Choose a network of tools/extract_image_features.py --cnn.",
+            "Choose a network of tbnets extract_image_features --cnn.",
         )
     if len(sides) > 1:
         raise _unconvertible(

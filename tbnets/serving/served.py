@@ -109,7 +109,7 @@ class Served(PhotoSearch):
                 "signature",
                 f"be one of {sorted(self.signatures)}",
                 f"signature={name!r} of {self.path}",
-                "Signatures that take photos need tools/export.py "
+                "Signatures that take photos need tbnets export "
                 "--cnn_weights=imagenet.",
             )
         return self.signatures[name].structured_input_signature[1]

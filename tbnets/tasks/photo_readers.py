@@ -73,7 +73,7 @@ def photo_reader(made_by, weights):
         if "cnn" not in part or not is_plain:
             raise InputError(
                 "--cnn_weights",
-                "be used with features by tools/extract_image_features.py, of "
+                "be used with features by tbnets extract_image_features, of "
                 "whole photos or of regions by roi_average",
                 f"{part.get('regions', 'features')} without a description, or "
                 "regions from several stores",

@@ -324,7 +324,7 @@ def open_run(
     Returns a `Session` whose `dev` is None.
 
     Args:
-        run_dir: folder made by `tools/train.py`.
+        run_dir: folder made by `tbnets train`.
         checkpoint: `best` or `last`.
         data_root: base folder of relative data paths. If None, TBNETS_DATA or
             the run's settings name the folder.

@@ -19,7 +19,7 @@ class Scores:
     Attributes:
         what: description of the scored objects.
         options: names of the options of `metrics`, which are also flags of
-            tools/evaluate.py.
+            tbnets evaluate.
         about_pictures: sentence that explains `pictures`.
         sides: dict from name to embeddings, float `[n, dim]`, which are
             monitored during training.

@@ -75,7 +75,7 @@ class Texts:
                 f"--example_query={queries[0]} with --text_features whose "
                 "encoder is unknown",
                 "Leave it out, or extract the features with "
-                "tools/extract_text_features.py.",
+                "tbnets extract_text_features.",
             )
         if self.settings.run.export and not self.settings.frozen_text_preset:
             fitted = {"words": [], "text_features_made_by": made_by}

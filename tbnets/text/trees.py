@@ -255,7 +255,7 @@ _WORD = re.compile(r"(?<![^\s()])[^\s()]+(?=\s*\))")
 def trees_of(path, captions) -> list[Tree]:
     """Looks up the tree of every caption by the caption's text.
 
-    `path` is a JSON lines file from `tools/parse_captions.py`, or a folder of
+    `path` is a JSON lines file from `tbnets parse_captions`, or a folder of
     gold trees.
     """
     path, trees, distinct = pathlib.Path(path), {}, set(captions)
@@ -280,7 +280,7 @@ def trees_of(path, captions) -> list[Tree]:
             "have a tree for every caption",
             f"--trees={path} without {len(missing)} of {len(captions)} "
             f"captions, such as {shown(missing[0])}",
-            "Parse these captions with tools/parse_captions.py.",
+            "Parse these captions with tbnets parse_captions.",
         )
     return [trees[caption] for caption in captions]
 

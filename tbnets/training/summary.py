@@ -223,8 +223,8 @@ def finished(settings, folder):
         )
     return (
         f"{folder} is finished after epoch {state.epoch}; the results are in "
-        f"{report}. {advice}. Use tools/evaluate.py to evaluate the run and "
-        "tools/export.py to export it."
+        f"{report}. {advice}. Use tbnets evaluate to evaluate the run and "
+        "tbnets export to export it."
     )
 
 

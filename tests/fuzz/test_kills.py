@@ -31,6 +31,7 @@ from tests.tools.test_make_zoo import CARD
 from tests.tools.test_query import VOCABULARY, ColorNetwork
 
 TRAIN = "tools/train.py"
+PROGRAM = "tbnets/__main__.py"
 NUM_PHOTOS = 7
 
 
@@ -58,12 +59,13 @@ def _train(given, folder):
 
 
 def _export(given, folder):
-    return ["tools/export.py", f"--run_dir={folder / 'run'}"]
+    return [PROGRAM, "export", f"--run_dir={folder / 'run'}"]
 
 
 def _extract(given, folder):
     return [
-        "tools/extract_image_features.py",
+        PROGRAM,
+        "extract_image_features",
         f"--images={given / 'photos'}",
         "--cnn=SqueezeNet",
         "--cnn_weights=random",
@@ -75,7 +77,8 @@ def _extract(given, folder):
 
 def _search(given, folder):
     return [
-        "tools/query.py",
+        PROGRAM,
+        "query",
         f"--model={given / 'colors'}",
         f"--images={given / 'photos'}",
         f"--cache={folder / 'cache'}",

@@ -129,8 +129,8 @@ def test_json_stands_alone_and_phrases_without_a_known_word_are_warned_of(
         (["--output=.", PHOTO, "a/photo.png", "red"], "two photos"),
         (["--json={folder}/none/a.json", PHOTO, "red"], "--json"),
         (["--model={folder}/none", PHOTO, "red"], "--model"),
-        (["--model=scenes_embedding", PHOTO, "red"], "tools/query.py"),
-        (["--model={folder}/features", PHOTO, "red"], "tools/export.py"),
+        (["--model=scenes_embedding", PHOTO, "red"], "tbnets query"),
+        (["--model={folder}/features", PHOTO, "red"], "tbnets export"),
     ],
 )
 def test_what_can_not_be_answered_is_one_clear_line(localize_by, line, named):

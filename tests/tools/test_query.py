@@ -399,9 +399,9 @@ def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
         ([BYTES, CAPTIONS, "--image={folder}/photos/cut.png"], "cut.png"),
         ([*FEATURES, CAPTIONS, "--image=cow"], "cow"),
         ([BYTES, PHOTOS, "--like={folder}/none.png"], "`--like`"),
-        ([CAPTIONS, "--image=red.png", "red"], "`tools/query.py`"),
-        ([BYTES, PHOTOS, "a \udcff"], "`tools/query.py`"),
-        (["--model=scenes_localization", PHOTOS, "red"], "tools/localize.py"),
+        ([CAPTIONS, "--image=red.png", "red"], "`tbnets query`"),
+        ([BYTES, PHOTOS, "a \udcff"], "`tbnets query`"),
+        (["--model=scenes_localization", PHOTOS, "red"], "tbnets localize"),
         ([BYTES, "{folder}/photos"], "0 sentences"),
         ([BYTES, PHOTOS, "--approximate", "red"], "`--approximate`"),
         ([BYTES, PHOTOS, "--explain={folder}/a.png", "red"], "embed_cells"),
@@ -422,7 +422,7 @@ def test_questions_that_cannot_be_answered(query_of, monkeypatch, line, named):
 
 def test_command_line_prints_the_answer_and_nothing_else(folder):
     line = [word.format(folder=folder) for word in FEATURES]
-    result = fresh.run("tools/query.py", "green", *line)
+    result = fresh.run("tbnets/__main__.py", "query", "green", *line)
     assert (result.returncode, result.stderr) == (0, "")
     [(_, rows)] = answers_of(result.stdout)
     assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]

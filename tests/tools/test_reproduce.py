@@ -324,7 +324,7 @@ def test_run_prints_the_commands_of_a_row():
     name = "flickr8k_tfidf_nonlinear_sampling"
     *trained, recorded = commands_of(name, "--seeds=0,1")
     assert trained == [
-        "python tools/train.py --flagfile=configs/flickr8k_tfidf.flags "
+        "tbnets train --flagfile=configs/flickr8k_tfidf.flags "
         f"--text_to_text_weight=0 --seed={seed} --run_dir=runs/{name}_{seed}"
         for seed in (0, 1)
     ]

@@ -186,7 +186,7 @@ def test_a_bfloat16_run_goes_on_after_ctrl_c_and_is_evaluated(data, tmp_path):
     os.kill(process.pid, signal.SIGINT)
     process.join()
     assert process.exitcode == 130
-    command = f"python tools/train.py --resume --run_dir={run_dir}"
+    command = f"tbnets train --resume --run_dir={run_dir}"
     assert errors.read_text().endswith(f"Continue with: {command}\n")
     assert "Traceback" not in errors.read_text()
     # The run goes on with its own flags; --epochs is free to change.

@@ -45,7 +45,7 @@ def run(options):
             "--model",
             "be a calibrated model",
             f"--model={options.model}",
-            "Calibrate it: tools/export.py --confidence.",
+            "Calibrate it: tbnets export --confidence.",
         )
     dev, test = (_embedded(model, options, name) for name in ("dev", "test"))
     _, cosines, _, is_right = _searched(model, *dev, np.arange(len(dev[0])))

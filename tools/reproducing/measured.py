@@ -35,7 +35,7 @@ class Row:
         configuration: flag file in configs/; "" if `flags` contains all flags.
         flags: flags that follow the flag file.
         of: row whose runs are evaluated for this row, or "".
-        evaluation: flags of tools/evaluate.py; {seed} is replaced by the seed.
+        evaluation: flags of tbnets evaluate; {seed} is replaced by the seed.
         values: formatted means over seeds, by metric.
         epochs: best epoch on dev, per seed.
         runs: dict {metric: number}, for each seed.

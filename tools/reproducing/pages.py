@@ -198,9 +198,9 @@ def _flags(measured):
 
 def _made_by(row):
     if row.of:
-        return f"{row.of}, by `tools/evaluate.py {row.evaluation}`"
+        return f"{row.of}, by `tbnets evaluate {row.evaluation}`"
     if not row.configuration:
-        return f"none: `tools/train.py {row.flags}`"
+        return f"none: `tbnets train {row.flags}`"
     return f"`configs/{row.configuration}.flags {row.flags}`"
 
 

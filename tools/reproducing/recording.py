@@ -30,7 +30,7 @@ def record(folders, name, cpu, target):
     """Writes the results of runs that differ only in their seeds.
 
     The file `target`/NAME.json is named by `name` or, if it is empty, by the
-    configuration. If the row `name` specifies flags for tools/evaluate.py, the
+    configuration. If the row `name` specifies flags for tbnets evaluate, the
     runs are evaluated with these flags. Results of other seeds are kept if they
     were recorded with the same flags and processor.
     """
@@ -124,7 +124,7 @@ def _read(folder):
             "be folders of finished runs",
             f"{folder}, of {report.get('epochs', 0)} epochs in its "
             f"metrics.json, and of {settings.epochs} in its flags",
-            f"Resume it: tools/train.py --resume --run_dir={folder}.",
+            f"Resume it: tbnets train --resume --run_dir={folder}.",
         )
     if "test" not in report:
         raise InputError(

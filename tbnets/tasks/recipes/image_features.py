@@ -184,7 +184,7 @@ class ImageFeatures:
     regions: str = flag(
         "",
         "Boxes whose features are computed: a store of "
-        "tools/propose_regions.py; in a recipe, a recipe for that tool.",
+        "tbnets propose_regions; in a recipe, a recipe for that tool.",
     )
     region_features: str = flag(
         "roi_pool",
@@ -276,7 +276,7 @@ def _made_boxes(boxes, share):
             "regions",
             "have boxes of the whole data set, or of the same share of photos",
             f"regions={boxes.path}, share {part['number']} of {part['of']}",
-            "Merge its shares with tools/join_store.py, or use the photos, "
+            "Merge its shares with tbnets join_store, or use the photos, "
             "--shard and --shard_images of its extraction.",
         )
     return {k: v for k, v in boxes.made_by.items() if k != SHARE}

@@ -33,7 +33,7 @@ class RegionSettings:
         "",
         "Features of the regions of all photos: a recipe such as "
         "features/regions_grid.flags, which computes them from --images, or "
-        "a store of tools/extract_image_features.py --regions.",
+        "a store of tbnets extract_image_features --regions.",
     )
 
 
@@ -234,7 +234,7 @@ class ImageSettings:
         "",
         "Features of the images: a recipe such as features/lite0.flags, "
         "which computes them from --images; a store of "
-        "tools/extract_image_features.py; or a .npy file with ids in "
+        "tbnets extract_image_features; or a .npy file with ids in "
         "_ids.txt next to it. May contain {split}. Several, separated by "
         "commas, are concatenated.",
     )

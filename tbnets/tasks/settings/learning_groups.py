@@ -44,12 +44,12 @@ class TextSettings:
         "",
         "Parse trees of the captions: a recipe such as "
         "features/parsed.flags, which computes them, or a file of "
-        "tools/parse_captions.py. Empty with --scenes: the scenes' trees.",
+        "tbnets parse_captions. Empty with --scenes: the scenes' trees.",
     )
     text_features: Place = flag(
         "",
         "Features of the captions: a recipe such as features/tfidf.flags, "
-        "which computes them; a store of tools/extract_text_features.py; or "
+        "which computes them; a store of tbnets extract_text_features; or "
         "a .npy file with one row per caption. May contain {split}.",
     )
     min_count: Count = flag(

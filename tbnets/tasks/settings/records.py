@@ -53,7 +53,7 @@ def read_record(run_dir):
             "run_dir",
             "be the folder of a run",
             f"run_dir={run_dir!s} ({error})",
-            "Start a run with tools/train.py. If the folder has checkpoints, "
+            "Start a run with tbnets train. If the folder has checkpoints, "
             f"add --resume to write {SETTINGS_FILE} again.",
         ) from error
     here, folder = os.getcwd(), record["started_in"]
@@ -84,7 +84,7 @@ def _check_kinds(record, path):
         value = record[wrong[0]]
         if wrong[0] not in _KEPT:
             raise InputError(
-                f"{path}: expected flags of tools/train.py; found "
+                f"{path}: expected flags of tbnets train; found "
                 f"{shown(wrong[0])}. Use the version of tbnets that wrote the "
                 "file, or start the run again."
             )

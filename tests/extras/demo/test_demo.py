@@ -485,7 +485,7 @@ def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
 @pytest.mark.parametrize(
     "line, name",
     [
-        ("a b", "tools/demo.py"),
+        ("a b", "tbnets demo"),
         ("--port=70000", "--port"),
         ("nowhere", "images"),
         ("--captions=nowhere.txt", "nowhere.txt"),

@@ -1,6 +1,0 @@
-"""Runs `tbnets ask`."""
-
-from tbnets import cli
-
-if __name__ == "__main__":
-    cli.run_tool("ask")

@@ -1,6 +1,0 @@
-"""Runs `tbnets index`."""
-
-from tbnets import cli
-
-if __name__ == "__main__":
-    cli.run_tool("index")
