@@ -202,7 +202,7 @@ def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
     lines, _ = CheckedFile(path).lines()
     file = CaptionFile(path, [])
-    if file.start.startswith("{") or read_file(AUTO, file)[0]:
+    if file.start.startswith("{") or read_file(AUTO, file)[1]:
         splits = CaptionSource(AUTO, path).splits()
         images = (read_captions(AUTO, path, split) for split in splits)
         lines = [text for each in images for text in each.captions]

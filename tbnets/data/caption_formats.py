@@ -180,8 +180,8 @@ def read_file(format, file):
     """Returns the `ImageRecord`s of a `CaptionFile`, and text on its format.
 
     `format` is the expected format, or "auto". The text names the format and
-    the columns. Reports a problem and returns ([], "") if the file has no
-    captions, or if it has another format.
+    the columns. Reports a problem and returns ([], "") if the file has another
+    format or no columns of captions.
     """
     before = len(file.problems or ())
     name = _format_of(file)
@@ -189,7 +189,9 @@ def read_file(format, file):
         records = READERS[name](file)
         if not records and len(file.problems or ()) == before:
             file.report("expected captions; found none.")
-        return records, f"{name} ({file.used})" if file.used else name
+        if file.used:
+            return records, f"{name} ({file.used})"
+        return records, name if records else ""
     if len(file.problems or ()) == before:  # Else it is damaged.
         _report_format(format, name, file)
     return [], ""
