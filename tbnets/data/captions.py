@@ -318,7 +318,7 @@ class CaptionSource:
 
         If there are no splits, returns ("all",).
         """
-        if pattern := self._pattern():
+        if pattern := self.pattern():
             names = split_names.splits_in_path(pattern)
             if not names:
                 raise MissingFileError(
@@ -362,7 +362,7 @@ class CaptionSource:
             identities=identities if all(identities) else (),
         )
 
-    def _pattern(self):
+    def pattern(self):
         """Returns a path with `{split}` if each split has a file, else ""."""
         path = os.fspath(self.path)
         if os.path.isdir(path):
@@ -375,7 +375,7 @@ class CaptionSource:
         return path if has_field and not list_archives(path)[1] else ""
 
     def _read_split(self, name, problems):
-        before, pattern = len(problems or ()), self._pattern()
+        before, pattern = len(problems or ()), self.pattern()
         path = os.fspath(self.path)
         path = split_names.fill_split(pattern, name) if pattern else path
         records, read_as = self._read_file(path, problems)

@@ -376,6 +376,28 @@ class Data:
             for a, b, shared in common_images(self.parts("records", names))
         )
 
+    def unused_splits(self, names):
+        """Describes the splits of the caption file that are not in `names`.
+
+        Splits with usual names, and files whose path contains `{split}`, are
+        not described. Returns "" if there are none.
+        """
+        source, train = self.sources.caption_source(), self.sources.train_split
+        if self.sources.split_lists or source.pattern():
+            return ""
+        used = {part for name in names for part in name.split("+")}
+        sizes = {
+            name: source.read(name, []).num_images
+            for name in source.splits()
+            if split_names.usual_name(name) not in (*split_names.DRAWN, *used)
+            and name != WHOLE_FILE
+        }
+        return "; ".join(
+            f"{name} ({size:,} images). To train on it, pass "
+            f"--train_split={train}+{name}"
+            for name, size in sizes.items()
+        )
+
     def open_features(self, flag, split):
         """Opens, checks and caches the `Features` of a split.
 

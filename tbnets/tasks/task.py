@@ -281,6 +281,8 @@ class Task:
         splits, facts = self.data.check_splits(), {}
         if overlap := self.data.overlaps(splits):
             facts["overlap"] = overlap
+        if unused := self.data.unused_splits(splits):
+            facts["not used"] = unused
         if self.data.cuts:
             parts = self.data.parts("records", splits).items()
             sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
