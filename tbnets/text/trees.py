@@ -21,6 +21,15 @@ from tbnets.files import CheckedFile, shown
 MOST_LETTERS = 200
 MOST_DEEP = 128
 MOST_WORDS = 4096
+_BRACKETS = {
+    "-LRB-": "(",
+    "-RRB-": ")",
+    "-LCB-": "{",
+    "-RCB-": "}",
+    "-LSB-": "[",
+    "-RSB-": "]",
+}
+"""Maps the codes of treebanks to brackets."""
 EMPTY = "-NONE-"
 WRAPPERS = ("", "ROOT", "TOP", "S1")
 
@@ -129,7 +138,8 @@ def read_tree(text: str, name: str = "") -> Tree:
     - `(NP (NNS dogs))` is a phrase of one word.
     - An outer bracket without a label, or labelled ROOT, TOP or S1, is removed.
     - Empty nodes such as `(-NONE- *)`, and phrases of empty nodes, are removed.
-    - `-LRB-` and `-RRB-` are read as brackets.
+    - `-LRB-`, `-RRB-`, `-LCB-`, `-RCB-`, `-LSB-` and `-RSB-` are read as
+      brackets.
 
     Args:
         text: the tree.
@@ -204,7 +214,9 @@ def escaped(token) -> str:
 
 def unescaped(token) -> str:
     """Replaces codes such as `-LRB-` in a word with brackets."""
-    return token.replace("-LRB-", "(").replace("-RRB-", ")")
+    for code, bracket in _BRACKETS.items():
+        token = token.replace(code, bracket)
+    return token
 
 
 def right_branching(words) -> Tree:

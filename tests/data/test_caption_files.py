@@ -231,6 +231,21 @@ def test_columns_of_any_name(tmp_path, name, content):
     assert "named e" in str(error.value)
 
 
+def test_a_quoted_caption_between_tabs_does_not_hide_other_rows(tmp_path):
+    texts = [
+        '"Dogs run"',
+        'A 5" dog',
+        '"Cats" nap',
+        'so "they" say',
+        '"""Go"""',
+    ]
+    rows = [f"{n}.jpg\t{text}" for n, text in enumerate(texts)]
+    path = tmp_path / "t.tsv"
+    path.write_text(lines("image\tcaption", *rows))
+    texts[0], texts[-1] = "Dogs run", '"Go"'
+    assert read_captions("auto", path, "all").captions == (*texts,)
+
+
 @pytest.mark.parametrize("mark", ["\t", "|"])
 def test_tables_without_quoting_keep_their_quotes(tmp_path, mark):
     path, text = tmp_path / "t.txt", '"Cats" nap on a wall.'

@@ -46,6 +46,8 @@ def test_brackets_as_treebanks_write_them(text, wanted):
 
 def test_brackets_are_unescaped_and_functions_are_no_part_of_the_kind():
     assert read_tree("(NP (-LRB- -LRB-) (NN a-RRB-))").words == ("(", "a)")
+    tree = read_tree("(NP (-LRB- -LCB-) (NN -LSB-x-RSB-) (-RRB- -RCB-))")
+    assert tree.words == ("{", "[x]", "}")
     tree = read_tree("(S (NP-SBJ (NN dog)) (WHNP (WP who)) (NP=2 (NN cat)))")
     assert [node for node, _, _ in tree.phrases()] == [1, 5]
 
