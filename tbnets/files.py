@@ -42,11 +42,31 @@ except ImportError:  # Windows has no fcntl.
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A problem in a file. `line` is the line number, or None if unknown."""
+    """A problem in a file.
+
+    Args:
+        path: path of the file.
+        line: line number, or None if unknown.
+        message: what was expected, what was found and what to change.
+        is_doubt: whether the file was still read as a whole.
+    """
 
     path: str
     line: int | None
     message: str
+    is_doubt: bool = False
+
+    def raise_or_add_to(self, problems):
+        """Adds the problem to a list; if None, raises it, or warns of a doubt.
+
+        `problems` is the list or None.
+        """
+        if problems is not None:
+            problems.append(self)
+        elif self.is_doubt:
+            warnings.warn(str(self), stacklevel=3)
+        else:
+            raise ProblemError(self)
 
     def __str__(self):
         """Returns `path:line: message`, the format that compilers print."""
@@ -86,10 +106,7 @@ class CheckedFile:
         """
         if isinstance(place, str):
             place, message = None, f"{place}: {message}"
-        problem = Problem(self.path, place, message)
-        if self.problems is None:
-            raise ProblemError(problem)
-        self.problems.append(problem)
+        Problem(self.path, place, message).raise_or_add_to(self.problems)
 
     def refuse(self, expected, received, place=None, advice=""):
         """Reports that the file contains `received` instead of `expected`."""
@@ -98,10 +115,8 @@ class CheckedFile:
 
     def suspect(self, message, line):
         """Reports a possible problem, or warns if `problems` is None."""
-        if self.problems is None:
-            warnings.warn(str(Problem(self.path, line, message)), stacklevel=2)
-        else:
-            self.report(message, line)
+        problem = Problem(self.path, line, message, is_doubt=True)
+        problem.raise_or_add_to(self.problems)
 
     def read_bytes(self):
         """Returns the content of the file."""
@@ -110,34 +125,43 @@ class CheckedFile:
             return stream.read()
 
     def _read_text(self):
-        # UTF-16 is converted to UTF-8.
+        """Returns the content of the file; UTF-16 is converted to UTF-8."""
         content = self.read_bytes()
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            with contextlib.suppress(UnicodeDecodeError):  # Reported later.
+            try:
                 return content.decode("utf-16").encode()
+            except UnicodeDecodeError:
+                self.report("expected UTF-16 text; found half a letter.", 1)
         return content
 
     def lines(self):
         r"""Returns the lines, and whether the last line ends with a newline.
 
         Only "\n" and "\r\n" end a line, because captions may contain the other
-        characters at which `str.splitlines` splits. Lines that are not valid
-        UTF-8 are reported.
+        characters at which `str.splitlines` splits. Lines that are not UTF-8
+        are read as cp1252, and reported as a doubt.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         *rows, last = content.split(b"\n")
         rows += [last] if last else []
-        return [
-            self._decode(row.removesuffix(b"\r"), line)
-            for line, row in enumerate(rows, 1)
-        ], not last
-
-    def _decode(self, row, line):
-        try:
-            return row.decode("utf-8")
-        except UnicodeDecodeError as error:
-            self.report(_undecodable(error), line)
-            return row.decode("utf-8", errors="replace")
+        lines, in_cp1252 = [], []
+        for row in rows:
+            row = row.removesuffix(b"\r")
+            try:
+                lines.append(row.decode("utf-8"))
+            except UnicodeDecodeError:
+                lines.append(row.decode("cp1252", errors="replace"))
+                in_cp1252.append(len(lines))
+        if in_cp1252:
+            first = in_cp1252[0]
+            self.suspect(
+                f"expected UTF-8 text; read {len(in_cp1252)} lines as cp1252, "
+                f"in which Excel saves CSV files, such as "
+                f"{shown(lines[first - 1])}. If letters are wrong, convert the "
+                "file to UTF-8.",
+                first,
+            )
+        return lines, not last
 
     def json(self):
         """Parses the file as JSON; returns None if a problem was collected."""
@@ -282,7 +306,7 @@ def require_file(path, argument="path"):
 
 def _undecodable(error):
     byte = f"0x{error.object[error.start]:02x}"
-    advice = "Convert the file: `iconv -f latin1 -t utf-8`."
+    advice = "Convert the file, for example: `iconv -f cp1252 -t utf-8`."
     return f"expected UTF-8 text; found the byte {byte}. {advice}"
 
 

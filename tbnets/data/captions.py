@@ -395,17 +395,17 @@ class CaptionSource:
         files = list_archives(path)[1] or [path]
         stamps = [stamp(file) for file in files if os.path.isfile(file)]
         key = self.format, path, self.columns, self.images, *stamps
-        if (result := _CACHE.get(key)) is not None:
-            return result
-        file = CaptionFile(path, [], self.columns, self.images)
-        result = read_file(self.format, file)
-        if file.problems:
-            file = CaptionFile(path, problems, self.columns, self.images)
-            return read_file(self.format, file)
-        _CACHE.clear()
-        if result[1] not in OF_SEVERAL_FILES:
-            _CACHE[key] = result
-        return result
+        if (result := _CACHE.get(key)) is None:
+            file = CaptionFile(path, [], self.columns, self.images)
+            result = *read_file(self.format, file), file.problems
+            _CACHE.clear()
+            is_valid = all(problem.is_doubt for problem in file.problems)
+            if is_valid and result[1] not in OF_SEVERAL_FILES:
+                _CACHE[key] = result
+        records, read_as, found = result
+        for problem in found:
+            problem.raise_or_add_to(problems)
+        return records, read_as
 
 
 _CACHE: dict[tuple, Any] = {}

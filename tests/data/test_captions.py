@@ -332,7 +332,6 @@ WHOLE = [
     ("karpathy", "page.json", "<html>", None),
     ("flickr", "page.txt", "<html>", None),
     ("flickr", "none.token", "", None),
-    ("flickr", "latin.token", b"a#0\tp\nb#0\tcaf\xe9\nc#0\tq\n", 2),
     ("table", "page.txt", "A dog", None),
     ("table", "none.csv", "", None),
     ("table", "twice.csv", "image,Image,caption\na.jpg,b.jpg,p\n", None),
@@ -509,6 +508,21 @@ def test_table_as_a_spreadsheet_saves_it(tmp_path, mark, encoding):
         write(path, text.encode(encoding)[:-1])
         with refusals.at(path, 1):
             read_captions("table", path, "all")
+
+
+def test_table_of_excel_in_cp1252_is_read_with_one_doubt(tmp_path):
+    texts = ["caf\u00e9", "\u201cquoted\u201d \u2013 5 \u20ac", "plain"]
+    rows = "".join(f"{n}.jpg;{text}\r\n" for n, text in enumerate(texts))
+    path = write(
+        tmp_path / "t.csv", f"image;caption\r\n{rows}".encode("cp1252")
+    )
+    problems = []
+    images = read_captions("auto", path, "all", problems)
+    assert images.captions == tuple(texts)
+    assert [problem.line for problem in problems] == [2]
+    assert "2 lines as cp1252" in problems[0].message
+    with pytest.warns(UserWarning, match="cp1252"):
+        read_captions("auto", path, "all")
 
 
 def test_table_that_may_be_truncated_warns(tmp_path):
