@@ -75,7 +75,7 @@ from .text.word_vectors import read_word_vectors as read_word_vectors
 from .evaluation.retrieval import bootstrap_interval as bootstrap_interval
 from .evaluation.retrieval import evaluate_retrieval as evaluate_retrieval
 from .evaluation.retrieval import retrieval_ranks as retrieval_ranks
-from .evaluation.localization import (
+from .evaluation.grounding import (
     evaluate_localization as evaluate_localization,
 )
 from .evaluation.tables import format_table as format_table

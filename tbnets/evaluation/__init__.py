@@ -5,8 +5,8 @@
 - `score_tiles` ranks by a function that scores pairs, and `query_bank`
   normalises such scores.
 - `ranking` ranks candidates of which any number may match a query.
-- `localization` evaluates regions that are ranked for phrases, `choices`
-  chooses a region, and `correspondences` evaluates links to boxes.
+- `grounding` holds the table of phrases, candidate boxes and similarities, and
+  evaluates it. `choices` defines how a box is chosen.
 - `ranks`, `boxes` and `arguments` contain shared parts, and `tables` formats
   metrics.
 """

@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checks import SAME_THING, rows_of
+from tbnets.checks import rows_of
 from tbnets.data.captions import same_captions
-from tbnets.data.localization.examples import proposal_roles
 from tbnets.data.phrase_pairs import (
     CHOICE,
     CONFIDENCE,
@@ -20,84 +20,23 @@ from tbnets.data.phrase_pairs import (
 )
 from tbnets.errors import InputError
 from tbnets.evaluation import ranking
-from tbnets.evaluation.boxes import iou
-from tbnets.evaluation.choices import (
-    CANDIDATE_CHOICES,
-    CHOICE_ARGUMENTS,
-    DEFAULT,
-    MOST_SIMILAR,
-    answers,
-    checked_choice,
-)
-from tbnets.evaluation.correspondences import (
-    Links,
-    evaluate_correspondences,
-    phrases_of_spans,
-)
+from tbnets.evaluation.grounding import PhraseTable
 from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
 from tbnets.tasks.matching.scores import points_of, shown_captions
 from tbnets.tasks.matching.task import MatchingTask
-from tbnets.tasks.scores import FEW_POINTS, JoinedScores, Scores, spread_evenly
+from tbnets.tasks.scores import (
+    FEW_POINTS,
+    JoinedScores,
+    PhotoFiles,
+    PhraseScores,
+)
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.vocabulary import split_words
 from tbnets.training.retrieval_metrics import Embedder
-from tbnets.visualization import boxes as box_pictures
-from tbnets.visualization import montage
+from tbnets.visualization.montage import spread_evenly
 from tbnets.visualization.plots import PHRASE
-
-NUM_PHOTOS = 5
-NUM_PHRASES = 4
-WHAT_IS_SHOWN = (
-    "A photo with the region assigned to each noun phrase of a caption. Tick "
-    "and solid line: right (IoU with the true box at least 0.5). Cross and "
-    "dashed line: wrong. Neither: the true box is unknown."
-)
-
-
-def draw_correspondences(scores):
-    """Draws the noun phrases' regions on the photos of a few captions.
-
-    `scores` are `CorrespondenceScores` with links and photos. Returns a dict
-    from names to pictures, uint8 arrays of shape `[height, width, 3]`.
-
-    Source: Niu et al. 2017, Fig. 7.
-    """
-    examples, links = scores.examples, scores.links
-    records, phrases = examples.records, examples.phrases
-    # Draw the caption of each image that has the most phrases, up to the limit.
-    counts = np.minimum(np.diff(phrases.starts), NUM_PHRASES)
-    captions = [
-        rows[np.argmax(counts[rows])]
-        for rows in records.caption_rows()
-        if len(rows) and counts[rows].any()
-    ]
-    pictures, known = {}, dict(zip(links.phrases, links.boxes))
-    places = spread_evenly(len(captions), NUM_PHOTOS)
-    for number, place in enumerate(places, start=1):
-        caption = captions[place]
-        image = records.caption_to_image[caption]
-        photo = montage.open_photo(scores.photos, records.names[image])
-        if photo is None:
-            continue
-        # The last candidate is the photo. Its file may have a different size.
-        candidates = examples.regions.candidates(image)
-        scale = np.tile(np.divide(photo.size, candidates[-1, 2:]), 2)
-        rows = phrases.rows_of(np.array([caption]))[:NUM_PHRASES]
-        drawn = []
-        for colour, row in enumerate(rows):
-            box, is_right = candidates[scores.choices[row]], None
-            if row in known:
-                is_right = bool(iou([known[row]], [box])[0, 0] >= SAME_THING)
-            words = phrase_text(examples, row)
-            drawn.append(
-                box_pictures.PhraseBox(box * scale, words, colour, is_right)
-            )
-        pictures[f"phrases_{number}"] = box_pictures.draw_boxes(
-            photo, drawn, heading=records.captions[caption]
-        )
-    return pictures
 
 
 def shown_phrases(examples, captions):
@@ -110,12 +49,15 @@ def shown_phrases(examples, captions):
     return rows[np.sort(first)][spread_evenly(len(first), len(captions))]
 
 
-def phrase_text(examples, phrase):
-    """Returns the words of a noun phrase, as spelled in its caption."""
-    caption = examples.records.captions[examples.phrases.captions[phrase]]
-    first, end = examples.phrases.spans[phrase]
-    [words] = split_words([caption]).to_list()
-    return b" ".join(words[first:end]).decode()
+def phrase_texts(examples, rows):
+    """Returns the words of noun phrases, as spelled in their captions."""
+    captions, owners = np.unique(
+        examples.phrases.captions[rows], return_inverse=True
+    )
+    captions = [examples.records.captions[caption] for caption in captions]
+    words = split_words(captions).to_list() if captions else []
+    spans = zip(owners, examples.phrases.spans[rows])
+    return [b" ".join(words[i][slice(*span)]).decode() for i, span in spans]
 
 
 PHOTOS_AT_ONCE = 128
@@ -145,17 +87,68 @@ class Matcher:
         ]
         self._compare = tf.function(self._similarities, specs, autograph=False)
 
-    def match(self, examples, choice=DEFAULT):
-        """Chooses a candidate region for every phrase.
+    def match(self, examples):
+        """Chooses the most similar candidate for every phrase.
 
-        The paper and training choose the most similar candidate. Returns a
-        dict: `CHOICE` holds the candidates' numbers, int16 `[num_phrases]`, and
-        `CONFIDENCE` holds their similarities, float32 `[num_phrases]`.
+        Returns a dict: `CHOICE` holds the candidates' numbers, int16
+        `[num_phrases]`, and `CONFIDENCE` holds their similarities, float32
+        `[num_phrases]`.
         """
-        images = self._embedder.images(examples)
         count = len(examples.phrases.captions)
         choices = np.zeros(count, np.int16)
         confidences = np.zeros(count, np.float32)
+        for phrases, table in self._tables(examples):
+            choices[phrases] = table.argmax(axis=1)
+            confidences[phrases] = table.max(axis=1)
+        return {CHOICE: choices, CONFIDENCE: confidences}
+
+    def scores(self, examples, links=None, folder=None):
+        """Returns the `NounPhraseScores` of `PairExamples`.
+
+        `links` contains the known `Links`, and `folder` the photos.
+        """
+        held = {"examples": examples, "matcher": self, "folder": folder}
+        if links is None:
+            return NounPhraseScores(None, **held)
+        photos = range(examples.records.num_images)
+        candidates = [examples.regions.candidates(photo) for photo in photos]
+        width = max(map(len, candidates), default=0)
+        count = len(examples.phrases.captions)
+        similarities = np.zeros((count, width), np.float32)
+        for phrases, table in self._tables(examples):
+            similarities[phrases, : table.shape[1]] = table
+
+        def compare(images, columns, rows):
+            return ranking.EmbeddingScores(
+                self._embed_candidates(examples, images, columns),
+                self.embed_phrases(examples, links.phrases[rows]),
+            )
+
+        exact = float(links.is_exact.mean()) if len(links.boxes) else np.nan
+        held["facts"] = {
+            "correspondence_exact_spans": exact,
+            "correspondence_lost": float(links.num_lost),
+        }
+        if folder is not None:
+            sizes = np.array([boxes[-1, 2:] for boxes in candidates])
+            held["photos"] = PhotoFiles(folder, examples.records.names, sizes)
+        table = PhraseTable(
+            similarities[links.phrases],
+            candidates,
+            phrase_texts(examples, links.phrases),
+            links.boxes,
+            links.images,
+            links.things,
+            whole_photo=True,
+        )
+        return NounPhraseScores(table, compare, **held)
+
+    def _tables(self, examples):
+        """Yields rows of phrases and their similarities `[p, width]`.
+
+        Similarities are -infinity after the candidates of a phrase's photo.
+        """
+        images = self._embedder.images(examples)
         groups = examples.records.caption_rows()
         with progress_bar(len(images), "regions of phrases", "photo") as bar:
             for start in range(0, len(images), PHOTOS_AT_ONCE):
@@ -164,37 +157,8 @@ class Matcher:
                 phrases = examples.phrases.rows_of(captions)
                 if len(phrases):
                     table = self._photo_scores(examples, rows, captions, images)
-                    best = _chosen(examples, phrases, table, choice)
-                    choices[phrases] = best
-                    confidences[phrases] = table[np.arange(len(best)), best]
+                    yield phrases, table
                 bar.update(len(rows))
-        return {CHOICE: choices, CONFIDENCE: confidences}
-
-    def rank_true_regions(self, examples, links):
-        """Ranks phrases for each true region, and true regions for each phrase.
-
-        Each object is represented by the candidate with the largest IoU with
-        its box. Objects without an IoU of at least 0.5 are left out. Phrases
-        with the same words count as one phrase.
-        """
-        photos = range(examples.records.num_images)
-        candidates = [examples.regions.candidates(photo) for photo in photos]
-        roles = proposal_roles(links.boxes, links.images, candidates)
-        hits = np.flatnonzero(roles.best_iou >= SAME_THING)
-        if not len(hits):
-            return ranking.NO_QUERIES
-        texts = examples.phrases.texts[links.phrases[hits]]
-        (first, things), (distinct, numbers) = (
-            np.unique(each, return_index=True, return_inverse=True)[1:]
-            for each in (links.things[hits], texts)
-        )
-        rows = hits[first]
-        best = links.images[rows], roles.best[rows]
-        phrases = self.embed_phrases(examples, links.phrases[hits[distinct]])
-        regions = self._embed_candidates(examples, *best)
-        scores = ranking.EmbeddingScores(regions, phrases)
-        pairs = np.unique(np.stack([things, numbers], axis=1), axis=0)
-        return ranking.evaluate_region_phrase_ranking(scores, pairs)
 
     def _embed_candidates(self, examples, images, numbers):
         vectors = self._embedder.images(examples)[images]
@@ -251,16 +215,25 @@ class Matcher:
         return tf.where(is_candidate, scores, float("-inf"))
 
 
-def _chosen(examples, phrases, similarities, choice):
-    if choice.name == MOST_SIMILAR:
-        return similarities.argmax(axis=1)
-    best = np.zeros(len(phrases), np.int64)
-    owners = examples.phrase_images[phrases]
-    for photo in np.unique(owners):
-        rows, boxes = owners == photo, examples.regions.candidates(photo)
-        table = similarities[rows, : len(boxes)]
-        best[rows] = answers(table, boxes, choice)[0].argmax(axis=1)
-    return best
+class Links(NamedTuple):
+    """Annotated links from noun phrases to boxes.
+
+    Attributes:
+        phrases: int64 `[num_links]`, rows of the noun phrases.
+        boxes: float64 `[num_links, 4]`, annotated boxes in pixels.
+        images: int64 `[num_links]`, row of the link's photo.
+        things: int64 `[num_links]`, id of the link's object.
+        is_exact: bool `[num_links]`, whether the noun phrase has exactly the
+            words of the link.
+        num_lost: number of other links, for which there is no noun phrase.
+    """
+
+    phrases: np.ndarray
+    boxes: np.ndarray
+    images: np.ndarray
+    things: np.ndarray
+    is_exact: np.ndarray
+    num_lost: int
 
 
 def find_links(known, records, phrases):
@@ -290,6 +263,34 @@ def find_links(known, records, phrases):
     )
 
 
+def phrases_of_spans(captions, spans, phrases):
+    """Finds, for each span of words, the noun phrase with exactly these words.
+
+    If there is none, finds the smallest noun phrase that contains the last word
+    of the span. In English, this word is usually the head noun.
+
+    `captions`, int `[n]`, contains the rows of the spans' captions, or -1.
+    `spans`, int `[n, 2]`, contains half-open ranges of words. `phrases` has
+    `spans` and `starts`, like `NounPhrases`. Returns (rows, is_exact): the row
+    of the noun phrase, int64 `[n]`, or -1 if there is none; and whether it has
+    exactly the span's words, bool `[n]`.
+    """
+    no_size = np.iinfo(np.int64).max
+    rows = np.full(len(captions), -1, np.int64)
+    is_exact = np.zeros(len(captions), bool)
+    for i, (caption, (start, end)) in enumerate(zip(captions, spans)):
+        if caption < 0:
+            continue
+        first, last = phrases.starts[caption], phrases.starts[caption + 1]
+        nodes = phrases.spans[first:last]
+        holds = (nodes[:, 0] < end) & (end <= nodes[:, 1])
+        sizes = np.where(holds, nodes[:, 1] - nodes[:, 0], no_size)
+        sizes[(nodes == (start, end)).all(axis=1)] = 0
+        if (least := sizes.min(initial=no_size)) < no_size:
+            rows[i], is_exact[i] = first + sizes.argmin(), least == 0
+    return rows, is_exact
+
+
 def _word_starts(captions):
     """Counts the words that precede each space-separated piece of a caption."""
     pieces = [caption.split() for caption in captions]
@@ -301,57 +302,16 @@ def _word_starts(captions):
     return [np.cumsum(np.append(0, n)) for n in np.split(counts, ends[:-1])]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class CorrespondenceScores(Scores):
-    """The candidates assigned to the noun phrases of a split.
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class NounPhraseScores(PhraseScores):
+    """The similarities of noun phrases to the candidates of their photos.
 
-    `choices` are candidate numbers, int16 `[num_phrases]`, and `links` are the
-    known `Links`. Both are None if links are unknown. `photos` is the folder of
-    the photos, or None.
+    `folder` is the folder of the photos, or None.
     """
-
-    what = "noun phrases and regions"
-    options = ("region_phrase_ranking", *CHOICE_ARGUMENTS)
-    about_pictures = WHAT_IS_SHOWN
 
     examples: PairExamples
     matcher: Matcher
-    choices: np.ndarray | None = None
-    links: Links | None = None
-    photos: pathlib.Path | None = None
-
-    def metrics(self, region_phrase_ranking=False, **choosing):
-        """Returns the metrics of phrases, or {} if no links are known.
-
-        `region_phrase_ranking` adds the metrics of `Matcher.rank_true_regions`.
-        `choosing` contains arguments of `choices.checked_choice`.
-        """
-        choice = checked_choice(**choosing, known=CANDIDATE_CHOICES)
-        if self.links is None:
-            if choice.name == MOST_SIMILAR and not region_phrase_ranking:
-                return {}
-            flag = (
-                "region_phrase_ranking" if region_phrase_ranking else "choice"
-            )
-            raise InputError(
-                f"--{flag}",
-                "be used with a run on phrases with boxes",
-                "a run without boxes",
-                "Train with --phrases.",
-            )
-        choices = self.choices
-        if choice.name != MOST_SIMILAR:
-            choices = self.matcher.match(self.examples, choice)[CHOICE]
-        candidates = self.examples.regions.candidates
-        metrics = evaluate_correspondences(choices, candidates, self.links)
-        if region_phrase_ranking:
-            metrics |= self.matcher.rank_true_regions(self.examples, self.links)
-        return metrics
-
-    def pictures(self):
-        """Draws regions on photos, or returns {} without links or photos."""
-        can = self.photos is not None and self.links is not None
-        return draw_correspondences(self) if can else {}
+    folder: pathlib.Path | None = None
 
     def points(self, most=FEW_POINTS):
         """Returns `Points` of the noun phrases in some captions."""
@@ -359,8 +319,8 @@ class CorrespondenceScores(Scores):
         _, captions = shown_captions(examples.records, most)
         rows = shown_phrases(examples, captions)
         vectors = self.matcher.embed_phrases(examples, rows)
-        texts = [phrase_text(examples, row) for row in rows]
-        places = examples.phrase_images[rows], examples.records, self.photos
+        texts = phrase_texts(examples, rows)
+        places = examples.phrase_images[rows], examples.records, self.folder
         return points_of(PHRASE, vectors, texts, *places)
 
 
@@ -454,12 +414,9 @@ class HierarchicalTask(MatchingTask):
 
     def scores(self, network, examples):
         """Returns the scores of the sentences and of the noun phrases."""
-        matcher, known = self.matcher(network), (None, None)
-        if self.knows_links:
-            links = self._links_of(examples)
-            known = matcher.match(examples)[CHOICE], links
-        photos = self.split(examples.records.split).photo_folder
-        phrases = CorrespondenceScores(examples, matcher, *known, photos)
+        folder = self.split(examples.records.split).photo_folder
+        links = self._links_of(examples) if self.knows_links else None
+        phrases = self.matcher(network).scores(examples, links, folder)
         return JoinedScores([super().scores(network, examples), phrases])
 
     def _links_of(self, examples):

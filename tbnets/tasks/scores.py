@@ -1,11 +1,24 @@
 """Defines the interface of the scores of a network on a split, `Scores`."""
 
+import dataclasses
 import itertools
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tbnets.errors import InputError
+from tbnets.evaluation.choices import (
+    CANDIDATE_CHOICES,
+    CHOICE_ARGUMENTS,
+    CHOICES,
+    checked_choice,
+)
+from tbnets.evaluation.grounding import PhraseTable, rank_true_regions
+from tbnets.evaluation.retrieval import recall_differences
 from tbnets.files import shown
+from tbnets.visualization.boxes import ABOUT_PHRASES, draw_phrases
 from tbnets.visualization.plots import joined
 
 FEW_POINTS = (250, 3)
@@ -114,6 +127,116 @@ class Scores:
         return None
 
 
+def phrase_table(phrases, similarities, candidates, images=None, **facts):
+    """Returns the `PhraseTable` of `PhraseRegions`.
+
+    `images`, int `[num_phrases]`, contains the rows of the phrases' photos in
+    `candidates`; by default, they are those in `phrases`.
+    """
+    return PhraseTable(
+        similarities,
+        candidates,
+        phrases.phrases,
+        phrases.boxes,
+        phrases.phrase_to_image if images is None else images,
+        phrases.phrase_to_chain,
+        phrases.type_masks(),
+        **facts,
+    )
+
+
+class PhotoFiles(NamedTuple):
+    """Photos of a `PhraseTable`: folder, names of files, and sizes.
+
+    `sizes`, int `[num_images, 2]`, are widths and heights in the pixels of the
+    table's boxes.
+    """
+
+    folder: pathlib.Path
+    names: Sequence[str]
+    sizes: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PhraseScores(Scores):
+    """The similarities of a split's phrases to candidate boxes.
+
+    Args:
+        table: `PhraseTable`, or None if no boxes of phrases are known.
+        compare: function for `grounding.rank_true_regions`, or None if the
+            embeddings are unknown.
+        photos: `PhotoFiles` of the table's photos, or None.
+        sides: embeddings that are monitored during training.
+        facts: further metrics.
+    """
+
+    what = "phrases and regions"
+    about_pictures = ABOUT_PHRASES
+
+    table: PhraseTable | None
+    compare: Callable | None = None
+    photos: PhotoFiles | None = None
+    sides: Mapping = dataclasses.field(default_factory=dict)
+    facts: Mapping = dataclasses.field(default_factory=dict)
+
+    @property
+    def options(self):
+        """The options of `metrics` that have an effect."""
+        if self.table is None:
+            return ()
+        ranking = ("region_phrase_ranking",) if self.compare else ()
+        return (*ranking, *CHOICE_ARGUMENTS)
+
+    def metrics(self, region_phrase_ranking=False, **choosing):
+        """Returns the metrics of the table, or {} if no boxes are known.
+
+        `region_phrase_ranking` adds the metrics of `rank_true_regions`.
+        `choosing` contains arguments of `choices.checked_choice`.
+        """
+        if self.table is None:
+            return {}
+        known = CANDIDATE_CHOICES if self.table.whole_photo else CHOICES
+        choice = checked_choice(**choosing, known=known)
+        metrics = self.table.metrics(choice) | self.facts
+        if region_phrase_ranking:
+            metrics |= rank_true_regions(self.table, self.compare)
+        return metrics
+
+    def combine(self, other, weight):
+        """Returns the combined scores of two networks on the same boxes."""
+        if not isinstance(other, PhraseScores):
+            return super().combine(other, weight)
+        self._check_same_boxes(other, "--combine_with")
+        table = self.table.combine(other.table, weight)
+        return dataclasses.replace(self, table=table, compare=None)
+
+    def difference(self, other):
+        """Returns how much the recalls of `other` are above these recalls."""
+        if not isinstance(other, PhraseScores):
+            return super().difference(other)
+        self._check_same_boxes(other, "--run_dir")
+        return recall_differences(self.table.ranks(), other.table.ranks())
+
+    def _check_same_boxes(self, other, flag):
+        ours, theirs = (
+            [each.table.boxes, *each.table.candidates] for each in (self, other)
+        )
+        same = len(ours) == len(theirs)
+        if not same or not all(map(np.array_equal, ours, theirs)):
+            raise InputError(
+                flag,
+                "be a run on the same phrases and candidate boxes",
+                f"{len(ours[0])} and {len(theirs[0])} phrases, or other boxes",
+                "Evaluate both runs on the files of one run.",
+            )
+
+    def pictures(self):
+        """Draws boxes on photos, or returns {} without photos or boxes."""
+        if self.table is None or self.photos is None:
+            return {}
+        return draw_phrases(self.table, *self.photos)
+
+
 class JoinedScores(Scores):
     """Joins several `Scores` of a network on a split.
 
@@ -163,12 +286,6 @@ class JoinedScores(Scores):
     def points(self, most=FEW_POINTS):
         """Merges the `Points` of all `parts`."""
         return joined([part.points(most) for part in self.parts])
-
-
-def spread_evenly(count, most):
-    """Returns at most `most` evenly spread row numbers in [0, count)."""
-    picks = min(count, most)
-    return (np.arange(picks) * count) // max(picks, 1)
 
 
 def check_same_examples(

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from tbnets.evaluation.boxes import clip_boxes
+from tbnets.checks import SAME_THING, rows_by
+from tbnets.evaluation.boxes import clip_boxes, iou
 from tbnets.files import readable
+from tbnets.visualization import montage
 from tbnets.visualization.fonts import font
 
 COLOURS = (
@@ -27,6 +29,12 @@ LINE, CASING, DASH = 3, 7, 8
 FONT_SIZE, PADDING, HEADING = 15, 4, 26
 GAP = 12
 MOST_LETTERS = 200
+NUM_PHOTOS, NUM_PHRASES = 5, 3
+ABOUT_PHRASES = (
+    "A photo with the true boxes of phrases, and with the boxes ranked first "
+    "for them. Tick and solid line: right (IoU with the true box at least "
+    "0.5). Cross and dashed line: wrong."
+)
 
 
 class PhraseBox(NamedTuple):
@@ -79,6 +87,61 @@ def draw_side_by_side(photo, truth, predicted, side=SIDE) -> np.ndarray:
     predicted_picture = draw_boxes(photo, predicted, side, "found")
     between = np.full((len(true_picture), GAP, 3), 255, np.uint8)
     return np.concatenate([true_picture, between, predicted_picture], axis=1)
+
+
+def draw_phrases(table, folder, names, sizes) -> dict[str, np.ndarray]:
+    """Draws a few photos twice: with true boxes, and with the chosen boxes.
+
+    The photos are evenly spread, and the phrases of a photo name different
+    objects. Photos that are missing in `folder` are left out.
+
+    Args:
+        table: `evaluation.grounding.PhraseTable`.
+        folder: folder of the photos.
+        names: num_images names of photo files.
+        sizes: `[num_images, 2]`, width and height of the photos in the pixels
+            of the boxes.
+
+    Returns:
+        dict from "phrases_1", "phrases_2" and so on to pictures, uint8 arrays
+        `[height, width, 3]`.
+    """
+    pictures, drawn = {}, _drawn_phrases(table)
+    for number, (image, rows) in enumerate(drawn.items(), start=1):
+        photo = montage.open_photo(folder, names[image])
+        if photo is None:
+            continue
+        # The photo file may have a different size than the boxes assume.
+        scale = np.tile(np.divide(photo.size, sizes[image]), 2)
+        true_boxes, chosen = table.boxes[rows], []
+        truth = [
+            PhraseBox(box * scale, table.phrases[row], colour)
+            for colour, (row, box) in enumerate(zip(rows, true_boxes))
+        ]
+        if candidates := len(table.candidates[image]):
+            best = table.similarities[rows, :candidates].argmax(axis=1)
+            best_boxes = np.asarray(table.candidates[image], np.float64)[best]
+            is_right = np.diag(iou(true_boxes, best_boxes)) >= SAME_THING
+            chosen = [
+                item._replace(box=box * scale, is_right=bool(right))
+                for item, box, right in zip(truth, best_boxes, is_right)
+            ]
+        picture = draw_side_by_side(photo, truth, chosen)
+        pictures[f"phrases_{number}"] = picture
+    return pictures
+
+
+def _drawn_phrases(table):
+    """Returns a dict from the rows of photos to the rows of their phrases."""
+    owned = rows_by(table.images, len(table.candidates))
+    images = np.flatnonzero([len(rows) > 0 for rows in owned])
+    chosen = {}
+    for image in images[montage.spread_evenly(len(images), NUM_PHOTOS)]:
+        rows = owned[image]
+        _, firsts = np.unique(table.things[rows], return_index=True)
+        spread = montage.spread_evenly(len(firsts), NUM_PHRASES)
+        chosen[int(image)] = rows[np.sort(firsts)[spread]]
+    return chosen
 
 
 def colour_of(number):

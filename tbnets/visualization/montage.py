@@ -38,6 +38,12 @@ class Tile(NamedTuple):
     apart: bool = False
 
 
+def spread_evenly(count, most):
+    """Returns at most `most` evenly spread row numbers in [0, count)."""
+    picks = min(count, most)
+    return (np.arange(picks) * count) // max(picks, 1)
+
+
 def open_photo(folder, image_id):
     """Opens a photo; returns None if the photo is missing or broken."""
     path = find_photo(folder, image_id)

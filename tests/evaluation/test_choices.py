@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import choices, localization
+from tbnets.evaluation import choices, grounding
 from tbnets.evaluation.choices import Choice
 from tests import reference
 
@@ -73,12 +73,12 @@ def test_boxes_are_measured_as_they_are_answered():
     scores = np.float32([[0.3, 0.3, 0.6, 0.8], [0.3, 0.3, 0.6, 0.1], [0] * 4])
 
     def ranks(*choice):
-        found = localization.localize(
+        found = grounding.localize(
             scores, proposals, truth, owners, Choice(*choice)
         )
         return [found.ranks.tolist(), found.suppressed_ranks.tolist()]
 
-    missed = localization.MISSED
+    missed = grounding.MISSED
     # The third (IoU 0.5) is right, behind what lies elsewhere: rank 2.
     assert ranks("most_similar") == [[2, 4, missed], [2, 3, missed]]
     # Each weighs about a fourth: three agree, one does not.

@@ -13,12 +13,12 @@ from tbnets.checks import rows_by
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PairScores
 from tbnets.serving import search
-from tbnets.tasks.localization.scores import LocalizationScores, empty_table
 from tbnets.tasks.matching.phrase_regions import (
     phrase_region_scores,
     split_with,
 )
 from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.scores import PhraseScores, phrase_table
 
 BATCH = 64
 """Number of photos in a batch."""
@@ -44,25 +44,24 @@ def phrase_scores(session, model, split, phrases, regions):
     """Localizes phrases with an image-text network and with its export.
 
     `phrases` and `regions` are as in `phrase_region_scores`; the regions must
-    include the whole photo. Returns the `LocalizationScores` of the run and of
-    the exported model.
+    include the whole photo. Returns the `PhraseScores` of the run and of the
+    exported model.
     """
-    of_run = phrase_region_scores(session, split, phrases, regions)
-    if not of_run.holds_photos:
+    run_table = phrase_region_scores(session, split, phrases, regions).table
+    data = split_with(
+        session.task.data, split, phrases=phrases, regions=regions
+    )
+    of_model = _localization(data, model)
+    if run_table.similarities.shape != of_model.table.similarities.shape:
         raise InputError(
             "--regions",
             "include the whole photo, which the model proposes too",
             f"--regions={regions}",
             "Name a recipe of boxes with --whole_photo.",
         )
-    data = split_with(
-        session.task.data, split, phrases=phrases, regions=regions
-    )
-    of_model = _localization(data, model)
-    table = np.zeros_like(of_model.similarities)
-    for rows, tile in zip(of_run.phrases_of_photos, of_run.similarities):
-        table[rows, : tile.shape[1]] = tile
-    return dataclasses.replace(of_model, similarities=table), of_model
+    return PhraseScores(
+        dataclasses.replace(run_table, whole_photo=False)
+    ), of_model
 
 
 def _retrieval(split, model):
@@ -91,7 +90,8 @@ def _localization(split, model):
     photos = split.photos.paths if model.takes_photos else None
     phrases, (store, rows) = split.phrases, split.regions
     counts = store.counts[rows]
-    table = empty_table(phrases, counts)
+    shape = phrases.num_phrases, int(counts.max(initial=0))
+    table = np.zeros(shape, np.float32)
     owned = rows_by(phrases.phrase_to_image, len(counts))
     proposals = []
     bar = tqdm.tqdm(rows, "localizing", disable=None)
@@ -105,4 +105,4 @@ def _localization(split, model):
                 if photos
                 else model.similarity(texts, store.regions(row)[0])
             )
-    return LocalizationScores(table, phrases, proposals)
+    return PhraseScores(phrase_table(phrases, table, proposals))

@@ -314,12 +314,12 @@ def record_hard_negatives(state, first, examples, score):
     """Returns the state of a run with hard negatives; finds them if missing.
 
     `first` is the first epoch that uses the hard negatives. `score(examples,
-    progress)` returns an object with `similarities`.
+    progress)` returns an object with a `table` of `similarities`.
     """
     roles, count = examples.roles.roles, len(examples.image_rows)
     if state.get(RECORDED) != first:
         with progress_bar(count, "hard negatives", "photo") as bar:
-            similarities = score(examples, bar.update).similarities
+            similarities = score(examples, bar.update).table.similarities
         table = hard_negatives(similarities, roles)
         counts = (table != _NONE).sum(axis=1)
         tqdm.tqdm.write(

@@ -17,10 +17,11 @@ from tbnets.data.localization.sampler import (
     record_hard_negatives,
 )
 from tbnets.errors import InputError
-from tbnets.evaluation.localization import DIRECTION
+from tbnets.evaluation.grounding import DIRECTION
 from tbnets.serving.endpoints import region_endpoints
 from tbnets.tasks.builders import first_hard_epoch
 from tbnets.tasks.localization.scores import RegionScorer
+from tbnets.tasks.scores import PhotoFiles
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
 
@@ -131,8 +132,14 @@ class LocalizationTask(Task):
 
     def scores(self, network, examples):
         """Returns the `LocalizationScores` of `PhraseExamples`."""
-        photos = self.split(examples.records.split).photo_folder
-        scores = self.scorer(network).scores(examples)
+        scores, phrases = (
+            self.scorer(network).scores(examples),
+            examples.phrases,
+        )
+        folder = self.split(examples.records.split).photo_folder
+        if folder is None:
+            return scores
+        photos = PhotoFiles(folder, phrases.images.names, phrases.image_sizes)
         return dataclasses.replace(scores, photos=photos)
 
     def endpoints(self, network, fitted):

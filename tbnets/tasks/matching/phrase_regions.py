@@ -13,15 +13,12 @@ import tensorflow as tf
 from tbnets.checks import rows_by, rows_of
 from tbnets.data.open import Data
 from tbnets.data.phrase_pairs import PhotoRegions
-from tbnets.data.phrases import PhraseRegions
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.errors import InputError
-from tbnets.evaluation import choices
-from tbnets.evaluation.correspondences import Links, evaluate_correspondences
 from tbnets.features.regions import GEOMETRY_DIM
 from tbnets.progress import progress_bar
 from tbnets.tasks.recipes.plan import read_recipes
-from tbnets.tasks.scores import Scores
+from tbnets.tasks.scores import PhraseScores, phrase_table
 
 PHOTOS_AT_ONCE = 32
 PHRASES_AT_ONCE = 1024
@@ -29,57 +26,10 @@ SHARED_FACTS = ("cnn", "layers", "top", "weights_sha256")
 """Settings that must be the same for photo features and region features."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class PhraseRegionScores(Scores):
-    """Similarities between phrases and the candidates in their photos.
-
-    Args:
-        phrases: `PhraseRegions` of the split.
-        images: int64 `[num_phrases]`, the row of each phrase's photo.
-        regions: `PhotoRegions` of the split.
-        holds_photos: whether the last region of each photo is the whole photo.
-            Otherwise, the whole photo is an additional candidate.
-        similarities: list with a float32 array `[p, k]` for each photo with p
-            phrases and k candidates. The last candidate is the whole photo.
-    """
-
-    what = "phrases and regions"
-    options = choices.CHOICE_ARGUMENTS
-
-    phrases: PhraseRegions
-    images: np.ndarray
-    regions: PhotoRegions
-    holds_photos: bool
-    similarities: list = dataclasses.field(default_factory=list)
-
-    @property
-    def phrases_of_photos(self):
-        """The rows of each photo's phrases, as a list of int arrays."""
-        return rows_by(self.images, len(self.regions.rows))
-
-    def candidates(self, photo):
-        """Returns the boxes of a photo's candidates, float64 `[k, 4]`."""
-        boxes = self.regions.candidates(photo)
-        return boxes[:-1] if self.holds_photos else boxes
-
-    def metrics(self, **choosing):
-        """Returns the metrics of `evaluate_correspondences`."""
-        known = choices.CANDIDATE_CHOICES
-        choice = choices.checked_choice(**choosing, known=known)
-        phrases, count = self.phrases, self.phrases.num_phrases
-        chosen = np.zeros(count, np.int64)
-        for photo, rows in enumerate(self.phrases_of_photos):
-            table, boxes = self.similarities[photo], self.candidates(photo)
-            ranked, _ = choices.answers(table, boxes, choice)
-            chosen[rows] = ranked.argmax(axis=1)
-        columns = phrases.boxes, self.images, phrases.phrase_to_chain
-        links = Links(np.arange(count), *columns, np.ones(count, bool), 0)
-        return evaluate_correspondences(chosen, self.candidates, links)
-
-
 def phrase_region_scores(session, split, phrases, regions):
     """Compares the phrases of a split with the regions of their photos.
 
+    The last candidate of each photo is the whole photo. Returns `PhraseScores`.
     `session` is a `runs.Session` of a network for photos and captions.
     `phrases` is a file or folder of phrases with boxes. `regions` is a store of
     region features, or a recipe for such a store, which is run only on this
@@ -93,19 +43,26 @@ def phrase_region_scores(session, split, phrases, regions):
     _check_same_network(session.state.fitted, store)
     photos = rows_of(known.images.image_ids, part.records.image_ids)
     every = PhotoRegions(store, rows, int(store.counts[rows].max(initial=0)))
+    # The last region may be the whole photo. If not, it is added.
     holds = store.made_by.get("proposals", {}).get("whole_photo", False)
+    boxes = [every.candidates(row) for row in range(len(rows))]
+    boxes = [each[:-1] for each in boxes] if holds else boxes
     images = photos[known.phrase_to_image]
-    scores = PhraseRegionScores(known, images, every, holds)
+    width = max(map(len, boxes), default=0)
+    similarities = np.zeros((known.num_phrases, width), np.float32)
     texts = _embed_phrases(network, reader, known.phrases)
-    photos, owners = task.split(split).images, scores.phrases_of_photos
-    with progress_bar(len(owners), "regions of phrases", "photo") as bar:
-        for start in range(0, len(owners), PHOTOS_AT_ONCE):
-            rows = np.arange(len(owners))[start : start + PHOTOS_AT_ONCE]
-            seen = _embed_candidates(network, photos, scores, rows)
-            for row, candidates in zip(rows, seen):
-                scores.similarities.append(texts[owners[row]] @ candidates.T)
-            bar.update(len(rows))
-    return scores
+    owned, wholes = rows_by(images, len(boxes)), task.split(split).images
+    with progress_bar(len(boxes), "regions of phrases", "photo") as bar:
+        for start in range(0, len(boxes), PHOTOS_AT_ONCE):
+            photos = np.arange(len(boxes))[start : start + PHOTOS_AT_ONCE]
+            seen = _embed_candidates(network, wholes, every, photos)
+            for photo, candidates in zip(photos, seen):
+                count = len(boxes[photo])
+                scores = texts[owned[photo]] @ candidates[:count].T
+                similarities[owned[photo], :count] = scores
+            bar.update(len(photos))
+    of_photos = {"images": images, "whole_photo": True}
+    return PhraseScores(phrase_table(known, similarities, boxes, **of_photos))
 
 
 def with_regions(session, regions):
@@ -195,15 +152,13 @@ def _embed_phrases(network, reader, phrases):
     return np.concatenate(list(map(network.embed_text, ids)))[numbers]
 
 
-def _embed_candidates(network, photos, scores, rows):
-    regions, wholes = scores.regions, photos.batch(rows)
+def _embed_candidates(network, photos, regions, rows):
+    """Returns the embeddings of each photo's regions, then of the photo."""
+    wholes = photos.batch(rows)
     places, numbers = regions.all_of(rows)
     seen = regions.take(rows[places], numbers)
     # Drop the position of regions, which photos do not have.
     seen = np.concatenate([seen[:, : wholes.shape[1]], wholes])
     embeddings = network.embed_images(tf.constant(seen, tf.float32)).numpy()
-    ends = np.cumsum(regions.counts[rows])
-    *parts, wholes = np.split(embeddings, ends)
-    if scores.holds_photos:
-        return parts
+    *parts, wholes = np.split(embeddings, np.cumsum(regions.counts[rows]))
     return [np.append(part, [photo], 0) for part, photo in zip(parts, wholes)]

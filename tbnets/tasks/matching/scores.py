@@ -14,7 +14,6 @@ from tbnets.tasks.scores import (
     FEW_POINTS,
     Scores,
     check_same_examples,
-    spread_evenly,
 )
 from tbnets.visualization import montage
 from tbnets.visualization.plots import CAPTION, IMAGE, Points, joined
@@ -41,7 +40,10 @@ def first_captions(records):
 def example_captions(records):
     """Returns the query captions, from at most `NUM_QUERIES` images."""
     captions = list(dict.fromkeys(filter(None, first_captions(records))))
-    return [captions[row] for row in spread_evenly(len(captions), NUM_QUERIES)]
+    return [
+        captions[row]
+        for row in montage.spread_evenly(len(captions), NUM_QUERIES)
+    ]
 
 
 def draw_answered_captions(scores):
@@ -52,7 +54,7 @@ def draw_answered_captions(scores):
     Returns a dict from "1", "2" and so on to uint8 arrays `[height, width, 3]`.
     """
     records, pictures = scores.records, {}
-    rows = spread_evenly(records.num_captions, NUM_CAPTIONS)
+    rows = montage.spread_evenly(records.num_captions, NUM_CAPTIONS)
     for number, row in enumerate(rows, start=1):
         hit = records.caption_to_image[row]
         is_hit = records.image_groups == records.image_groups[hit]
@@ -77,7 +79,7 @@ def shown_captions(records, most):
 
     `most` is a pair: the maximum numbers of images, and of captions per image.
     """
-    images = spread_evenly(records.num_images, most[0])
+    images = montage.spread_evenly(records.num_images, most[0])
     groups = records.caption_rows()
     captions = [row for i in images for row in groups[i][: most[1]]]
     return images, np.array(captions, np.int64)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
-from tbnets.evaluation.choices import Choice
 from tbnets.tasks import hierarchical as matcher
 from tbnets.tasks import runs
 from tbnets.text import trees as tree_files
-from tests import lifecycle, reference, tiny_scenes
+from tests import lifecycle, tiny_scenes
 from tests.refusals import refused
 from tests.tiny_runs import prepared
 
@@ -44,9 +43,7 @@ def test_it_learns_and_reports(run):
 
 def test_each_phrase_holds_its_most_similar_candidate(run):
     examples, network = run.examples, run.session.network
-    one, choice = matcher.Matcher(network), Choice("expected_overlap", 0.3)
-    found, agreed = one.match(examples), one.match(examples, choice)
-    assert (found[CHOICE] != agreed[CHOICE]).any()
+    found = matcher.Matcher(network).match(examples)
     assert len(found[CHOICE]) == len(examples.phrases.captions) > 50
     for row in (0, 7, len(found[CHOICE]) - 1):
         caption = examples.phrases.captions[row]
@@ -69,16 +66,6 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
         np.testing.assert_allclose(
             found[CONFIDENCE][row], similarities.max(), atol=1e-5
         )
-        boxes = examples.regions.candidates(image)
-        overlaps = [
-            reference.expected_overlap(similarities, boxes, one, 0.3)
-            for one in range(len(boxes))
-        ]
-        best = agreed[CHOICE][row]
-        assert overlaps[best] == pytest.approx(max(overlaps), abs=1e-5)
-        np.testing.assert_allclose(
-            agreed[CONFIDENCE][row], similarities[best], atol=1e-5
-        )
 
 
 def test_correspondences_are_measured_by_another_choice(run):
@@ -93,10 +80,8 @@ def test_correspondences_are_measured_by_another_choice(run):
     }
     with refused("choice"):
         scores.metrics(choice="mean_box")
-    unknown = dataclasses.replace(scores, links=None)
-    assert unknown.metrics() == {}
-    with refused("--choice"):
-        unknown.metrics(choice="expected_overlap")
+    unknown = dataclasses.replace(scores, table=None)
+    assert unknown.metrics() == {} and unknown.options == ()
 
 
 def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
@@ -114,28 +99,15 @@ def test_regions_and_phrases_rank_each_other(run):
     ranked = run.scores.metrics(region_phrase_ranking=True)
     assert ranked["phrase_to_true_region/num_queries"] > 9
     assert ranked["true_region_to_phrase/recall_at_10"] > 0
-    with pytest.MonkeyPatch.context() as patch:  # None overlaps by so much.
-        patch.setattr(matcher, "SAME_THING", 1.1)
-        ranked = run.scores.metrics(region_phrase_ranking=True)
-    assert ranked["phrase_to_true_region/num_queries"] == 0
     assert [*run.scores.arrays] == [
         *("image_embeddings", "text_embeddings", "caption_to_image")
     ]
 
 
-def test_pictures_are_drawn_but_of_photos_that_are_gone(run, monkeypatch):
+def test_pictures_are_drawn_for_phrases_with_boxes(run):
     assert (run.run_dir / runs.EXAMPLES).is_file()
     names = [f"phrases_{number}" for number in range(1, 6)]
     assert sorted(run.scores.pictures())[-5:] == names
-    open_photo, asked = matcher.montage.open_photo, []
-
-    def without_first(*place):
-        asked.append(place)
-        return open_photo(*place) if len(asked) > 1 else None
-
-    monkeypatch.setattr(matcher.montage, "open_photo", without_first)
-    found = matcher.draw_correspondences(run.scores.parts[1])
-    assert sorted(found) == names[1:]
 
 
 def test_exported_run_embeds_the_same(run, tiny_run):

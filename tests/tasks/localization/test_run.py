@@ -1,7 +1,6 @@
 """Phrase localization in a run: regions ranked, pictures, its export."""
 
 import dataclasses
-import types
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from tbnets.data.store import opening
 from tbnets.evaluation import boxes
 from tbnets.tasks import runs
 from tbnets.tasks.localization import scores as sentence_scores
-from tbnets.tasks.localization.scores import LocalizationScores
 from tbnets.tasks.matching.scores import RetrievalScores
 from tests import lifecycle, reference, tiny
 from tests.refusals import refused
@@ -32,7 +30,8 @@ test_it_opens = lifecycle.opens_with_the_same_results
 
 def test_hard_negatives_are_those_of_the_network_that_was_there(run):
     session = runs.open_run(run.stopped, "last")
-    scores = session.task.scores(session.network, run.examples).similarities
+    scores = session.task.scores(session.network, run.examples)
+    scores = scores.table.similarities
     wanted = reference.hard_negatives(scores, run.examples.roles.roles, 50)
     data = session.task
     recorded = data.held["hard_negatives"]
@@ -94,16 +93,16 @@ def test_pictures_are_drawn_where_photos_are(run):
     tags = tiny.events(run.run_dir / "tensorboard")
     pictures = {tag: steps for tag, steps in tags.items() if "answers" in tag}
     has_photos = run.settings.run.model == "embedding"
-    names = [f"2_answers/{number}" for number in range(1, 5)]
+    names = [f"2_answers/phrases_{number}" for number in range(1, 5)]
     assert sorted(pictures) == (names if has_photos else [])
     assert ("pictures  none" in run.described) != has_photos
 
 
 def test_exported_run_compares_the_same(run):
     test, served = run.test, run.model
-    wanted = run.scores.similarities
+    wanted = run.scores.table.similarities
     again = served_scores(run.opened.task, served, "test")
-    np.testing.assert_allclose(again.similarities, wanted, 1e-5, 1e-5)
+    np.testing.assert_allclose(again.table.similarities, wanted, 1e-5, 1e-5)
     [rows] = np.nonzero(test.phrases.phrase_to_image == 2)
     phrases = [test.phrases.phrases[row] for row in rows]
     features, _ = test.features.regions(test.image_rows[2])
@@ -164,17 +163,16 @@ def test_true_regions_rank_all_phrases_and_back(run):
         assert metrics[f"{direction}/recall_at_1"] == pytest.approx(first)
         assert metrics[f"{direction}/num_queries"] == len(ranks)
     both = scores.combine(scores, 0.5)
-    with refused("--region_phrase_ranking"):
-        both.metrics(region_phrase_ranking=True)
+    assert "region_phrase_ranking" not in both.options
 
 
 def test_photos_are_compared_with_sentences_by_their_phrases(run):
     scores, data = run.scores, run.opened.task
     nearest = scores.scorer.nearest(run.test, scores.sides["phrases"])
-    owners = scores.phrases.phrase_to_image
+    owners = scores.table.images
     own = nearest[owners, np.arange(len(owners))]
     # Each photo has as many regions, so no row of the table is padded.
-    wanted = scores.similarities.max(axis=1)
+    wanted = scores.table.similarities.max(axis=1)
     np.testing.assert_allclose(own, wanted, 1e-5, 1e-5)
     records = data.split("test").records
     if run.opened.network.learned_similarity:
@@ -194,45 +192,13 @@ def test_photos_are_compared_with_sentences_by_their_phrases(run):
     assert not learned
 
 
-def made_up_scores(similarities, learned=False, shift=0):
-    """One photo with two proposals and one with three, a phrase each."""
-    boxes = [[0, 0, 1, 1], [0, 0, 2, 2], [0, 0, 3, 3]]
-    return LocalizationScores(
-        np.array(similarities, "float32"),
-        types.SimpleNamespace(
-            boxes=np.array(boxes[:2]) + shift, phrase_to_image=np.array([0, 1])
-        ),
-        [np.array(boxes[:2]), np.array(boxes)],
-        learned,
-    )
-
-
-def test_two_networks_are_combined_by_distances():
-    first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
-    second = made_up_scores([[-1.0, 1.0, 0], [1.0, 1.0, 1.0]])
-    found = first.combine(second, 0.25).similarities
-    # Distances sqrt(2 - 2 s): 0, 1, 2 for 1, 0.5, -1.
-    np.testing.assert_allclose(found[0, :2], [-0.5, -0.75], atol=1e-6)
-    np.testing.assert_allclose(found[1], [-0.75, 0, -1.5], atol=1e-6)
-
-
-def test_learned_scores_are_combined_by_their_spread():
-    first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
-    logits = [[4.0, -4.0, 99], [4.0, -4.0, 0.0]]
-    second = made_up_scores(logits, learned=True)
-    found = first.combine(second, 1.0).similarities
-    # Of 4, -4, 4, -4, 0: the variance is 64 / 5.
-    expected = np.array(logits) / np.sqrt(64 / 5)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-6)
-    np.testing.assert_allclose(found[0, :2], expected[0, :2], atol=1e-6)
-
-
-def test_other_phrases_are_not_combined():
-    first = made_up_scores([[1.0, 0.5, 0], [0.5, 1.0, -1.0]])
-    second = made_up_scores(first.similarities, shift=1)
-    for other in (second, RetrievalScores(None, None, None)):
+def test_other_phrases_are_not_combined(run):
+    boxes = run.scores.table.boxes + 1
+    table = dataclasses.replace(run.scores.table, boxes=boxes)
+    others = dataclasses.replace(run.scores, table=table)
+    for other in (others, RetrievalScores(None, None, None)):
         with refused("--combine_with"):
-            first.combine(other, 0.5)
+            run.scores.combine(other, 0.5)
 
 
 def test_statistics_of_features_are_those_of_the_training_regions(

@@ -41,7 +41,10 @@ def made_up_scores(nearest, learned=False):
     )
     sides = {"phrases": np.arange(4)[:, None]}
     return LocalizationScores(
-        None, marked_phrases(), None, learned, sides, scorer
+        types.SimpleNamespace(learned=learned),
+        sides=sides,
+        scorer=scorer,
+        examples=types.SimpleNamespace(phrases=marked_phrases()),
     )
 
 

@@ -145,7 +145,7 @@ def test_run_and_export_are_measured_alike(model, tmp_path):
     write_phrases(tmp_path)
     session, given = runs.open_run("run"), ("test", str(tmp_path))
     both = phrase_scores(session, model, *given, "averages")
-    first, second = (one.similarities for one in both)
+    first, second = (each.table.similarities for each in both)
     assert first.shape == (1, len(BOXES)) and np.ptp(first)
     np.testing.assert_allclose(first, second, atol=1e-5)
     with refused("--regions"):

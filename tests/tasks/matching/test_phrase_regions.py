@@ -74,81 +74,74 @@ def scores_of(run, folder, regions="crops"):
     )
 
 
-def test_phrases_are_compared_with_the_regions_of_their_photo(run, folder):
-    scores = scores_of(run, folder)
+def test_similarities_are_those_of_the_embedded_regions(run, folder):
+    table = scores_of(run, folder).table
     network = run.network
     reader = run.task.texts.reader(run.state.fitted)
-    photos = run.task.split("test").images
-    known = scores.phrases
-    assert known.num_phrases > 20
-    names = [known.images.image_ids[row] for row in known.phrase_to_image]
-    ids = run.task.split("test").records.image_ids
-    assert [ids[photo] for photo in scores.images] == names
+    split, store = run.task.split("test"), open_features(folder / "crops")
+    assert len(table.phrases) > 20
     for photo in (0, 5):
-        rows = np.flatnonzero(scores.images == photo)
-        words = [known.phrases[row] for row in rows]
-        store = scores.regions.store
-        features, boxes = store.regions(scores.regions.rows[photo])
-        seen = np.concatenate([features, photos.batch(np.array([photo]))])
-        expected = network.embed_text(reader(words)).numpy() @ np.transpose(
-            network.embed_images(seen).numpy()
-        )
-        found = scores.similarities[photo]
+        rows = np.flatnonzero(table.images == photo)
+        [row] = store.rows([split.records.image_ids[photo]])
+        features, boxes = store.regions(row)
+        whole = split.images.batch(np.array([photo]))
+        texts = network.embed_text(reader([table.phrases[x] for x in rows]))
+        seen = network.embed_images(np.concatenate([features, whole]))
+        expected = texts.numpy() @ np.transpose(seen.numpy())
+        found = table.similarities[rows, : len(boxes) + 1]
         np.testing.assert_allclose(found, expected, atol=1e-5)
-        assert found.shape[1] == len(boxes) + 1
+        sides = [0, 0, *store.sizes[row]]
+        np.testing.assert_allclose(table.candidates[photo][-1], sides)
 
 
-def test_where_an_averaged_region_lies_does_not_count(run, folder):
-    found = scores_of(run, folder, "averages").similarities
-    expected = scores_of(run, folder).similarities
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_positions_of_averaged_regions_are_ignored(run, folder):
+    found = scores_of(run, folder, "averages").table.similarities
+    expected = scores_of(run, folder).table.similarities
+    np.testing.assert_array_equal(found, expected)
     with refused("--regions"):
         scores_of(run, folder, "quarters")
 
 
-def test_a_photo_that_is_a_region_is_no_other_candidate(run, folder):
+def test_a_region_that_is_the_whole_photo_is_one_candidate(run, folder):
     store = open_features(folder / "crops")
     made_by = MADE_BY | {"proposals": {"whole_photo": True}}
     features, boxes = [], []
-    photos = run.task.split("test").images
-    scores = scores_of(run, folder)
-    for photo, row in enumerate(scores.regions.rows):
-        some, own = store.regions(row)
-        whole = photos.batch(np.array([photo]))
-        features.append(np.concatenate([some, whole]))
+    split = run.task.split("test")
+    ids = list(split.records.image_ids)
+    for photo, row in enumerate(store.rows(ids)):
+        regions, own = store.regions(row)
+        whole = split.images.batch(np.array([photo]))
+        features.append(np.concatenate([regions, whole]))
         boxes.append(np.append(own, [[0, 0, *store.sizes[row]]], axis=0))
-    ids = [store.ids[row] for row in scores.regions.rows]
     values = ids, features, boxes, store.sizes[0, 0]
     tiny_scenes.write_regions(folder / "with_photos", *values, made_by)
-    found = scores_of(run, folder, "with_photos")
-    for photo in range(len(ids)):
-        np.testing.assert_array_equal(
-            found.candidates(photo), scores.candidates(photo)
-        )
-    for one, other in zip(found.similarities, scores.similarities, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    found, scores = (
+        scores_of(run, folder, "with_photos"),
+        scores_of(run, folder),
+    )
+    for each, other in zip(found.table.candidates, scores.table.candidates):
+        np.testing.assert_array_equal(each, other)
+    np.testing.assert_allclose(
+        found.table.similarities, scores.table.similarities, atol=1e-6
+    )
     assert found.metrics() == scores.metrics()
 
 
-def test_they_are_measured_by_any_choice_of_a_candidate(run, folder):
-    scores = scores_of(run, folder)
+def test_accuracy_of_expected_overlap(run, folder):
+    scores, table = scores_of(run, folder), scores_of(run, folder).table
     usual = scores.metrics()
-    assert usual["correspondence_links"] == scores.phrases.num_phrases
+    assert usual["correspondence_links"] == len(table.phrases)
     chance = usual["correspondence_chance"]
     assert chance < usual["correspondence_accuracy"] <= 1
     options = ("expected_overlap", 0.2, 0.5)
     found, right = scores.metrics(**dict(zip(CHOICE_ARGUMENTS, options))), []
-    candidates = scores.regions.candidates
-    truth = scores.phrases.boxes
-    for photo, rows in enumerate(scores.phrases_of_photos):
-        boxes = candidates(photo)
-        ranked, _ = answers(scores.similarities[photo], boxes, Choice(*options))
-        for box, best in zip(truth[rows], ranked.argmax(axis=1)):
-            center = (boxes[best][:2] + boxes[best][2:]) / 2
-            right.append(
-                (box[:2] <= center).all() and (center <= box[2:]).all()
-            )
+    for row, photo in enumerate(table.images):
+        boxes, box = table.candidates[photo], table.boxes[row]
+        values = table.similarities[row : row + 1, : len(boxes)]
+        ranked, _ = answers(values, boxes, Choice(*options))
+        best = boxes[ranked[0].argmax()]
+        center = (best[:2] + best[2:]) / 2
+        right.append((box[:2] <= center).all() and (center <= box[2:]).all())
     expected = pytest.approx(np.mean(right))
     assert found["correspondence_pointing_accuracy"] == expected
     with refused("choice"):

@@ -8,7 +8,6 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.scores import spread_evenly
 from tbnets.visualization import montage
 
 NUM_IMAGES = 8
@@ -77,7 +76,7 @@ def test_the_right_image_stands_apart_with_its_rank(
     [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],
 )
 def test_rows_are_spread(count, most, rows):
-    assert spread_evenly(count, most).tolist() == rows
+    assert montage.spread_evenly(count, most).tolist() == rows
 
 
 @pytest.mark.parametrize("with_photos", [True, False])

@@ -1,5 +1,13 @@
-"""Evaluates phrase localization: ranks a photo's proposals for each phrase."""
+"""Evaluates how well similarities find the boxes that phrases name.
 
+`PhraseTable` is the one table of phrases, candidate boxes and similarities.
+Phrase localization ranks the proposals of a photo for each phrase
+(`evaluate_localization`). Correspondences count the phrases whose chosen
+candidate, a region or the whole photo, is right (`evaluate_correspondences`).
+"""
+
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,16 +21,17 @@ from tbnets.checks import (
     checked_array,
     of_fields,
     rows_by,
+    text_ids,
 )
 from tbnets.errors import InputError, check_kind
-from tbnets.evaluation import arguments, boxes
+from tbnets.evaluation import arguments, boxes, ranking
 from tbnets.evaluation.choices import (
     DEFAULT,
     MOST_SIMILAR,
     Choice,
     answers,
 )
-from tbnets.evaluation.ranks import RECALL_AT, best_ranks
+from tbnets.evaluation.ranks import RECALL_AT, Ranks, best_ranks
 
 RECALLS = 10
 """Precision is averaged at the recalls 0/10, 1/10, ..., 10/10."""
@@ -287,3 +296,172 @@ def _checked_scores(values, image, overlaps, rows):
             f"{num_proposals} proposals of image {image}",
         )
     return arguments.finite_scores(values, rows)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
+class PhraseTable:
+    """Phrases with their true boxes, and their similarities to candidates.
+
+    Args:
+        similarities: float32 `[num_phrases, width]`, larger is closer: a value
+            for each candidate of the phrase's photo, then padding.
+        candidates: sequence of num_images arrays `[k, 4]`; k may be 0.
+        phrases: num_phrases strings.
+        boxes: `[num_phrases, 4]`, the true boxes.
+        images: int `[num_phrases]`, row of the phrase's photo.
+        things: int `[num_phrases]`, equal for phrases that name one object.
+        types: dict from the name of a type to a mask of its phrases, bool
+            `[num_phrases]`.
+        whole_photo: whether the last candidate of each photo is the whole
+            photo. If so, `metrics` evaluates correspondences.
+        learned: whether the similarities are logits or negative distances,
+            rather than inner products of unit vectors.
+    """
+
+    similarities: np.ndarray
+    candidates: Sequence[np.ndarray]
+    phrases: Sequence[str]
+    boxes: np.ndarray
+    images: np.ndarray
+    things: np.ndarray
+    types: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    whole_photo: bool = False
+    learned: bool = False
+
+    @functools.cached_property
+    def texts(self) -> np.ndarray:
+        """Index of each phrase's text, int64; letter case is ignored."""
+        return text_ids(self.phrases)
+
+    def metrics(self, choice=DEFAULT) -> dict[str, float]:
+        """Computes the metrics of localization or of correspondences."""
+        if self.whole_photo:
+            return evaluate_correspondences(self, choice)
+        return summarize(self._localize(choice), self.types, self.texts)
+
+    def ranks(self) -> dict[str, Ranks]:
+        """Returns the `Ranks` of the phrases' boxes, under `DIRECTION`."""
+        found = self._localize(DEFAULT)
+        rows = np.arange(len(found.ranks))
+        return {DIRECTION: Ranks(rows, found.ranks, found.tied)}
+
+    def _localize(self, choice):
+        inputs = self.similarities, self.candidates, self.boxes, self.images
+        return localize(*inputs, choice)
+
+    def combine(self, other, weight):
+        """Adds the distances of two networks for the same candidates.
+
+        The similarity is the negative weighted sum of the distances. Logits and
+        the distances added to them are first divided by their standard
+        deviation.
+
+        Source: Wang et al. 2018, Sec. 5.6, Eq. 8 (for whole images and
+            sentences).
+        """
+        terms = [self._distances, other._distances]
+        if self.learned or other.learned:
+            counts = np.array([*map(len, self.candidates)])[self.images, None]
+            is_candidate = np.arange(self.similarities.shape[1]) < counts
+            terms = [t / (float(t[is_candidate].std()) or 1.0) for t in terms]
+        summed = (1 - weight) * terms[0] + weight * terms[1]
+        return dataclasses.replace(self, similarities=-summed, learned=True)
+
+    @property
+    def _distances(self):
+        if self.learned:
+            return -self.similarities
+        return np.sqrt(np.maximum(2 - 2 * self.similarities, 0))
+
+    def true_candidates(self):
+        """Returns (columns, overlaps), `[num_phrases]`.
+
+        The column is that of the candidate with the largest IoU with the
+        phrase's box, and 0 without candidates.
+        """
+        columns = np.zeros(len(self.boxes), np.int64)
+        most = np.zeros(len(self.boxes))
+        for _, rows, overlaps in boxes.overlaps_by_photo(
+            self.boxes, self.images, self.candidates
+        ):
+            columns[rows], most[rows] = overlaps.argmax(1), overlaps.max(1)
+        return columns, most
+
+
+def evaluate_correspondences(table, choice=DEFAULT) -> dict[str, float]:
+    """Computes how often the candidate chosen for a phrase is right.
+
+    A candidate is right if its IoU with the true box is at least `SAME_THING`.
+    If a wrong candidate ties with the best, the choice is wrong.
+
+    Args:
+        table: `PhraseTable` whose candidates include the whole photo.
+        choice: `Choice` whose box is a candidate.
+
+    Returns:
+        dict of fractions in [0, 1], or NaN if there are no phrases:
+        `correspondence_accuracy`, `correspondence_chance` (a random candidate),
+        `correspondence_whole_photo` and `correspondence_upper_bound` (the best
+        candidate). The first three have variants `correspondence_pointing_...`,
+        which require only that the candidate's centre is in the true box.
+        `correspondence_links` is the number of phrases.
+
+    Source: Niu et al. 2017, Sec. 5.3.2, where ten people judged 2000 pairs.
+    Departure: annotated boxes define correctness. Testing the centre is the
+    "pointing game" of Zhang et al. 2016.
+    """
+    count = len(table.boxes)
+    names = ("accuracy", "chance", "whole_photo")
+    names += tuple(f"pointing_{name}" for name in names)
+    shares = {name: np.zeros(count) for name in (*names, "upper_bound")}
+    for image, rows, overlaps in boxes.overlaps_by_photo(
+        table.boxes, table.images, table.candidates
+    ):
+        values, photo_boxes = table.similarities[rows], table.candidates[image]
+        values = _checked_scores(values, image, overlaps, rows)
+        values, _ = answers(values, photo_boxes, choice)
+        matches = overlaps >= SAME_THING
+        shares["upper_bound"][rows] = matches.any(axis=1)
+        holds = _holds_centers(table.boxes[rows], photo_boxes)
+        for kind, right in (("", matches), ("pointing_", holds)):
+            shares[f"{kind}accuracy"][rows] = _ranks(values, right)[0] == 1
+            shares[f"{kind}chance"][rows] = right.mean(axis=1)
+            shares[f"{kind}whole_photo"][rows] = right[:, -1]
+    metrics = {
+        f"correspondence_{name}": float(np.mean(values)) if count else np.nan
+        for name, values in shares.items()
+    }
+    return metrics | {"correspondence_links": float(count)}
+
+
+def _holds_centers(truth, candidate_boxes):
+    """Returns whether box n contains the centre of candidate m, `[n, m]`."""
+    x, y = (candidate_boxes[:, :2] + candidate_boxes[:, 2:]).T / 2
+    left, top, right, bottom = np.asarray(truth).T[..., None]
+    return (left <= x) & (x <= right) & (top <= y) & (y <= bottom)
+
+
+def rank_true_regions(table, compare) -> dict[str, float]:
+    """Ranks phrases for each true region, and true regions for each phrase.
+
+    The true region of an object is the candidate that overlaps one of its true
+    boxes most. Objects without an IoU of at least 0.5 are left out; their
+    phrases remain candidates. `compare(images, columns, rows)` returns the
+    scores of the candidates `columns` of the photos `images` with the phrases
+    `rows`, as `evaluate_region_phrase_ranking` expects them. Returns its
+    metrics.
+    """
+    columns, overlaps = table.true_candidates()
+    _, things = np.unique(table.things, return_inverse=True)
+    order = np.lexsort((-overlaps, things))
+    _, first = np.unique(things[order], return_index=True)
+    rows = order[first]  # The phrase with the largest overlap of each object.
+    is_found = overlaps[rows] >= SAME_THING
+    if not is_found.any():
+        return ranking.NO_QUERIES
+    rows, places = rows[is_found], np.cumsum(is_found) - 1
+    names = {"return_index": True, "return_inverse": True}
+    _, distinct, texts = np.unique(table.texts, **names)
+    pairs = np.stack([places[things], texts], axis=1)[is_found[things]]
+    scores = compare(table.images[rows], columns[rows], distinct)
+    return ranking.evaluate_region_phrase_ranking(scores, pairs)
