@@ -77,7 +77,7 @@ def write_store(name, dim):
     """Writes a store of the regions of one photo."""
     writer = FeatureWriter(name, {"made": "up"}, dim, kind="regions")
     count = len(BOXES)
-    writer.add_shard(
+    writer.add(
         [PHOTO],
         np.ones((count, dim)) if dim else None,
         BOXES,

@@ -106,7 +106,7 @@ def write_files(names):
         for word, row in zip(vectors.words, vectors.vectors):
             file.write(" ".join([word, *map(str, row)]) + "\n")
     store = FeatureWriter("features/vgg19", {"model": "VGG19"}, dim=4)
-    store.add_shard(["1000268201.jpg"], np.ones((1, 4)))
+    store.add(["1000268201.jpg"], np.ones((1, 4)))
     store.finish()
     with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
         writer.put(["a.jpg"], names["images"][:1])

@@ -8,7 +8,7 @@ import PIL.Image
 from tbnets.data.captions import read_captions
 from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.phrases import read_phrases
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.evaluation import boxes
 from tbnets.text.vocabulary import PaddedRows
 from tests import tiny, tiny_scenes

@@ -63,7 +63,7 @@ def write_regions(path, ids, features, proposals, side, made_by=None):
     """Writes a store of regions of photos with `side` x `side` pixels."""
     made_by, dim = made_by or {"made": "up"}, features[0].shape[1]
     writer = FeatureWriter(path, made_by, dim, "float16", "regions")
-    writer.add_shard(
+    writer.add(
         ids,
         np.concatenate(features),
         np.concatenate(proposals),

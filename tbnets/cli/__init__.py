@@ -41,7 +41,6 @@ VERBS = {
     "extract_text_features": "extracts features of captions, such as tf-idf",
     "propose_regions": "proposes boxes that may contain an object",
     "parse_captions": "parses captions into trees",
-    "join_store": "merges the shares of several machines",
     "make_scenes": "draws a data set of scenes",
 }
 """Maps each verb to its description, in the order in which users need them."""

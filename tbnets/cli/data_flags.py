@@ -11,15 +11,12 @@ from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD
-from tbnets.data.store.joining import take_share
 from tbnets.data.store.writer import fault_of_name
 from tbnets.evaluation.choices import CHOICE_ARGUMENTS, CHOICES, TEMPERATURE
-from tbnets.features import extraction
 from tbnets.files import require_file
 from tbnets.tasks.settings.data_groups import COLUMN_HELP
 from tbnets.tasks.settings.flag import (
     REQUIRED,
-    Count,
     Limits,
     changed,
     flag,
@@ -131,23 +128,7 @@ class CaptionFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardFlags(CaptionFlags):
-    """Flags for the captions, and for the share of them to process."""
-
-    shard: str = flag(
-        "",
-        "I/N, with I from 1 to N: process only the I-th of N shares, which "
-        "tbnets join_store merges.",
-    )
-
-    def next_line(self, line):
-        """Returns `line`, or advice to merge the shares if --shard is set."""
-        joined = "Next, merge all shares with tbnets join_store"
-        return joined if self.shard else line
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PhotoFlags(ShardFlags):
+class PhotoFlags(CaptionFlags):
     """Flags for the photos to process and the store to write."""
 
     images: str = flag(REQUIRED, "Folder of the photos.")
@@ -157,16 +138,9 @@ class PhotoFlags(ShardFlags):
         "all photos below --images, with their relative paths as ids.",
     )
     output: str = flag(REQUIRED, "Folder of the store to write.")
-    shard_images: Count = flag(
-        extraction.SHARD_IMAGES,
-        "Photos per shard; a killed process loses at most one shard.",
-    )
 
-    def find_share(self, **decides):
-        """Returns the photos of a share, and a dict that describes the share.
-
-        Each photo is a pair (id, path). Prints the unusable files.
-        """
+    def find_photos(self):
+        """Returns a pair (id, path) for each photo. Prints unusable files."""
         captions = self.captions and self.caption_source(self.images)
         all_photos = find_photos(self.images, captions, self.splits)
         is_listed = self.captions or has_archives(self.images)
@@ -175,14 +149,4 @@ class PhotoFlags(ShardFlags):
         broken = {path: why for path, why in faults.items() if why}
         for line in left_out_lines(broken, other_files, len(all_photos))[:-1]:
             print(line)
-        photos = [photo for photo in all_photos if photo[1] not in broken]
-        keys, size = [key for key, _ in photos], self.shard_images
-        rows, share = take_share(
-            self.shard, keys, size, shard_images=size, **decides
-        )
-        if share:
-            print(
-                f"share     {self.shard}: {len(photos[rows])} of {len(photos)} "
-                f"photos, cut at multiples of --shard_images={size}"
-            )
-        return photos[rows], share
+        return [photo for photo in all_photos if photo[1] not in broken]

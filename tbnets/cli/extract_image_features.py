@@ -55,14 +55,15 @@ class Options(ImageFeatures, PhotoFlags):
 
 def main(options):
     """Extracts the features that the flags describe."""
-    settings = {} if options.regions else {"batch_size": options.batch_size}
-    photos, share = options.find_share(**settings)
-    settings |= {"shard_images": options.shard_images, "share": share}
-    dim = make_image_features(photos, options, options.output, **settings)
+    dim = make_image_features(
+        options.find_photos(),
+        options,
+        options.output,
+        batch_size=options.batch_size,
+    )
     print(
         f"store     {options.output}: {dim} features "
         f"per {'region' if options.regions else 'image'}, {options.dtype}"
     )
-    line = f"Next, train with --image_features={options.output}"
-    if options.shard or not options.regions:
-        print(options.next_line(line))
+    if not options.regions:
+        print(f"Next, train with --image_features={options.output}")

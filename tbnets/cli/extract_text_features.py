@@ -17,22 +17,19 @@ Then train with --text_encoder=features --text_features=features/flickr8k_tfidf.
 The store contains the fitted encoder, so the exported model takes raw captions.
 If the command is interrupted, run it again: it resumes.
 
-With --shard, each machine fits on the whole training split, so shares save time
-only with slow encoders such as hub:PRESET.
-
 See docs/text_features.md.
 """
 
 import dataclasses
 
-from tbnets.cli.data_flags import ShardFlags
+from tbnets.cli.data_flags import CaptionFlags
 from tbnets.tasks.recipes import text_features
 from tbnets.tasks.recipes.text_features import texts_by_split
 from tbnets.tasks.settings.flag import REQUIRED, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(text_features.TextFeatures, ShardFlags):
+class Options(text_features.TextFeatures, CaptionFlags):
     """Flags for the features, the captions and the store."""
 
     output: str = flag(REQUIRED, "Folder of the feature store to write.")
@@ -51,8 +48,6 @@ def main(options):
         train_split=options.train_split, phrases=options.phrases
     )
     texts = texts_by_split(data, options.names())
-    text_features.make_text_features(
-        options, texts, options.output, options.shard
-    )
+    text_features.make_text_features(options, texts, options.output)
     line = "Next, train with --text_encoder=features --text_features="
-    print(options.next_line(f"{line}{options.output}"))
+    print(f"{line}{options.output}")

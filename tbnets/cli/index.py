@@ -15,8 +15,8 @@ Index features, for a network that was trained on them:
 
 If the index is made with --approximate, tbnets query --approximate finds
 nearly all of the best rows in a fraction of the time. This is worthwhile for
-100,000 rows or more. With --dtype=bfloat16, the index takes half the disk
-space, and similarities have a relative error of about 0.004. An index can be
+100,000 rows or more. With --dtype=float16, the index takes half the disk
+space, and similarities have an error of about 0.0001. An index can be
 searched only with the network that made it. See docs/search.md.
 """
 
@@ -24,12 +24,12 @@ import dataclasses
 import os
 
 from tbnets.cli.model_flags import MODEL, ModelFlags, check_endpoints
-from tbnets.data.store.manifest import BFLOAT16
+from tbnets.data.store.manifest import DTYPES
 from tbnets.data.store.opening import load_features
 from tbnets.data.store.writer import fault_of_name
-from tbnets.errors import InputError, import_extra
+from tbnets.errors import InputError
 from tbnets.progress import progress_bar
-from tbnets.serving import embedding_cache, search, search_index, zoo
+from tbnets.serving import embedding_cache, search, zoo
 from tbnets.serving.identity import identity_of
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.tasks.settings.flag import REQUIRED, Count, flag
@@ -54,7 +54,7 @@ class Options(ModelFlags):
         None,
         "Type of the stored embeddings. Default: the type of the existing "
         "index, or float32 for a new index.",
-        choices=["float32", BFLOAT16],
+        choices=list(DTYPES),
     )
     approximate: bool = flag(
         False,
@@ -108,16 +108,15 @@ def main(options):
     if options.folder:
         notes["photos"] = os.path.relpath(options.folder[0], options.output)
         batches = index_photos(options, model)
-    if options.approximate:
-        import_extra("faiss", "faiss")
     dim, path = model.embedding_dim, options.output
     identity, dtype = identity_of(model), options.dtype
-    with IndexWriter(path, identity, dim, dtype, notes) as writer:
+    writing = IndexWriter(
+        path, identity, dim, dtype, notes, options.approximate
+    )
+    with writing as writer:
         for ids, embeddings in batches:
             writer.put(ids, embeddings)
         writer.remove_others()
-    if options.approximate:
-        search_index.build_index(path)
     print(
         f"{path}  {writer.size} rows of {dim} {writer.dtype}: {writer.added} "
         f"added, {writer.removed} removed"

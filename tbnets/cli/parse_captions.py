@@ -23,15 +23,14 @@ docs/trees.md describes the files and the quality of the trees.
 import dataclasses
 import pathlib
 
-from tbnets.cli.data_flags import ShardFlags
-from tbnets.data.store.joining import take_share, tell_file
+from tbnets.cli.data_flags import CaptionFlags
 from tbnets.tasks.recipes import text_features
 from tbnets.tasks.recipes.text_features import texts_by_id
 from tbnets.tasks.settings.flag import REQUIRED, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(text_features.Trees, ShardFlags):
+class Options(text_features.Trees, CaptionFlags):
     """Flags for the captions, the parser and the file of trees."""
 
     output: str = flag(REQUIRED, "File of trees to write (.jsonl).")
@@ -41,11 +40,7 @@ class Options(text_features.Trees, ShardFlags):
 def main(options):
     """Parses the captions."""
     texts = texts_by_id(options.data(), options.names())
-    rows, share = take_share(options.shard, texts)
     pathlib.Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     cache = options.cache or f"{options.output}.cache"
-    text_features.make_trees(options, texts[rows], options.output, cache)
-    if share:
-        tell_file(options.output, {"parser": options.parser, **share})
-    line = f"Next, train with --text_encoder=h_lstm --trees={options.output}"
-    print(options.next_line(line))
+    text_features.make_trees(options, texts, options.output, cache)
+    print(f"Next, train with --text_encoder=h_lstm --trees={options.output}")

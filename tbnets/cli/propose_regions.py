@@ -27,7 +27,7 @@ import PIL.Image
 from tbnets.checks import per_cent
 from tbnets.cli.data_flags import PhotoFlags
 from tbnets.data import entities, images
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.evaluation import boxes as box_math
 from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.image_features import Proposals, make_proposals
@@ -129,9 +129,8 @@ def draw_boxes_cell(options, path, boxes):
 def main(options):
     """Proposes boxes, measures their recall and draws some of them."""
     check_ending("picture", options.picture, ".png")
-    photos, share = options.find_share()
-    speed = {"workers": options.workers, "shard_images": options.shard_images}
-    make_proposals(photos, options, options.output, share=share, **speed)
+    photos = options.find_photos()
+    make_proposals(photos, options, options.output, options.workers)
     store = open_store(options.output)
     print(
         f"store     {options.output}: {store.counts.sum()} boxes by "
@@ -141,5 +140,3 @@ def main(options):
         report_recall(options, photos, store)
     if options.picture:
         draw_picture(options, photos, store)
-    if options.shard:
-        print(options.next_line(""))

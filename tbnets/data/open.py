@@ -117,7 +117,7 @@ class SplitData:
     def regions(self):
         """(store, rows): the region features, and each photo's row in them.
 
-        `store` is a `data.store.shards.FeatureStore` that contains the sizes of
+        `store` is a `data.store.reader.FeatureStore` that contains the sizes of
         the photos. `rows` is int64 `[num_images]`.
         """
         store = self._data.open_features("regions", self.name)

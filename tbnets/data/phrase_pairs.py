@@ -109,7 +109,7 @@ class PhotoRegions:
     """The candidate boxes of each photo: its regions, then the whole photo.
 
     Args:
-        store: `data.store.shards.FeatureStore` of region features.
+        store: `data.store.reader.FeatureStore` of region features.
         rows: int `[num_images]`, each photo's row in the store.
         limit: maximum number of regions per photo. Niu et al. 2017: 19.
         most_overlap: a region is skipped if its IoU with an earlier region is

@@ -24,7 +24,7 @@ ENCODERS = {
     kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
 }
 ENCODER_FILE = "encoder.npz"
-SHARD_CAPTIONS = 4096
+CAPTIONS_PER_WRITE = 4096
 
 
 def plan_of(encoder):
@@ -54,14 +54,9 @@ def open_fitted(folder, encoder):
     return fitted
 
 
-def open_writer(folder, encoder, dtype="float32", share=None):
-    """Opens a store for writing and saves its encoder there.
-
-    `share` is a dict that describes which texts the store contains, by default
-    all.
-    """
-    made_by = {**description(encoder), **(share or {})}
-    writer = FeatureWriter(folder, made_by, encoder.dim, dtype)
+def open_writer(folder, encoder, dtype="float32"):
+    """Opens a store for writing and saves its encoder there."""
+    writer = FeatureWriter(folder, description(encoder), encoder.dim, dtype)
     path = pathlib.Path(folder, ENCODER_FILE)
     if not path.exists():
         encoder.save(path)
@@ -75,13 +70,13 @@ def extract_captions(captions, encoder, writer, progress=lambda count: None):
     """
     texts = {caption_key(caption): caption for caption in captions}
     todo = [key for key in texts if key not in writer.done]
-    for start in range(0, len(todo), SHARD_CAPTIONS):
-        keys = todo[start : start + SHARD_CAPTIONS]
+    for start in range(0, len(todo), CAPTIONS_PER_WRITE):
+        keys = todo[start : start + CAPTIONS_PER_WRITE]
         rows = np.empty((len(keys), encoder.dim), np.float32)
         for part, vectors in encoder.chunks([texts[key] for key in keys]):
             rows[part] = vectors
             progress(len(vectors))
-        writer.add_shard(keys, rows)
+        writer.add(keys, rows)
 
 
 def load_encoder(path) -> CaptionEncoder:

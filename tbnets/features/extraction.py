@@ -1,6 +1,6 @@
 """Extracts features of photos and regions into feature stores.
 
-Shards and batches follow the order of the photos. An extraction that was
+Batches follow the order of the photos. An extraction that was
 interrupted resumes when it is run again. The finished store is byte-identical
 to the store of an uninterrupted run.
 """
@@ -19,7 +19,8 @@ from tbnets.errors import InputError
 from tbnets.features.proposals import import_opencv
 from tbnets.startup import no_accelerator, usable_cores
 
-SHARD_IMAGES = 256
+PHOTOS_PER_WRITE = 256
+"""Number of photos whose features a killed process may lose."""
 BATCH_SIZE = 32
 
 
@@ -33,52 +34,52 @@ def remaining(photos, writer):
     return fresh or new
 
 
-def remaining_shards(photos, writer, size):
+def remaining_groups(photos, writer, size):
     """Divides the remaining photos into lists of at most `size` photos."""
     todo = remaining(photos, writer)
     return [todo[start : start + size] for start in range(0, len(todo), size)]
 
 
-def decoded_batches(shards, decode, batch_size=BATCH_SIZE):
-    """Returns a `tf.data.Dataset` of decoded photos, shard after shard.
+def decoded_batches(groups, decode, batch_size=BATCH_SIZE):
+    """Returns a `tf.data.Dataset` of decoded photos, group after group.
 
-    `shards` contains lists of (id, path). Each element of the dataset is (index
-    of the shard, positions in the shard, photos), with the shapes `[]`,
+    `groups` contains lists of (id, path). Each element of the dataset is (index
+    of the group, positions in the group, photos), with the shapes `[]`,
     `[batch]` and `[batch, ...]`. The first two are int64. Files that `decode`
     rejects are skipped.
     """
-    paths = [os.fsencode(path) for photos in shards for _, path in photos]
-    lengths = np.array([len(photos) for photos in shards], np.int64)
+    paths = [os.fsencode(path) for photos in groups for _, path in photos]
+    lengths = np.array([len(photos) for photos in groups], np.int64)
     paths = tf.constant(paths, tf.string)
 
     def read(position, path):
         return position, decode(images.read_file(path))
 
-    def one_shard(shard, shard_paths):
-        dataset = tf.data.Dataset.from_tensor_slices(shard_paths).enumerate()
+    def one_group(group, group_paths):
+        dataset = tf.data.Dataset.from_tensor_slices(group_paths).enumerate()
         dataset = dataset.map(read, usable_cores(), deterministic=True)
         dataset = dataset.ignore_errors().batch(batch_size)
-        return dataset.map(lambda rows, photos: (shard, rows, photos))
+        return dataset.map(lambda rows, photos: (group, rows, photos))
 
     paths = tf.RaggedTensor.from_row_lengths(paths, lengths)
     dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
-    return untuned(dataset.flat_map(one_shard).prefetch(2))
+    return untuned(dataset.flat_map(one_group).prefetch(2))
 
 
-def decoded_by_shard(shards, decode, batch_size):
-    """Yields each shard and an iterator over its (positions, photos) batches.
+def decoded_by_group(groups, decode, batch_size):
+    """Yields each group and an iterator over its (positions, photos) batches.
 
-    Exhaust the iterator before you request the next shard.
+    Exhaust the iterator before you request the next group.
     """
-    batches = decoded_batches(shards, decode, batch_size) if shards else ()
-    groups = itertools.groupby(batches, lambda batch: int(batch[0]))
-    number, group = next(groups, (None, ()))
-    for i, shard in enumerate(shards):
+    batches = decoded_batches(groups, decode, batch_size) if groups else ()
+    decoded = itertools.groupby(batches, lambda batch: int(batch[0]))
+    number, of_group = next(decoded, (None, ()))
+    for i, group in enumerate(groups):
         if i != number:
-            yield shard, ()
+            yield group, ()
             continue
-        yield shard, ((rows.numpy().tolist(), x) for _, rows, x in group)
-        number, group = next(groups, (None, ()))
+        yield group, ((rows.numpy().tolist(), x) for _, rows, x in of_group)
+        number, of_group = next(decoded, (None, ()))
 
 
 def _computed(features, batches):
@@ -105,7 +106,7 @@ def extract_photos(
     writer,
     *,
     batch_size=BATCH_SIZE,
-    shard_images=SHARD_IMAGES,
+    write_every=PHOTOS_PER_WRITE,
     progress=lambda count: None,
 ):
     """Extracts the features of photos into a store.
@@ -115,26 +116,26 @@ def extract_photos(
     list of (path, reason) for the photos that could not be decoded in this
     call. The store also records the reasons.
     """
-    shards = remaining_shards(photos, writer, shard_images)
+    groups = remaining_groups(photos, writer, write_every)
     failures = []
-    for shard, batches in decoded_by_shard(shards, features.decode, batch_size):
+    for group, batches in decoded_by_group(groups, features.decode, batch_size):
         rows = {}
         for positions, vectors in _computed(features, batches):
             rows.update(zip(positions, vectors))
             progress(len(positions))
-        failed = failed_photos(shard, rows)
-        ids = [shard[position][0] for position in rows]
-        failures += _add_shard(writer, ids, failed, list(rows.values()))
+        failed = failed_photos(group, rows)
+        ids = [group[position][0] for position in rows]
+        failures += _add(writer, ids, failed, list(rows.values()))
         progress(len(failed))
     return failures
 
 
-def failed_photos(shard, done):
+def failed_photos(group, done):
     """Returns (id, path, reason) for each photo that could not be decoded.
 
-    `done` contains the positions of the shard's decoded photos.
+    `done` contains the positions of the group's decoded photos.
     """
-    failed = [photo for i, photo in enumerate(shard) if i not in done]
+    failed = [photo for i, photo in enumerate(group) if i not in done]
     reasons = images.faults([path for _, path in failed])
     changed = "was not a photo when it was read"  # It may be one by now.
     pairs = zip(failed, reasons)
@@ -147,7 +148,7 @@ def extract_regions(
     extractor,
     writer,
     *,
-    shard_images=SHARD_IMAGES,
+    write_every=PHOTOS_PER_WRITE,
     progress=lambda count: None,
 ):
     """Extracts the features of proposed regions into a store.
@@ -163,17 +164,17 @@ def extract_regions(
         proposals.rows(keys)  # Raises an error that names the photos.
     reason_of = {key: f", as it {x}" for key, x in proposals.failed.items()}
     failures = []
-    shards = remaining_shards(photos, writer, shard_images)
-    proposed = [[p for p in x if p[0] not in unproposed] for x in shards]
-    decoded = decoded_by_shard(proposed, images.decode_photo, 1)
-    for all_photos, (shard, batches) in zip(shards, decoded):
+    groups = remaining_groups(photos, writer, write_every)
+    proposed = [[p for p in x if p[0] not in unproposed] for x in groups]
+    decoded = decoded_by_group(proposed, images.decode_photo, 1)
+    for all_photos, (group, batches) in zip(groups, decoded):
         regions_of = {}
         for [position], [pixels] in batches:
-            key, pixels = shard[position][0], pixels.numpy()
+            key, pixels = group[position][0], pixels.numpy()
             regions = _regions(extractor, pixels, proposals, key, writer.dtype)
             regions_of[position] = (key, *regions)
             progress(1)
-        failed = failed_photos(shard, regions_of) + [
+        failed = failed_photos(group, regions_of) + [
             (key, path, f"has no proposals{reason_of.get(key, '')}")
             for key, path in all_photos
             if key in unproposed
@@ -210,19 +211,19 @@ def add_regions(writer, photos, failed):
         failed: list of (id, path, reason).
     """
     if not photos:
-        return _add_shard(writer, (), failed)
+        return _add(writer, (), failed)
     ids, *parts, sizes = zip(*photos)
     counts = [len(boxes) for boxes in parts[1]]
     features, boxes, scores = (
         None if part[0] is None else np.concatenate(part) for part in parts
     )
     arrays = features, boxes, counts, scores, np.array(sizes)
-    return _add_shard(writer, ids, failed, *arrays)
+    return _add(writer, ids, failed, *arrays)
 
 
-def _add_shard(writer, ids, failed, *arrays):
+def _add(writer, ids, failed, *arrays):
     reasons = {key: reason for key, _, reason in failed}
-    writer.add_shard(ids, *arrays, failed=reasons)
+    writer.add(ids, *arrays, failed=reasons)
     return [(path, reason) for _, path, reason in failed]
 
 
@@ -232,7 +233,7 @@ def propose_photos(
     writer,
     *,
     workers=1,
-    shard_images=SHARD_IMAGES,
+    write_every=PHOTOS_PER_WRITE,
     progress=lambda count: None,
 ):
     """Writes proposals for photos into a store of boxes and scores.
@@ -250,15 +251,15 @@ def propose_photos(
         except images.BrokenImageError as error:
             return key, path, error.reason
 
-    shards = remaining_shards(photos, writer, shard_images)
+    groups = remaining_groups(photos, writer, write_every)
     cv2 = import_opencv()
     num_threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # OpenCV then uses only the calling thread.
     try:
         with ThreadPoolExecutor(workers) as pool:
-            for shard in shards:
+            for group in groups:
                 proposed, failed = [], []
-                for result in pool.map(work, shard):
+                for result in pool.map(work, group):
                     (failed if len(result) == 3 else proposed).append(result)
                     progress(1)
                 failures += add_regions(writer, proposed, failed)

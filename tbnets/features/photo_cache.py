@@ -22,7 +22,7 @@ from tbnets.data import archives
 from tbnets.data.images import faults
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.opening import load_features
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import FileError, InputError
 from tbnets.features import extraction

@@ -1,50 +1,32 @@
 """Writes a search index atomically: readers get the old or the new index."""
 
 import contextlib
-import dataclasses
-import hashlib
 import os
 import pathlib
-import re
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from tbnets.checks import Array, Path, refuse_single, short_repr, short_text
-from tbnets.data.store.locks import FolderLock
-from tbnets.data.store.manifest import MANIFEST, Shard, write_manifest
-from tbnets.data.store.npy import RowFile
-from tbnets.data.store.shards import open_rows, open_store
+from tbnets.data.store.manifest import MANIFEST
+from tbnets.data.store.reader import FeatureStore
 from tbnets.data.store.writer import (
+    Appender,
     check_ids,
     checked_arrays,
-    make_folder,
     new_manifest,
-    write_shard,
 )
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.files import is_kind
 from tbnets.serving import search_index
 from tbnets.serving.search_index import (
+    CELLS,
     EMBEDDED_BY,
     NOTES,
     SearchIndex,
     check_is_index,
 )
-
-SHARD_ROWS = 32768
-"""Maximum number of rows in a shard. Removing a row rewrites its shard."""
-_LOCK = ".writer"
-_OURS = re.compile(r"[0-9a-f]{16}\.(ids\.txt|npy|faiss)")
-
-
-@dataclasses.dataclass
-class _Part:
-    shard: Shard
-    ids: list
-    file: RowFile
-    rows: np.ndarray
 
 
 def _listed(ids):
@@ -64,9 +46,12 @@ class IndexWriter:
         model: JSON value that identifies the model, such as the result of
             `identity.identity_of`.
         dim: size of an embedding.
-        dtype: "float32", or "bfloat16", which halves the size. With None, an
+        dtype: "float32", or "float16", which halves the size. With None, an
             existing index keeps its dtype, and a new index has "float32".
         notes: dict of strings that replaces the notes of the index.
+        approximate: True adds cells for approximate search, which requires
+            FAISS. An index that has cells keeps them: each change computes
+            them again.
 
     Raises:
         FileExistsError: another process is writing the index.
@@ -86,28 +71,23 @@ class IndexWriter:
         dim: int,
         dtype: str | None = None,
         notes: dict[str, str] | None = None,
+        approximate: bool = False,
     ) -> None:
         check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
         self.path = pathlib.Path(path)
-        extraction = {EMBEDDED_BY: model, NOTES: notes or {}}
-        manifest = new_manifest(extraction, dim, dtype or "float32", "images")
-        extraction = manifest.extraction
-        if not is_kind(extraction[NOTES], dict[str, str]):
+        settings = {EMBEDDED_BY: model, NOTES: notes or {}, CELLS: ""}
+        manifest = new_manifest(settings, dim, dtype or "float32", "images")
+        settings = manifest.extraction
+        if not is_kind(settings[NOTES], dict[str, str]):
             raise InputError(
                 "notes",
                 "be a dict of strings",
                 f"notes={short_text(notes)}",
                 "Convert its values to strings.",
             )
-        has_folder = self.path.exists()
-        if not (self.path / MANIFEST).exists():
-            make_folder(self.path, known=[_LOCK])
-        self._lock = FolderLock(self.path, _LOCK, "path")
-        self._is_new = not (self.path / MANIFEST).exists()
-        self._makes_folder = self._is_new and not has_folder
-        if self._is_new:
-            write_manifest(self.path, manifest)
-        self._store = store = open_store(self.path, incomplete=True)
+        self._makes_folder = not self.path.exists()
+        self._files = Appender(self.path, manifest)
+        self._store = store = self._files.store
         check_is_index(store)
         SearchIndex(store).check_embedded_by(model)
         arguments, old = {"dim": dim, "dtype": dtype}, store.manifest
@@ -120,13 +100,12 @@ class IndexWriter:
                     f"{getattr(old, name)}",
                     "Choose another folder.",
                 )
-        self._manifest = dataclasses.replace(
-            store.manifest, extraction=extraction, complete=True
-        )
+        self._settings = {**settings, CELLS: store.extraction[CELLS]}
+        self._approximate = approximate or bool(store.extraction[CELLS])
+        if self._approximate:
+            import_extra("faiss", "faiss")
         self._row_of = {key: row for row, key in enumerate(store.ids)}
-        self._gone = np.zeros(len(store), bool)
-        self._seen, self._new = set(), []
-        self._ids, self._rows = [], []
+        self._gone, self._seen = np.zeros(len(store), bool), set()
         self.added: int = 0
         """Number of rows that are new or changed."""
 
@@ -136,13 +115,15 @@ class IndexWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        is_done = False
         try:
             if kind is None:
                 self.finish()
+                is_done = True
         finally:
-            if self._is_new:  # `finish` has failed.
+            if not is_done:
                 self._undo()
-            self._lock = None
+            self._files.close()
 
     @property
     def removed(self) -> int:
@@ -152,7 +133,7 @@ class IndexWriter:
     @property
     def dtype(self) -> str:
         """Data type of the stored embeddings."""
-        return self._manifest.dtype
+        return self._store.manifest.dtype
 
     @property
     def size(self) -> int:
@@ -173,7 +154,7 @@ class IndexWriter:
         ids = _listed(ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")
         arrays = {"features": rows}
-        rows = checked_arrays(self._manifest, ids, arrays)["features"]
+        rows = checked_arrays(self._store.manifest, ids, arrays)["features"]
         old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
         same = old >= 0
         same[same] &= ~self._gone[old[same]]
@@ -181,12 +162,11 @@ class IndexWriter:
         old_rows = self._store.take(old[known])
         same[known] = (old_rows == np.float32(rows[known])).all(axis=1)
         self._gone[old[known][~same[known]]] = True
+        new_ids = [key for key, is_same in zip(ids, same) if not is_same]
+        if new_ids:
+            self._files.append(new_ids, {"features": rows[~same]})
         self._seen.update(ids)
-        self._ids += [key for key, is_same in zip(ids, same) if not is_same]
-        self._rows.append(rows[~same])
-        self.added += int((~same).sum())
-        if len(self._ids) >= SHARD_ROWS:
-            self._flush(SHARD_ROWS)
+        self.added += len(new_ids)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Removes rows that the index contained before the `with` block.
@@ -212,65 +192,25 @@ class IndexWriter:
 
     def finish(self) -> None:
         """Writes all rows, and then replaces the manifest."""
-        self._flush(1)
-        groups, size = [], SHARD_ROWS
-        for part in [*self._old(), *self._new]:
-            size += len(part.rows)
-            if size > SHARD_ROWS:  # Merges small neighbours.
-                groups.append([])
-                size = len(part.rows)
-            groups[-1].append(part)
-        shards = tuple(map(self._joined, groups))
-        self._manifest = dataclasses.replace(self._manifest, shards=shards)
-        write_manifest(self.path, self._manifest)
-        self._is_new = False
-        named = {name for shard in shards for name in shard.sha256}
-        named.add(search_index.cells_file(self.path, shards).name)
-        for name in os.listdir(self.path):
-            if _OURS.fullmatch(name) and name not in named:
-                (self.path / name).unlink()
+        if self.removed:
+            new = np.arange(self.added) + len(self._gone)
+            rows = np.concatenate([np.flatnonzero(~self._gone), new])
+            self._files.rewrite(rows)
+        settings, is_changed = self._settings, self.added or self.removed
+        if self._approximate and (is_changed or not settings[CELLS]):
+            store = FeatureStore(self.path, self._files.manifest)
+            cells = search_index.write_cells(store)
+            settings = {**settings, CELLS: cells}
+        self._files.commit(complete=True, extraction=settings)
+        search_index.remove_cells(self.path, settings[CELLS])
 
     def _undo(self):
+        if not self._files.is_new:
+            self._files.rollback()
+            return
         (self.path / MANIFEST).unlink(missing_ok=True)
-        for name in filter(_OURS.fullmatch, os.listdir(self.path)):
-            (self.path / name).unlink()
-        with contextlib.suppress(OSError):  # The lock may be in use.
-            (self.path / _LOCK).unlink()
-            if self._makes_folder:
+        self._files.remove_files()
+        search_index.remove_cells(self.path)
+        if self._makes_folder:
+            with contextlib.suppress(OSError):
                 self.path.rmdir()
-
-    def _old(self):
-        first = 0
-        for shard, file in zip(
-            self._store.manifest.shards, self._store.row_files
-        ):
-            rows = slice(first, first + shard.rows)
-            kept_rows = np.flatnonzero(~self._gone[rows])
-            if len(kept_rows):
-                yield _Part(shard, self._store.ids[rows], file, kept_rows)
-            first += shard.rows
-
-    def _flush(self, size):
-        rows = [np.concatenate(self._rows)] if self._rows else []
-        ids, at = self._ids, 0
-        while len(ids) - at >= size:
-            part = slice(at, at + SHARD_ROWS)
-            self._new.append(self._write(ids[part], rows[0][part]))
-            at += len(ids[part])
-        self._ids, self._rows = ids[at:], [array[at:] for array in rows]
-
-    def _joined(self, parts):
-        if len(parts) == 1 and len(parts[0].rows) == parts[0].shard.rows:
-            return parts[0].shard
-        ids = [part.ids[row] for part in parts for row in part.rows]
-        rows = [part.file.map()[part.rows] for part in parts]
-        return self._write(ids, np.concatenate(rows)).shard
-
-    def _write(self, ids, rows):
-        digest = hashlib.sha256(rows.view(np.uint8))
-        digest.update("\n".join(ids).encode())
-        name = digest.hexdigest()[:16]
-        shard = write_shard(self.path, name, ids, {"features": rows})
-        path = self.path / shard.files["features"]
-        file = open_rows(path, rows.shape, rows.dtype)
-        return _Part(shard, ids, file, np.arange(len(rows)))

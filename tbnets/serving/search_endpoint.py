@@ -1,6 +1,6 @@
 """Builds the `search` endpoint, which searches an index in the graph.
 
-The embeddings are variables, one per shard, and the ids are a variable. The
+The embeddings are variables of 32,768 rows, and the ids are a variable. The
 endpoint embeds the queries and compares them with the rows tile by tile. It
 returns the same results as `search_index.SearchIndex.search`.
 """
@@ -39,7 +39,7 @@ def add_search(index):
     def add(served):
         index.check_embedded_by(identity_of(served))
         [spec] = served.inputs("embed_text").values()
-        shards = [tf.Variable(shard, trainable=False) for shard in index.shards]
+        blocks = [tf.Variable(x, trainable=False) for x in _blocks(index)]
         ids = tf.Variable(tf.constant(index.ids), trainable=False)
         embed = served.signatures["embed_text"]
         compare = served.signatures.get("compare")
@@ -50,7 +50,7 @@ def add_search(index):
             k = require(k, k > 0, "`k` must be at least 1. Received:", k)
             queries = embed(**{spec.name: texts})["embeddings"]
             wide = k if judge is None else tf.maximum(k, NEIGHBOURS)
-            rows, similarities = _find(shards, compare, queries, wide)
+            rows, similarities = _find(blocks, compare, queries, wide)
             results = {
                 "ids": ids.sparse_read(rows[:, :k]),
                 "similarities": similarities[:, :k],
@@ -64,10 +64,17 @@ def add_search(index):
     return add
 
 
+def _blocks(index):
+    # A tile that is a whole variable is not copied.
+    size = search_index.ROWS_AT_ONCE
+    starts = range(0, len(index), size)
+    return [index.embeddings[start : start + size] for start in starts]
+
+
 def _judge(confidence, index):
     if confidence is None:
         return None
-    levels = [confidence.levels(shard) for shard in index.shards]
+    levels = [confidence.levels(block) for block in _blocks(index)]
     levels = tf.Variable(np.concatenate(levels), trainable=False)
     temperature, weights = confidence.temperature, confidence.weights
     bias = weights[0] + weights[3] * math.log(len(index))
@@ -84,7 +91,7 @@ def _judge(confidence, index):
     return judge
 
 
-def _find(shards, compare, queries, k):
+def _find(blocks, compare, queries, k):
     """Finds the best `k` rows for each query, a few queries at a time."""
     size, options = search_index.QUERIES_AT_ONCE, {}
     if compare is not None:
@@ -97,18 +104,18 @@ def _find(shards, compare, queries, k):
         size = 1
         options["similarities"] = similarities
         options["rows_at_once"] = PAIRS_AT_ONCE
-    # At least one block: `map_fn` cannot stack an empty list of results.
+    # At least one part: `map_fn` cannot stack an empty list of results.
     count, dim = tf.shape(queries)[0], queries.shape[1]
-    blocks = tf.maximum(-(-count // size), 1)
-    size = -(-count // blocks)
-    padded = tf.pad(queries, [[0, blocks * size - count], [0, 0]])
+    parts = tf.maximum(-(-count // size), 1)
+    size = -(-count // parts)
+    padded = tf.pad(queries, [[0, parts * size - count], [0, 0]])
     results = tf.map_fn(
-        lambda part: search_index.top_k(part, shards, k, **options),
-        tf.reshape(padded, [blocks, size, dim]),
+        lambda part: search_index.top_k(part, blocks, k, **options),
+        tf.reshape(padded, [parts, size, dim]),
         parallel_iterations=1,
         fn_output_signature=(tf.int32, tf.float32),
     )
-    width = tf.minimum(k, sum(shard.shape[0] for shard in shards))
+    width = tf.minimum(k, sum(block.shape[0] for block in blocks))
     return [
         tf.ensure_shape(tf.reshape(x, [-1, width])[:count], [None, None])
         for x in results

@@ -3,11 +3,12 @@
 ::
 
     INDEX/manifest.json
-          4a09c1....npy  4a09c1....ids.txt       a shard of embeddings
+          features.npy  ids.txt
+          cells-4a09c1....faiss       only for approximate search
 
 An index is a feature store (`data.store.manifest`) whose `extraction` names the
-model that embedded the rows. A shard's name is a digest of its content.
-`index_writer.IndexWriter` replaces whole shards.
+model that embedded the rows, and the file of cells. `index_writer.IndexWriter`
+replaces the manifest last, so the old index is valid until then.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tbnets import files
 from tbnets.checks import (
     Array,
     Path,
@@ -30,7 +32,7 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.shards import FeatureStore, open_store
+from tbnets.data.store.reader import FeatureStore, open_store
 from tbnets.errors import (
     InputError,
     MissingFileError,
@@ -38,7 +40,7 @@ from tbnets.errors import (
     check_kind,
     import_extra,
 )
-from tbnets.files import CheckedFile, is_kind, shown, write_atomically
+from tbnets.files import CheckedFile, is_kind, shown
 
 # Exact search among any number of rows. Rows are compared tile by tile, so
 # memory is needed only for the results and two tiles of similarities. `top_k`
@@ -62,12 +64,12 @@ def cosines(queries, rows):
     return tf.raw_ops.MatMul(a=queries, b=rows, transpose_b=True)
 
 
-def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
+def top_k(queries, blocks, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
     """Finds the best rows for each query.
 
     Args:
         queries: float32 `[m, dim]`.
-        shards: list of arrays or variables `[n_i, dim]`, with `n` rows in
+        blocks: list of arrays or variables `[n_i, dim]`, with `n` rows in
             total.
         k: number of results for each query, int or int32 `[]`, at least 1.
         similarities: function that takes queries and rows, and returns `[m,
@@ -79,19 +81,19 @@ def top_k(queries, shards, k, similarities=cosines, rows_at_once=ROWS_AT_ONCE):
         both `[m, min(k, n)]`, best first. Ties are sorted by row.
     """
     tiles, first = [], 0
-    for shard in shards:
-        is_cast = shard.dtype != "float32" and similarities is cosines
+    for block in blocks:
+        is_cast = block.dtype != "float32" and similarities is cosines
         step = CAST_AT_ONCE if is_cast else rows_at_once
-        for start in range(0, shard.shape[0], step):
-            tiles.append((shard, slice(start, start + step), first + start))
-        first += shard.shape[0]
+        for start in range(0, block.shape[0], step):
+            tiles.append((block, slice(start, start + step), first + start))
+        first += block.shape[0]
     if not tiles:
         nothing = tf.zeros([len(queries), 0])
         return tf.cast(nothing, tf.int32), nothing
 
     def best_of(tile):
-        shard, tile_rows, first_row = tile
-        rows = shard[tile_rows]
+        block, tile_rows, first_row = tile
+        rows = block[tile_rows]
         values = similarities(queries, rows)
         best = tf.math.top_k(values, tf.minimum(k, rows.shape[0]))
         return best.indices + first_row, best.values
@@ -115,6 +117,8 @@ EMBEDDED_BY = "embedded_by"
 """Key of `extraction` for the identity of the model."""
 NOTES = "notes"
 """Key of `extraction` for notes, such as the name of the model."""
+CELLS = "cells"
+"""Key of `extraction` for the SHA-256 digest of the cells; "" without cells."""
 
 
 class SearchIndex:
@@ -123,23 +127,20 @@ class SearchIndex:
     Attributes:
         ids: tuple of n strings.
         dim: size of an embedding.
-        dtype: "float32" or "bfloat16".
-        shards: list of memory-mapped arrays `[n_i, dim]`.
+        dtype: "float32" or "float16".
+        embeddings: memory-mapped array `[n, dim]`.
         embedded_by: JSON value that identifies the model.
         notes: dict of strings, only for display.
     """
 
-    def __init__(
-        self, store: FeatureStore, shards: list[np.ndarray] | None = None
-    ) -> None:
+    def __init__(self, store: FeatureStore) -> None:
         self.store, self.path = store, store.path
         self.ids, self.dim = store.ids, store.dim
         self.dtype = store.manifest.dtype
         self.embedded_by = store.extraction[EMBEDDED_BY]
         self.notes = store.extraction[NOTES]
-        # Opens all shards now: a writer may delete files that are not open.
-        shards = shards or [file.map() for file in store.row_files]
-        self.shards: list[np.ndarray] = shards
+        empty = np.empty((0, store.dim), np.float32)
+        self.embeddings: np.ndarray = store.arrays.get("features", empty)
 
     __repr__ = short_repr("path", "dim", "dtype", rows=len)
 
@@ -180,14 +181,8 @@ class SearchIndex:
         return queries, min(k, len(self))
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the rows at ascending indices, as float32 `[n, dim]`."""
-        firsts = np.cumsum([0, *(len(shard) for shard in self.shards)])
-        parts = np.split(rows, np.searchsorted(rows, firsts[1:-1]))
-        blocks = [
-            np.float32(shard[part - first])
-            for shard, part, first in zip(self.shards, parts, firsts)
-        ]
-        return np.concatenate(blocks)
+        """Returns the rows at some indices, as float32 `[n, dim]`."""
+        return np.float32(self.embeddings[rows])
 
     def search(
         self,
@@ -221,7 +216,7 @@ class SearchIndex:
         size = QUERIES_AT_ONCE
         try:
             results = [
-                top_k(queries[at : at + size], self.shards, k, compare)
+                top_k(queries[at : at + size], [self.embeddings], k, compare)
                 for at in range(0, max(len(queries), 1), size)
             ]
         except InputError:  # The model rejected damaged rows.
@@ -253,26 +248,26 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
         rows, similarities = index.search(model.embed_text(["a dog"]), 5)
     """
     check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
+    index = _open_unchanged(path, SearchIndex)
+    if model is not None:
+        index.check_embedded_by(model)
+    return index
+
+
+def _open_unchanged(path, open_one):
+    """Opens an index, again if it changes while it is read."""
     manifest = pathlib.Path(path, MANIFEST)
     if not manifest.is_file():
         raise MissingFileError(
             "`index` must be the folder of a search index. Received: index="
             f"{path}, without {MANIFEST}. Create one with tbnets index."
         )
-    index = _open_unchanged(manifest)
-    if model is not None:
-        index.check_embedded_by(model)
-    return index
-
-
-def _open_unchanged(manifest):
-    """Opens an index, again if it changes while it is read."""
     while True:
         before = manifest.read_bytes()
         try:
-            store = open_store(manifest.parent)
+            store = open_store(path)
             check_is_index(store)
-            return SearchIndex(store)
+            return open_one(store)
         except (UserError, FileNotFoundError):
             if manifest.read_bytes() == before:
                 raise
@@ -282,7 +277,8 @@ def check_is_index(store):
     """Raises an error if a feature store is not a search index."""
     notes = store.extraction.get(NOTES)
     is_index = EMBEDDED_BY in store.extraction and store.kind == "images"
-    if not is_index or not is_kind(notes, dict[str, str]):
+    is_index = is_index and is_kind(notes, dict[str, str])
+    if not is_index or type(store.extraction.get(CELLS)) is not str:
         raise InputError(
             "index",
             "be the folder of a search index",
@@ -295,9 +291,7 @@ def check_is_index(store):
 # clusters the rows into cells and stores one byte per number. A query is
 # compared with the rows in the cells closest to it. The best rows of these
 # cells are compared again with the original embeddings, so their similarities
-# and order are exact. Only rows in other cells are missed. The file of cells is
-# named after the shards that it was made from, so the cells of an index that
-# has changed are not used.
+# and order are exact. Only rows in other cells are missed.
 
 CELLS_LOOKED_INTO = 64
 CANDIDATES = 4
@@ -305,54 +299,54 @@ CANDIDATES = 4
 _ROWS_A_CELL = 1000
 _LEARNED_FROM = 64
 """Number of rows per cell from which the cells are learned."""
-_DIGEST_BYTES = 32
-_CURE = "Run tbnets index with --approximate again."
 
 
-def cells_file(path, shards):
-    """Returns the path of the file that holds the FAISS cells of the shards."""
-    names = "\n".join(shard.name for shard in shards)
-    digest = hashlib.sha256(names.encode()).hexdigest()
-    return pathlib.Path(path, f"{digest[:16]}.faiss")
+def cells_file(path, digest):
+    """Returns the path of the FAISS cells whose SHA-256 is `digest`."""
+    return pathlib.Path(path, f"cells-{digest[:16]}.faiss")
 
 
-def build_index(path):
-    """Writes the FAISS cells of an index, unless they already exist."""
+def write_cells(store):
+    """Writes the FAISS cells of a `FeatureStore`. Returns their SHA-256 digest.
+
+    Returns "" if the store has no rows.
+    """
     faiss = import_extra("faiss", "faiss")
-    index = open_index(path)
-    cells_path = cells_file(path, index.store.manifest.shards)
-    if cells_path.exists():
-        return
-    if not len(index):
-        raise InputError(
-            "--approximate",
-            "be used with an index that has rows",
-            f"the empty index {index.path}",
-            "Add photos to it.",
-        )
-    cells = max(1, len(index) // _ROWS_A_CELL)
+    if not len(store):
+        return ""
+    rows = store.arrays["features"]
+    cells = max(1, len(rows) // _ROWS_A_CELL)
     clusters = faiss.index_factory(
-        index.dim, f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT
+        store.dim, f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT
     )
     clusters.cp.min_points_per_centroid = 1  # Avoids a warning.
     rng = np.random.default_rng(0)
-    count = min(len(index), cells * _LEARNED_FROM)
-    sample = np.sort(rng.choice(len(index), count, replace=False))
-    clusters.train(index.take(sample))
-    for shard in index.shards:
-        clusters.add(np.ascontiguousarray(shard, np.float32))
-    content = faiss.serialize_index(clusters).tobytes()
-    digest = hashlib.sha256(content).digest()
-    write_atomically(
-        cells_path, lambda file: file.writelines([digest, content])
+    count = min(len(rows), cells * _LEARNED_FROM)
+    sample = np.sort(rng.choice(len(rows), count, replace=False))
+    clusters.train(np.float32(rows[sample]))
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        chunk = rows[start : start + ROWS_AT_ONCE]
+        clusters.add(np.ascontiguousarray(chunk, np.float32))
+    content = faiss.serialize_index(clusters)
+    digest = hashlib.sha256(content).hexdigest()
+    files.write_atomically(
+        cells_file(store.path, digest), lambda file: file.write(content)
     )
+    return digest
+
+
+def remove_cells(path, digest=""):
+    """Removes the cells of an index, except those with this digest."""
+    for file in pathlib.Path(path).glob("cells-*.faiss"):
+        if file != cells_file(path, digest):
+            file.unlink()
 
 
 class ApproximateIndex(SearchIndex):
     """A `SearchIndex` that may miss a few of the best rows."""
 
-    def __init__(self, index, cells):
-        super().__init__(index.store, index.shards)
+    def __init__(self, store, cells):
+        super().__init__(store)
         self._cells = cells
 
     def search(self, queries, k, similarities=None):
@@ -387,26 +381,30 @@ class ApproximateIndex(SearchIndex):
         return rows, values
 
 
-def open_approximate(path):
-    """Opens an index and its FAISS cells, as an `ApproximateIndex`."""
+def open_approximate(path: Path) -> ApproximateIndex:
+    """Opens an index and its FAISS cells."""
     faiss = import_extra("faiss", "faiss")
-    index = open_index(path)
-    cells_path = cells_file(path, index.store.manifest.shards)
-    if not cells_path.is_file():
-        raise MissingFileError(
-            "`--approximate` must be used with an index created with it. "
-            f"Received: {index.path}, which has no {cells_path.name}. {_CURE}"
+    return _open_unchanged(path, lambda store: _with_cells(store, faiss))
+
+
+def _with_cells(store, faiss):
+    if not store.extraction[CELLS]:
+        raise InputError(
+            "--approximate",
+            "be used with an index created with it",
+            f"{store.path}, which has no cells",
+            "Run tbnets index with --approximate.",
         )
-    file = CheckedFile(cells_path)
+    file = CheckedFile(cells_file(store.path, store.extraction[CELLS]))
     content = file.read_bytes()
-    body = memoryview(content)[_DIGEST_BYTES:]
-    if hashlib.sha256(body).digest() != content[:_DIGEST_BYTES]:
-        file.report(
-            f"expected the SHA-256 in its first bytes; found another. {_CURE}"
-        )
-    cells = faiss.deserialize_index(np.frombuffer(body, np.uint8))
-    if (cells.ntotal, cells.d) != (len(index), index.dim):
-        expected = f"{len(index)} rows of {index.dim}"
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != store.extraction[CELLS]:
+        expected = f"the SHA-256 {store.extraction[CELLS]}"
+        advice = "Copy the index again, or create another."
+        file.refuse(expected, digest, advice=advice)
+    cells = faiss.deserialize_index(np.frombuffer(content, np.uint8))
+    if (cells.ntotal, cells.d) != (len(store), store.dim):
+        expected = f"{len(store)} rows of {store.dim}"
         file.refuse(expected, (cells.ntotal, cells.d))
     cells.nprobe = min(CELLS_LOOKED_INTO, cells.nlist)
-    return ApproximateIndex(index, cells)
+    return ApproximateIndex(store, cells)

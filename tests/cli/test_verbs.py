@@ -26,7 +26,7 @@ SCRIPTS = ("train", "evaluate", "export")
 
 def test_what_needs_no_network_loads_nothing_heavy():
     code = (
-        "import sys, tbnets.cli.join_store, tbnets.cli.make_scenes\n"
+        "import sys, tbnets.cli.make_scenes\n"
         "import tbnets.cli.zoo\n"
         "tbnets.cli.overview()\n"
         "print(*{'tensorflow', 'keras'} & sys.modules.keys())"

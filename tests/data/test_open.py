@@ -18,7 +18,7 @@ from tests import refusals, tiny
 
 def write_store(path, layers="conv1", name="a"):
     writer = FeatureWriter(path, {"layers": layers}, 1)
-    writer.add_shard([name], np.ones((1, 1)))
+    writer.add([name], np.ones((1, 1)))
     writer.finish()
     return path
 

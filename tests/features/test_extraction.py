@@ -8,11 +8,10 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets import files
 from tbnets.data import images
 from tbnets.data.images import read_photo
-from tbnets.data.store.shards import open_store
-from tbnets.data.store.writer import FeatureWriter
+from tbnets.data.store.reader import open_store
+from tbnets.data.store.writer import Appender, FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.photo_features import PhotoFeatures
@@ -126,8 +125,8 @@ def write_boxes(path, photos, higher=0, has_sizes=True, failed=None):
             sizes = [(width, height + higher)] if has_sizes else None
             scores = np.arange(len(boxes)) + 0.5
             given = [len(boxes)], scores
-            writer.add_shard([key], None, boxes, *given, sizes=sizes)
-    writer.add_shard([], None, failed=failed or {})
+            writer.add([key], None, boxes, *given, sizes=sizes)
+    writer.add([], None, failed=failed or {})
     writer.finish()
     return open_store(path)
 
@@ -157,10 +156,10 @@ def photos(tmp_path):
 
 
 def run(work, photos, path, **options):
-    """Extracts photos, three a shard; returns those that failed."""
-    writer = FeatureWriter(path, *work.store)
-    failures = work.extract(photos, writer, shard_images=3, **options)
-    writer.finish()
+    """Extracts photos, three at a time; returns those that failed."""
+    with FeatureWriter(path, *work.store) as writer:
+        failures = work.extract(photos, writer, write_every=3, **options)
+        writer.finish()
     return failures
 
 
@@ -184,7 +183,7 @@ def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
 ):
     mended = photos[1][1].read_bytes()
     photos[1][1].write_bytes(mended[:-700])
-    for _, path in photos[3:6]:  # A whole shard.
+    for _, path in photos[3:6]:  # All that are written at once.
         path.write_bytes(b"no photo")
     photos[4][1].unlink()
     told, broken = [], [photos[i] for i in (1, 3, 4, 5)]
@@ -193,15 +192,16 @@ def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
     failures = run(work, photos, straight, progress=told.append)
     assert sum(told) == COUNT
     assert [path for path, _ in failures] == [path for _, path in broken]
-    expected, write = content_of(straight), files.write_atomically
+    expected, append, calls = content_of(straight), Appender.append, []
 
-    def killed(path, function):
-        if path.name.startswith("00001"):
+    def killed(*arguments):
+        append(*arguments)
+        calls.append(arguments)
+        if len(calls) == 2:
             raise Killed
-        write(path, function)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(files, "write_atomically", killed)
+        patch.setattr(Appender, "append", killed)
         run(work, photos, path)
     told = []
     for some in (photos, good):  # Nothing is extracted twice.
@@ -212,7 +212,6 @@ def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
     assert store.failed == {
         key: why for (key, _), (_, why) in zip(broken, failures)
     }
-    assert [shard.images for shard in store.manifest.shards] == [2, 3, 1]
     photos[1][1].write_bytes(mended)
     assert len(run(work, photos, path)) == 3
     store = open_store(path)

@@ -111,7 +111,7 @@ def write_store(cache, features, names, failed=()):
     )
     keys = [file_sha256(cache.folder / name) for name in names]
     rows = np.zeros((len(keys), features.dim), np.float32)
-    writer.add_shard(keys, rows, failed=failed)
+    writer.add(keys, rows, failed=failed)
     return writer
 
 
@@ -194,7 +194,7 @@ def test_an_index_that_is_none_is_made_anew(folder):
 def test_a_damaged_store_can_be_removed(folder, features):
     cache = Counted(folder, features)
     write_store(cache, features, NAMES[:1]).finish()
-    path = cache.cache.store / "00000.npy"
+    path = cache.cache.store / "features.npy"
     path.write_bytes(path.read_bytes()[:-4])
     for read in (cache.cache.update, cache.cache.load):
         with pytest.raises(InputError, match=f"remove {cache.cache.store}"):

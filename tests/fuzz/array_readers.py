@@ -46,9 +46,9 @@ def _read_array(folder):
 
 def _write_store(folder):
     writer = FeatureWriter(folder / "store", {"made": "up"}, 4, "float16")
-    writer.add_shard(IDS[:2], np.arange(8).reshape(2, 4))
+    writer.add(IDS[:2], np.arange(8).reshape(2, 4))
     failed = {"3.jpg": "does not decode"}
-    writer.add_shard(IDS[2:], np.ones((1, 4)), failed=failed)
+    writer.add(IDS[2:], np.ones((1, 4)), failed=failed)
     writer.finish()
 
 
@@ -58,7 +58,7 @@ def _write_regions(folder, made_by=None, dim=4, scores=None):
     writer = FeatureWriter(
         folder / "store", made_by or {"made": "up"}, dim, "float16", "regions"
     )
-    writer.add_shard(IDS, features, BOXES, counts, scores=scores, sizes=sizes)
+    writer.add(IDS, features, BOXES, counts, scores=scores, sizes=sizes)
     writer.finish()
 
 
@@ -88,7 +88,8 @@ def _read_proposals(folder):
 
 def _store(write, read=_read_store, **more):
     """Returns the reader of a store, whose manifest has the arrays' sums."""
-    manifest, arrays = ("store/manifest.json",), ("store/00000.*",)
+    manifest = ("store/manifest.json",)
+    arrays = ("store/*.npy", "store/ids.txt")
     return Reader(write, manifest, read, arrays, **more)
 
 

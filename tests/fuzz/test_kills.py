@@ -32,7 +32,7 @@ from tests.tools.test_query import VOCABULARY, ColorNetwork
 
 TRAIN = "tools/train.py"
 PROGRAM = "tbnets/__main__.py"
-NUM_PHOTOS = 7
+NUM_PHOTOS = 20
 
 
 class Tool(NamedTuple):
@@ -70,7 +70,7 @@ def _extract(given, folder):
         "--cnn=SqueezeNet",
         "--cnn_weights=random",
         "--image_size=48",
-        "--shard_images=2",
+        "--batch_size=1",
         f"--output={folder / 'store'}",
     ]
 
@@ -260,6 +260,7 @@ def _kill(folder, line, word, number, seconds):
         ),
         ("making a zoo's model", [("rename ", 1)]),
         ("indexing of photos", [("rename ", 1)]),
+        ("extraction of features", [("features.npy", 2), ("ids.txt", 1)]),
     ],
 )
 def test_a_tool_that_was_cut_leaves_the_same(undisturbed, tmp_path, name, cuts):

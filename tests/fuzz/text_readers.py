@@ -12,14 +12,13 @@ from tbnets.data.entities import (
 )
 from tbnets.data.photos import listed_rows
 from tbnets.data.phrases import read_phrases
-from tbnets.data.store.joining import join, take_share, tell_file
 from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
 from tests.data.test_layouts import FOLDER, LAYOUTS, expected_captions
 from tests.fuzz.damage import npy
-from tests.fuzz.reader import Reader, both_ways, reader_of
+from tests.fuzz.reader import both_ways, reader_of
 
 WORDS = ("dog", "cat", "don't", "caf\u00e9")
 TREES = ("(NP (DT a) (NN dog))", "(S (NP (NNS cats)) (VP (VBP sit)) (. .))")
@@ -157,18 +156,6 @@ def _phrases(contents):
     )
 
 
-def _write_share(folder):
-    (folder / "t.jsonl").write_text(_lines(PARSED))
-    _, told = take_share("1/1", PARSED)
-    tell_file(folder / "t.jsonl", {"parser": "embedded", **told})
-
-
-def _read_share(folder):
-    joined = folder / "joined.jsonl"
-    joined.unlink(missing_ok=True)
-    return join([folder / "t.jsonl"], joined), joined.read_text()
-
-
 def _word_vectors(name, content):
     def read(folder):
         found = read_word_vectors(folder / name, [*WORDS, "xyzzy"])
@@ -207,9 +194,6 @@ READERS = {
     "trees": reader_of(
         {"trees.jsonl": _lines(PARSED)},
         lambda folder: trees_of(folder / "trees.jsonl", ["c 0", "c 1"]),
-    ),
-    "share_of_trees": Reader(
-        _write_share, ("t.jsonl.share.json",), _read_share, names=("t.jsonl",)
     ),
     "gold_trees": reader_of(
         {"0.txt": "\n".join(TREES)},

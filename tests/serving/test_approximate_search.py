@@ -1,19 +1,15 @@
 """Tests of an index's cells: what is found there is told exactly."""
 
+import shutil
 import sys
 
 import numpy as np
 import pytest
 
-from tbnets.errors import MissingFileError
-from tbnets.serving import index_writer as writing
 from tbnets.serving import search_index
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.search_index import (
-    build_index,
-    open_approximate,
-    open_index,
-)
+from tbnets.serving.search_index import open_approximate, open_index
+from tests.data.store.test_writer import Killed, kill_at
 from tests.refusals import refused
 
 MODEL = {"model": "1f00"}
@@ -26,13 +22,11 @@ def rows_of(count, seed=0):
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """Returns the folder of an index of 90 rows, in shards of 40."""
+    """Returns the folder of an index of 90 rows."""
     pytest.importorskip("faiss", reason="needs the extra: tbnets[faiss]")
-    monkeypatch.setattr(writing, "SHARD_ROWS", 40)
     monkeypatch.setattr(search_index, "_ROWS_A_CELL", 10)
-    with IndexWriter(tmp_path, MODEL, 8) as writer:
+    with IndexWriter(tmp_path, MODEL, 8, approximate=True) as writer:
         writer.put([f"{row}" for row in range(90)], rows_of(90))
-    build_index(tmp_path)
     return tmp_path
 
 
@@ -61,20 +55,45 @@ def test_fewer_cells_lose_some_and_too_few_rows_lose_none(path, monkeypatch):
         np.testing.assert_array_equal(found[0], exact.search(queries, k)[0])
 
 
-def test_cells_are_of_the_rows_that_there_are(path):
+def test_each_change_computes_the_cells_again(path):
     [cells] = path.glob("*.faiss")
-    build_index(path)
-    with IndexWriter(path, MODEL, 8):
+    with IndexWriter(path, MODEL, 8, approximate=True):
         pass
     assert [cells] == list(path.glob("*.faiss"))
+    old = open_approximate(path)
     with IndexWriter(path, MODEL, 8) as writer:
         writer.put(["new"], rows_of(1, seed=9))
-    assert not list(path.glob("*.faiss"))
-    with pytest.raises(MissingFileError):
-        open_approximate(path)
-    build_index(path)
+        writer.remove(["0"])
     [[row]], _ = open_approximate(path).search(rows_of(1, seed=9), 1)
     assert open_index(path).ids[row] == "new"
+    assert [cells] != list(path.glob("*.faiss"))
+    assert len(old.search(rows_of(1), 90)[0][0]) == 90
+    with IndexWriter(path, MODEL, 8) as writer:
+        writer.remove_others()
+    assert not list(path.glob("*.faiss"))
+
+
+@pytest.mark.parametrize("moment", ["before", "half", "after"])
+def test_killed_update_leaves_cells_of_the_index(path, monkeypatch, moment):
+    queries, sizes = rows_of(3), set()
+    for last in range(100):
+        copy = shutil.copytree(path, path / f"copy{last}")
+        with monkeypatch.context() as patch:
+            kill_at(patch, last, moment)
+            patch.setattr(IndexWriter, "_undo", lambda self: None)
+            try:
+                with IndexWriter(copy, MODEL, 8) as writer:
+                    writer.put(["x", "y"], rows_of(2, seed=9))
+                    writer.remove(["0"])
+                break
+            except Killed:
+                pass
+        index = open_approximate(copy)
+        index.search(queries, 5)
+        sizes.add(len(index))
+    # The new rows, the remaining ones, the cells and the manifest.
+    assert last == 2 + 2 + 1 + 1
+    assert sizes == ({90, 91} if moment == "after" else {90})
 
 
 def test_damaged_cells_are_named(path):
@@ -94,7 +113,7 @@ def test_what_has_no_cells_is_refused(path, tmp_path_factory, monkeypatch):
     with IndexWriter(empty, MODEL, 8):
         pass
     with refused("--approximate"):
-        build_index(empty)
+        open_approximate(empty)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ImportError, match=r"tbnets\[faiss\]"):
         open_approximate(path)

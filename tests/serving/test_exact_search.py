@@ -27,10 +27,10 @@ def test_the_best_rows_are_those_of_the_loop(
     monkeypatch, sizes, k, dtype, at_once
 ):
     monkeypatch.setattr(search_index, "CAST_AT_ONCE", at_once)
-    shards = np.split(
+    blocks = np.split(
         ROWS.astype(tf.as_dtype(dtype).as_numpy_dtype), np.cumsum(sizes)[:-1]
     )
-    rows, values = search_index.top_k(QUERIES, shards, k, rows_at_once=at_once)
+    rows, values = search_index.top_k(QUERIES, blocks, k, rows_at_once=at_once)
     found = [list(zip(*pair)) for pair in zip(rows.numpy(), values.numpy())]
     assert found == reference.best_rows(QUERIES, ROWS, k)
     order, similarities = search.best(QUERIES @ ROWS.T, k)
@@ -40,12 +40,12 @@ def test_the_best_rows_are_those_of_the_loop(
 
 def test_no_query_has_no_answer_and_no_row_answers_none():
     none = np.zeros([0, 4], np.float32)
-    for queries, shards, shape in (
+    for queries, blocks, shape in (
         (none, [ROWS], (0, 3)),
         (QUERIES, [], (5, 0)),
         (QUERIES, [none], (5, 0)),
     ):
-        rows, values = search_index.top_k(queries, shards, 3)
+        rows, values = search_index.top_k(queries, blocks, 3)
         assert (rows.shape, rows.dtype) == (shape, tf.int32)
         assert (values.shape, values.dtype) == (shape, tf.float32)
 

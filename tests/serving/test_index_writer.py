@@ -1,5 +1,6 @@
-"""Tests of making an index, changing it, and what a kill leaves."""
+"""Tests of creating and changing an index, and of killed writers."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,36 +9,26 @@ import numpy as np
 import pytest
 
 from tbnets import files
-from tbnets.data.store.locks import FolderLock
-from tbnets.data.store.npy import RowFile
+from tbnets.data.store import reader
 from tbnets.data.store.opening import open_features
-from tbnets.data.store.writer import FeatureWriter
+from tbnets.data.store.writer import Appender, FeatureWriter
 from tbnets.errors import ExistingFileError, MissingFileError
-from tbnets.serving import index_writer as writing
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
+from tests.data.store.test_writer import Killed, kill_at
 from tests.refusals import refused
 
 MODEL = {"model": "1f00", "embedding_dim": 3}
 
 
-class Killed(BaseException):
-    """What stands for `kill -9`."""
-
-
-@pytest.fixture(autouse=True)
-def small_shards(monkeypatch):
-    monkeypatch.setattr(writing, "SHARD_ROWS", 4)
-
-
 def rows_of(ids):
-    """Returns a row for each id, which tells it apart."""
+    """Returns a different row for each id."""
     rows = [[ord(key[0]), ord(key[-1]), 1] for key in ids]
     return np.float32(rows).reshape(-1, 3)
 
 
 def content_of(path):
-    """Returns what an index holds, id -> row, in order."""
+    """Returns the content of an index, id -> row, in order."""
     index = open_index(path)
     rows = index.store.take(range(len(index)))
     return dict(zip(index.ids, rows.tolist()))
@@ -51,9 +42,8 @@ def write(path, put="", remove="", **more):
 
 
 def state(path):
-    """Returns the files of a folder but for the lock: name -> content."""
-    kept = [one for one in path.iterdir() if one.name != ".writer"]
-    return {one.name: one.read_bytes() for one in kept}
+    """Returns the files of a folder: name -> content."""
+    return {one.name: one.read_bytes() for one in path.iterdir()}
 
 
 def test_rows_are_added_replaced_and_removed(tmp_path):
@@ -73,32 +63,27 @@ def test_rows_are_added_replaced_and_removed(tmp_path):
     open_features(path).verify()
 
 
-def test_shards_that_are_not_touched_stay_as_they_are(tmp_path):
-    write(tmp_path, "abcdefghij")
-    before = state(tmp_path)
-    assert len(before) == 7  # Three shards of two files, and the manifest.
-    write(tmp_path, "k", remove="e")
-    after = state(tmp_path)
-    same = [name for name in before if before[name] == after.get(name)]
-    assert len(same) == 2 and len(after) == 7
+def test_added_rows_are_appended_and_removed_rows_rewrite_the_files(tmp_path):
     write(tmp_path, "abc")
-    assert state(tmp_path) == after
-
-
-def test_small_shards_become_one(tmp_path):
-    for key in "abcdefghi":
-        write(tmp_path, key)
-    sizes = [one.rows for one in open_features(tmp_path).manifest.shards]
-    assert sizes == [4, 4, 1]
-    write(tmp_path, remove="abefgi")
-    [shard] = open_features(tmp_path).manifest.shards
-    assert shard.rows == 3
-    write(tmp_path, remove="cdh")
+    inode = (tmp_path / "features.npy").stat().st_ino
+    before = state(tmp_path)
+    write(tmp_path, "abc")
+    assert state(tmp_path) == before
+    write(tmp_path, "d")
+    assert (tmp_path / "features.npy").stat().st_ino == inode
+    write(tmp_path, remove="b")
+    assert set(state(tmp_path)) == {
+        "features-1.npy",
+        "ids-1.txt",
+        "manifest.json",
+    }
+    write(tmp_path, remove="acd")
+    assert os.listdir(tmp_path) == ["manifest.json"]
     assert len(open_index(tmp_path)) == 0
     assert open_index(tmp_path).search(np.ones([2, 3]), 5)[0].shape == (2, 0)
 
 
-def test_what_is_not_put_again_goes(tmp_path):
+def test_remove_others_keeps_the_rows_of_the_block(tmp_path):
     write(tmp_path, "abcdef")
     with IndexWriter(tmp_path, MODEL, 3) as writer:
         for some in ("fed", "xc"):
@@ -107,61 +92,49 @@ def test_what_is_not_put_again_goes(tmp_path):
     assert "".join(content_of(tmp_path)) == "cdefx"
 
 
-def test_bfloat16_takes_half_and_is_rounded(tmp_path):
-    write(tmp_path, "abc", dtype="bfloat16")
+def test_float16_is_rounded(tmp_path):
+    write(tmp_path, "abc", dtype="float16")
     with IndexWriter(tmp_path, MODEL, 3) as writer:
-        writer.put(["b", "d"], [[97, 98, 1], [1.00390625, -0.1, 1e9]])
-    assert writer.added == 2  # "b" is another now.
-    found = content_of(tmp_path)
-    # 1 + 2 ** -8 is half-way to the next, and goes to the even one; the last
-    # is 238 * 2 ** 22.
-    assert found["d"] == [1.0, -0.10009765625, 998244352.0]
-    assert open_index(tmp_path).dtype == "bfloat16"
-    [name] = [name for name in state(tmp_path) if name.endswith(".npy")]
-    assert np.load(tmp_path / name).dtype == np.uint16
+        # 1 + 2 ** -11 is half-way to the next, and rounded to even.
+        writer.put(["b", "d"], [[97, 98, 1], [1 + 2**-11, -0.5, 70]])
+    assert writer.added == 2  # "b" has changed.
+    assert content_of(tmp_path)["d"] == [1.0, -0.5, 70]
+    assert open_index(tmp_path).dtype == "float16"
+    assert np.load(tmp_path / "features-1.npy").dtype == np.float16
     with refused("dtype"):
         write(tmp_path, dtype="float32")
 
 
+@pytest.mark.parametrize("removed", ["ae", ""])
 @pytest.mark.parametrize("moment", ["before", "half", "after"])
-def test_killed_at_any_file_it_is_the_old_one_or_the_new(
-    tmp_path, monkeypatch, moment
+def test_killed_writer_leaves_the_old_or_the_new_index(
+    tmp_path, monkeypatch, moment, removed
 ):
     write(tmp_path / "old", "abcdefghij")
     old = content_of(tmp_path / "old")
     shutil.copytree(tmp_path / "old", tmp_path / "new")
-    write(tmp_path / "new", "kl", remove="ae")
-    new, write_file = state(tmp_path / "new"), files.write_atomically
+    write(tmp_path / "new", "kl", remove=removed)
+    new = state(tmp_path / "new")
     for last in range(100):
-        path, calls = tmp_path / f"{moment}{last}", []
-        shutil.copytree(tmp_path / "old", path)
-
-        def killed(name, how, last=last, calls=calls):
-            calls.append(name)
-            if len(calls) <= last:
-                return write_file(name, how)
-            if moment == "half":
-                name.with_name(f".{name.name}.0123456789ab.partial").touch()
-            elif moment == "after":
-                write_file(name, how)
-            raise Killed
-
+        path = shutil.copytree(tmp_path / "old", tmp_path / f"{moment}{last}")
         with monkeypatch.context() as patch:
-            patch.setattr(files, "write_atomically", killed)
+            calls = kill_at(patch, last, moment)
+            patch.setattr(IndexWriter, "_undo", lambda self: None)
             try:
-                write(path, "kl", remove="ae")
+                write(path, "kl", remove=removed)
                 break
             except Killed:
-                FolderLock.forget()
-        is_named = moment == "after" and calls[-1].name == "manifest.json"
-        assert is_named == (content_of(path) != old)
-        # The same again comes to the same bytes.
-        write(path, "kl", remove="" if is_named else "ae")
+                pass
+        is_new = moment == "after" and calls[-1] == "manifest.json"
+        assert is_new == (content_of(path) != old)
+        # The same changes lead to the same bytes.
+        write(path, "kl", remove="" if is_new else removed)
         assert state(path) == new
-    assert last == 9  # "kl", three shards, of two files; the manifest.
+    # Two files get the new rows, and two the remaining ones.
+    assert last == (5 if removed else 3)
 
 
-def test_who_has_it_open_still_has_what_was_there(tmp_path):
+def test_open_index_is_not_affected_by_changes(tmp_path):
     write(tmp_path, "abcdef")
     index = open_index(tmp_path)
     write(tmp_path, remove="abc")
@@ -170,21 +143,22 @@ def test_who_has_it_open_still_has_what_was_there(tmp_path):
     assert values.tolist() == [[1] * 6]
 
 
-def test_a_change_while_the_shards_are_mapped_is_met(tmp_path, monkeypatch):
-    """What is gone then belonged to the index of a moment ago."""
-    path, mapped = tmp_path / "i", RowFile.map
+def test_index_that_changes_while_it_is_opened_is_opened_again(
+    tmp_path, monkeypatch
+):
+    path, open_rows = tmp_path / "i", reader.open_rows
     write(path, put="ab")
 
-    def after_a_change(file):
-        monkeypatch.setattr(RowFile, "map", mapped)
+    def after_a_change(*arguments):
+        monkeypatch.setattr(reader, "open_rows", open_rows)
         write(path, put="cd", remove="ab")
-        return mapped(file)
+        return open_rows(*arguments)
 
-    monkeypatch.setattr(RowFile, "map", after_a_change)
+    monkeypatch.setattr(reader, "open_rows", after_a_change)
     assert open_index(path).ids == ("c", "d")
 
 
-def test_one_writer_at_a_time(tmp_path):
+def test_two_writers_at_once_raise_an_error(tmp_path):
     with IndexWriter(tmp_path, MODEL, 3) as writer:
         writer.put(["a"], rows_of("a"))
         with pytest.raises(ExistingFileError):
@@ -194,19 +168,21 @@ def test_one_writer_at_a_time(tmp_path):
 
 
 @pytest.mark.parametrize("put", [["a", "a"], ["x", "b"]])
-def test_ids_that_can_not_be_told_apart_are_refused(tmp_path, put):
+def test_repeated_ids_raise_an_error(tmp_path, put):
     with refused("ids"):
         with IndexWriter(tmp_path, MODEL, 3) as writer:
             writer.put(["b"], rows_of("b"))
             writer.put(put, np.ones([len(put), 3]))
 
 
-def test_rows_that_do_not_fit_are_refused_and_nothing_is_changed(tmp_path):
+def test_invalid_rows_or_ids_change_nothing(tmp_path):
     write(tmp_path, "abc")
     before = state(tmp_path)
     with refused("features"):
         with IndexWriter(tmp_path, MODEL, 3) as writer:
+            writer.put(["e"], rows_of("e"))
             writer.put(["d"], [[1, 2, np.nan]])
+    assert state(tmp_path) == before
     with refused("ids"):
         write(tmp_path, remove="ax")
     with refused("ids"):
@@ -216,7 +192,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_changed(tmp_path):
     assert state(tmp_path) == before
 
 
-def test_a_single_id_is_no_list(tmp_path):
+def test_ids_must_be_a_list_or_an_iterator(tmp_path):
     write(tmp_path, "ab")
     with IndexWriter(tmp_path, MODEL, 3) as writer:
         for ids in ("cd", {"c", "d"}):  # A set has no order.
@@ -229,38 +205,49 @@ def test_a_single_id_is_no_list(tmp_path):
     assert "".join(content_of(tmp_path)) == "cd"
 
 
-def test_notes_are_refused_before_anything_is_written(tmp_path):
+def test_invalid_notes_create_no_folder(tmp_path):
     with refused("notes"):
         IndexWriter(tmp_path / "index", MODEL, 3, notes={"photos": 3})
     assert not (tmp_path / "index").exists()
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_block_that_raises_leaves_no_index_where_none_was(
-    tmp_path, monkeypatch, is_there
-):
+def test_failed_block_leaves_no_new_index(tmp_path, monkeypatch, is_there):
     path = tmp_path / "index"
     if is_there:
         path.mkdir()
     with refused("features"):
         with IndexWriter(path, MODEL, 3) as writer:
-            writer.put(list("abcde"), rows_of("abcde"))  # A shard of four.
+            writer.put(list("abcde"), rows_of("abcde"))
             assert len(list(path.iterdir())) > 2
             writer.put(["f"], [[1, 2]])
     assert path.exists() == is_there
     assert not is_there or not list(path.iterdir())
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "write_shard", None)  # As where a disk is full.
+        patch.setattr(Appender, "_write", None)  # As on a full disk.
         with pytest.raises(TypeError):
             write(path, "ab")
     assert path.exists() == is_there
     write(path, "ab")
-    with pytest.raises(KeyError), IndexWriter(path, MODEL, 3):
+    with contextlib.suppress(KeyError), IndexWriter(path, MODEL, 3):
         raise KeyError
     assert "".join(content_of(path)) == "ab"
 
 
-def test_a_model_is_told_by_what_json_keeps_of_it(tmp_path):
+def test_disk_that_is_full_at_the_manifest_leaves_the_old_index(
+    tmp_path, monkeypatch
+):
+    write(tmp_path, "ab")
+    before = state(tmp_path)
+    for changes in ({"put": "c"}, {"remove": "a"}):
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "write_atomically", None)
+            with pytest.raises(TypeError):
+                write(tmp_path, **changes)
+        assert state(tmp_path) == before
+
+
+def test_models_are_compared_as_json(tmp_path):
     model = {1: ("a", 2.5)}
     for key in "ab":
         with IndexWriter(tmp_path, model, 3) as writer:
@@ -270,7 +257,7 @@ def test_a_model_is_told_by_what_json_keeps_of_it(tmp_path):
         open_index(tmp_path, object())
 
 
-def test_what_is_no_index_of_this_model_is_refused(tmp_path):
+def test_another_model_or_another_folder_raises_an_error(tmp_path):
     index, store = tmp_path / "index", tmp_path / "store"
     write(index, "a", notes={"model": "best"})
     FeatureWriter(store, {"cnn": "VGG"}, 3).finish()
@@ -282,12 +269,11 @@ def test_what_is_no_index_of_this_model_is_refused(tmp_path):
             IndexWriter(path, model, 3)
     with refused("index", kind=MissingFileError):
         open_index(tmp_path)
-    with refused("path"):  # Whose files are of something else.
+    with refused("path"):  # It contains other files.
         IndexWriter(tmp_path, MODEL, 3)
-    assert ".writer" not in os.listdir(tmp_path)
 
 
-def test_queries_that_are_no_embeddings_are_refused(tmp_path):
+def test_invalid_queries_raise_an_error(tmp_path):
     write(tmp_path, "abcde")
     index = open_index(tmp_path)
     for queries in (np.ones([1, 2]), [[np.nan, 0, 0]]):
@@ -297,9 +283,9 @@ def test_queries_that_are_no_embeddings_are_refused(tmp_path):
         assert index.search(np.ones([1, 3]), k)[0].shape == (1, count)
 
 
-def test_a_damaged_index_is_named(tmp_path):
+def test_error_about_a_damaged_index_names_the_file(tmp_path):
     write(tmp_path, "abcde")
-    path = min(tmp_path.glob("*.npy"))
+    path = tmp_path / "features.npy"
     content = bytearray(path.read_bytes())
     content[-4:] = np.float32(np.inf).tobytes()
     path.write_bytes(content)
@@ -308,10 +294,10 @@ def test_a_damaged_index_is_named(tmp_path):
     path.write_bytes(content[:-4])
     with refused(path.name):
         open_index(tmp_path)
+    path.write_bytes(content)
     manifest = tmp_path / "manifest.json"
-    said = json.loads(manifest.read_text())
-    said["extraction"]["notes"] = {"photos": 7}
-    said["shards"] = []
-    manifest.write_text(json.dumps(said))
+    value = json.loads(manifest.read_text())
+    value["extraction"]["notes"] = {"photos": 7}
+    manifest.write_text(json.dumps(value))
     with refused("index"):
         open_index(tmp_path)

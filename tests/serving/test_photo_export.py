@@ -58,7 +58,7 @@ def write_features(folder, photos):
         described = features.description(), features.dim
         writer = FeatureWriter(folder / name, *described)
         # Run eagerly, which is faster than a trace for so few photos.
-        writer.add_shard(list(ids), features(contents).numpy())
+        writer.add(list(ids), features(contents).numpy())
         writer.finish()
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import index_writer as writing
 from tbnets.serving import search, search_endpoint, search_index
 from tbnets.serving.confidence import Confidence
 from tbnets.serving.export import (
@@ -52,7 +51,7 @@ class Learned(Plain):
         return -tf.reduce_sum(distances, axis=2)
 
 
-@pytest.fixture(scope="module", params=["bfloat16", "learned"])
+@pytest.fixture(scope="module", params=["float16", "learned"])
 def made(request, tmp_path_factory):
     """Returns a model with a search of an index, and the index.
 
@@ -65,11 +64,11 @@ def made(request, tmp_path_factory):
     export_saved_model(network, None, folder / "plain" / "1", **shape)
     model = load_saved_model(folder / "plain")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "SHARD_ROWS", 12)
+        patch.setattr(search_index, "ROWS_AT_ONCE", 12)
         patch.setattr(search_index, "CAST_AT_ONCE", 4)
         patch.setattr(search_index, "QUERIES_AT_ONCE", 2)
         patch.setattr(search_endpoint, "PAIRS_AT_ONCE", 5)
-        dtype = "float32" if learned else "bfloat16"
+        dtype = "float32" if learned else "float16"
         identity = identity_of(model)
         with IndexWriter(folder / "index", identity, 3, dtype) as writer:
             writer.put(IDS, ROWS)
@@ -110,7 +109,7 @@ def test_the_graph_finds_what_python_finds(made, k):
     np.testing.assert_allclose(of_graph, of_python, atol=1e-5)
 
 
-@pytest.mark.parametrize("made", ["bfloat16"], indirect=True)
+@pytest.mark.parametrize("made", ["float16"], indirect=True)
 def test_a_model_of_texts_alone_searches_the_index_it_holds(made, tmp_path):
     whole = made[0]
     keep = ["embed_text", "search"]
@@ -140,7 +139,7 @@ def test_the_number_of_answers_is_at_least_one(made):
         signature(text_features=tf.constant(QUERIES), k=tf.constant(0))
 
 
-@pytest.mark.parametrize("made", ["bfloat16"], indirect=True)
+@pytest.mark.parametrize("made", ["float16"], indirect=True)
 def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
     model, index, _ = made
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:

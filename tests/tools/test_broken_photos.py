@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tests import photo_files, verbs
 from tests.features import tiny_cnn
 from tests.tools.test_query import write_networks

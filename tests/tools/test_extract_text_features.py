@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tbnets.data.store.opening import open_features
-from tbnets.features import caption_features
 from tbnets.features.caption_features import load_encoder_of
 from tests import verbs
 
@@ -44,21 +43,6 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     np.testing.assert_array_equal(store.take(range(4)), expected)
     assert "fitted" not in run(folder, "--splits=test,train")
     assert "num_terms: 3000 in" in run(folder, "--num_terms=2", code=1)
-
-
-def test_shares_are_fitted_alike_and_joined(folder, monkeypatch):
-    monkeypatch.setattr(caption_features, "SHARD_CAPTIONS", 2)
-    run(folder)
-    shares = [folder / str(i) for i in (1, 2, 3)]
-    for share in shares:
-        line = f"--output={share}", f"--shard={share.name}/3"
-        assert "fitted    on 3 captions" in run(folder, *line)
-    verbs.run("join_store", *shares, f"--output={folder / 'joined'}")
-    one, other = (
-        {path.name: path.read_bytes() for path in (folder / name).iterdir()}
-        for name in ("store", "joined")
-    )
-    assert one == other
 
 
 def test_splits_that_captions_do_not_tell_are_drawn(folder):

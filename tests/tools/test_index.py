@@ -94,7 +94,7 @@ def test_a_subfolder_that_cannot_be_listed_leaves_the_index_unchanged(
 
 
 def test_the_answers_are_those_of_the_folder(folder):
-    index(folder, "--dtype=bfloat16", output="half.index")
+    index(folder, "--dtype=float16", output="half.index")
     words = ["red", "a Blue zebra", "green", "--montage="]
     by_index, _ = query(folder, "half.index", *words)
     line = [f"--model={folder}/bytes/1", f"--images={folder}/photos", *words]
@@ -124,7 +124,7 @@ def test_what_can_not_be_done_is_said(folder):
     none = {"photos": "none", "output": "none.index"}
     for failure, named in (
         (index(folder, "photos"), "--image_features"),
-        (index(folder, "--dtype=bfloat16"), "`--dtype`"),
+        (index(folder, "--dtype=float16"), "`--dtype`"),
         (index(folder, output="photos"), "`--output`"),
         (index(folder, **none), "which has no photo"),
     ):

@@ -43,22 +43,6 @@ def test_captions_become_trees_and_are_known_again(captions, tmp_path):
     assert {json.loads(line)["parser"] for line in cached} == {"embedded"}
 
 
-def test_shares_of_trees_are_joined_to_the_bytes_of_one_run(captions, tmp_path):
-    given = f"--captions={captions}", "--processes=1"
-    paths = [tmp_path / f"{i}.jsonl" for i in range(3)]
-    for number, path in enumerate(paths):
-        shard = f"--shard={number}/2" if number else "--shard="
-        ended = verbs.run("parse_captions", *given, shard, f"--output={path}")
-        assert ended.returncode == 0, ended.stderr
-    assert all(paths[i].stat().st_size for i in (1, 2))
-    joined = f"--output={tmp_path / 'joined.jsonl'}"
-    ended = verbs.run("join_store", *paths[1:], joined)
-    assert "joined.jsonl: 3 photos or texts of 2 shares" in ended.stdout, (
-        ended.stderr
-    )
-    assert (tmp_path / "joined.jsonl").read_bytes() == paths[0].read_bytes()
-
-
 def test_a_server_that_does_not_run_is_one_line(captions, tmp_path):
     ended = verbs.run(
         "parse_captions",

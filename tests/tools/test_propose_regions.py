@@ -53,21 +53,6 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
         assert image.size == (3 * 336 + 16, 336 + 16 + 24)
 
 
-def test_shares_of_boxes_are_joined_to_the_bytes_of_one_run(folder, tmp_path):
-    given = (f"--images={folder / 'images'}", "--shard_images=2", "--limit=9")
-    recall = f"--recall={folder / 'Annotations'}"
-    run(*given, f"--output={tmp_path / 'whole'}")
-    shares = [tmp_path / str(number) for number in (1, 2, 3)]
-    for share, count in zip(shares, (4, 2, 1)):
-        shard = f"--shard={share.name}/3"
-        output = run(*given, shard, f"--output={share}", recall)
-        assert f"{share.name}/3: {count} of 7 photos" in output
-        assert f"in {count} photos" in output  # Of the recall.
-    joined = tmp_path / "joined"
-    verbs.run("join_store", *shares, f"--output={joined}")
-    assert content(joined) == content(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("flag", ["--recall_at=5,x", "--picture=out"])
 def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path, flag):
     place = f"--output={tmp_path / 'store'}"

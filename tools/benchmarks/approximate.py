@@ -15,6 +15,7 @@ from benchmarks.index import QUERIES, TOP, write_index
 from tbnets.data.captions import read_captions
 from tbnets.serving import embedding_cache, search, search_index, zoo
 from tbnets.serving.identity import identity_of
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
 
 MOST_QUERIES = 500
@@ -30,12 +31,13 @@ def run(options):
     _, photos = embedding_cache.embed_folder(model, options.images, False)
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "index")
-        shape = count, photos.shape[1], "float32"
-        write_index(path, shape, _mixed(photos), identity_of(model))
+        dim, identity = photos.shape[1], identity_of(model)
+        write_index(path, (count, dim, "float32"), _mixed(photos), identity)
         start = time.perf_counter()
-        search_index.build_index(path)
+        with IndexWriter(path, identity, dim, approximate=True):
+            pass
         built = time.perf_counter() - start
-        print(f"{count} x {photos.shape[1]}, cells built in {built:.1f} s")
+        print(f"{count} x {dim}, cells built in {built:.1f} s")
         _time(path, queries, options.repeats or 15)
 
 

@@ -100,5 +100,5 @@ def _anew(encoder, counts):
 def _write(rows):
     with tempfile.TemporaryDirectory() as folder:
         writer = FeatureWriter(folder, {"for": "timing"}, rows.shape[1])
-        writer.add_shard(map(str, range(len(rows))), rows)
+        writer.add(map(str, range(len(rows))), rows)
         writer.finish()

@@ -42,7 +42,7 @@ def run(options):
         path = pathlib.Path(place, "plain", "1")
         export_saved_model(Plain(), None, path, **shape)
         plain = load_saved_model(path)
-        for dtype in ("float32", "bfloat16"):
+        for dtype in ("float32", "float16"):
             folder = pathlib.Path(place, dtype)
             _time(plain, folder, count, dtype, options.repeats or 15)
 
@@ -65,7 +65,7 @@ def _time(plain, folder, count, dtype, repeats):
         timing.in_another_process(_taken, open_it, folder / name, queries)
         for open_it, name in ((open_index, "index"), (_Graph, "searching"))
     )
-    size = sum(shard.nbytes for shard in index.shards) / 2**20
+    size = index.embeddings.nbytes / 2**20
     print(
         f"{count} x {dim}, {dtype}, built in {built:.1f} s, "
         f"{size:.0f} MiB; memory of it in Python {in_python / size:.2f}, "

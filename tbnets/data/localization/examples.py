@@ -132,7 +132,7 @@ class PhraseExamples:
     Args:
         phrases: `PhraseRegions` with boxes in pixels of the photos.
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
-        features: a `data.store.shards.FeatureStore` of regions.
+        features: a `data.store.reader.FeatureStore` of regions.
         image_rows: int `[num_images]`, each photo's row in the store.
         text_ids: int64 `[num_phrases]`, equal for phrases with equal text. Such
             phrases of a photo have only the negatives that are common to all of

@@ -161,7 +161,8 @@ class FeatureArray(Features):
 
     def chunks(self):
         """Yields all rows in order, as `(slice, array)` of the stored dtype."""
-        for rows in slices(len(self), self.dim * self._array.itemsize):
+        row_bytes = self.dim * self._array.itemsize
+        for rows in slices(len(self._array), row_bytes):
             yield rows, self._array[rows]
 
     def check_repeated_rows(self):

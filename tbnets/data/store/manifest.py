@@ -3,11 +3,13 @@
 ::
 
     STORE/manifest.json
-          00000.npy  00000.ids.txt               first shard: features, ids
-          00000.boxes.npy  00000.counts.npy      only for regions
-          00000.scores.npy  00000.sizes.npy      only for regions, optional
+          features.npy  ids.txt        one row and one line per image
+          boxes.npy  counts.npy        only for regions
+          scores.npy  sizes.npy        only for regions, optional
 
-Keys are sorted and there are no timestamps, so repeating an extraction writes
+The files only grow. The manifest contains the numbers of valid images and rows;
+anything after them is from a writer that was killed, and is overwritten. Keys
+are sorted and there are no timestamps, so repeating an extraction writes
 identical bytes. docs/feature_stores.md shows an example.
 """
 
@@ -16,23 +18,17 @@ import hashlib
 import json
 import os
 import pathlib
-import re
 
-import ml_dtypes  # noqa: F401 (Registers bfloat16 in NumPy.)
 import numpy as np
 
 from tbnets import files
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, is_kind
 
-FORMAT = "tbnets-features-2"
+FORMAT = "tbnets-features-3"
 MANIFEST = "manifest.json"
 KINDS = ("images", "regions")
-DTYPES = ("float32", "float16")
-BFLOAT16 = "bfloat16"
-"""An additional dtype for embeddings. Files store its bits as uint16."""
-_DTYPES = {"float32": "<f4", "float16": "<f2", BFLOAT16: BFLOAT16}
-"""Maps the name of a dtype to its NumPy name in memory."""
+DTYPES = {"float32": "<f4", "float16": "<f2"}
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
     ("images", True): (("features",), ()),
@@ -40,35 +36,8 @@ _PARTS = {
     ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
 }
 """Maps (kind, whether `dim` is above 0) to two tuples: the arrays that every
-shard contains, and the arrays that either all shards or no shards contain."""
+store contains, and the arrays that it may contain."""
 _HASH_CHUNK = 2**20
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """The files of one shard of a store.
-
-    `rows` is the number of feature rows, or of boxes without features. `sha256`
-    maps file names to digests.
-    """
-
-    name: str
-    images: int
-    rows: int
-    sha256: dict
-
-    @property
-    def files(self):
-        """A dict that maps "ids" and each array's name to a file name."""
-        names = {part: file_of(self.name, part) for part in ("ids", *PARTS)}
-        return {p: name for p, name in names.items() if name in self.sha256}
-
-
-def file_of(name, part):
-    """Returns the file name of a shard's ids, or of one of its arrays."""
-    if part == "ids":
-        return f"{name}.ids.txt"
-    return f"{name}.npy" if part == "features" else f"{name}.{part}.npy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +48,15 @@ class Manifest:
         kind: "images" (one row per image) or "regions" (any number per image).
         extraction: dict of JSON values, the settings that affect the features.
         dim: number of features per row; 0 for boxes without features.
-        dtype: element of DTYPES, or BFLOAT16.
+        dtype: key of DTYPES.
         complete: whether the extraction finished.
+        images: number of images.
+        rows: number of feature rows, or of boxes without features.
+        sha256: maps "ids" and the name of each array to the SHA-256 digest of
+            its valid rows, or to "" until the extraction is complete.
         failed: maps the id of each failed image to the reason.
+        version: number of times that rows were removed. It is part of the file
+            names, because rows are removed by writing new files.
     """
 
     kind: str
@@ -89,8 +64,11 @@ class Manifest:
     dim: int
     dtype: str
     complete: bool = False
-    shards: tuple = ()
+    images: int = 0
+    rows: int = 0
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    version: int = 0
 
     @property
     def made_by(self):
@@ -100,23 +78,27 @@ class Manifest:
 
     @property
     def parts(self):
-        """Names of the arrays in a shard: (required, optional), two tuples."""
+        """Names of the store's arrays: (required, optional), two tuples."""
         return _PARTS[self.kind, self.dim > 0]
 
-    def array_kinds(self, images, rows):
+    @property
+    def files(self):
+        """A dict that maps "ids" and the name of each array to a file name."""
+        version = f"-{self.version}" if self.version else ""
+        return {
+            part: f"{part}{version}{'.txt' if part == 'ids' else '.npy'}"
+            for part in self.sha256
+        }
+
+    def arrays(self, images, rows):
         """Returns a dict from the name of each array to its (shape, dtype)."""
         return {
-            "features": ((rows, self.dim), np.dtype(_DTYPES[self.dtype])),
+            "features": ((rows, self.dim), np.dtype(DTYPES[self.dtype])),
             "boxes": ((rows, 4), np.dtype("<f4")),
             "counts": ((images,), np.dtype("<i8")),
             "scores": ((rows,), np.dtype("<f4")),
             "sizes": ((images, 2), np.dtype("<i8")),
         }
-
-
-def in_file(dtype):
-    """Returns the `numpy.dtype` that files use for a dtype."""
-    return np.dtype("<u2") if dtype.name == BFLOAT16 else dtype
 
 
 def write_manifest(folder, manifest):
@@ -139,52 +121,37 @@ def read_manifest(folder) -> Manifest:
     label = value.pop("format", None) if isinstance(value, dict) else value
     if label != FORMAT:
         file.refuse(f"'format' {FORMAT!r}", label)
-    _check_fields(file, "manifest", value, _MANIFEST)
+    kinds = Manifest.__annotations__
+    bad = {
+        name: value.get(name)
+        for name in dict.fromkeys([*kinds, *value])
+        if not is_kind(value.get(name), kinds.get(name))
+    }
+    if bad:
+        expected = [f"{name} ({kind})" for name, kind in kinds.items()]
+        file.refuse(f"{', '.join(expected)}, with numbers >= 0", bad)
     kind = value["kind"], value["dim"] > 0
-    if value["dtype"] not in _DTYPES or kind not in _PARTS:
+    if value["dtype"] not in DTYPES or kind not in _PARTS:
         file.report(
             f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
-            f"{' or '.join(_DTYPES)} and 'dim' >= 1, or 0 for only boxes; "
+            f"{' or '.join(DTYPES)} and 'dim' >= 1, or 0 for only boxes; "
             f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
         )
-    for place, entry in enumerate(value["shards"]):
-        _check_fields(file, f"shards[{place}]", entry, Shard.__annotations__)
-    shards = tuple(Shard(**entry) for entry in value["shards"])
-    manifest = Manifest(**{**value, "shards": shards})
-    _check_shards(file, manifest)
+    manifest = Manifest(**value)
+    _check_arrays(file, manifest)
     return manifest
 
 
-_MANIFEST = Manifest.__annotations__ | {"shards": list}
-
-
-def _check_fields(file, where, value, kinds):
-    fields = value if isinstance(value, dict) else {"value": value}
-    bad = {
-        name: fields.get(name)
-        for name in dict.fromkeys([*kinds, *fields])
-        if not is_kind(fields.get(name), kinds.get(name))
-    }
-    if bad:
-        expected = [f"{name} ({kind.__name__})" for name, kind in kinds.items()]
-        expected = f"an object of {', '.join(expected)}, with numbers >= 0"
-        file.refuse(expected, bad, f"'{where}'")
-
-
-def _check_shards(file, manifest):
-    required, optional = manifest.parts
-    for place, shard in enumerate(manifest.shards):
-        names = {file_of(shard.name, part) for part in ("ids", *required)}
-        allowed = names | {file_of(shard.name, part) for part in optional}
-        is_plain = re.fullmatch(r"[A-Za-z0-9_-]+", shard.name)
-        if not is_plain or not names <= set(shard.sha256) <= allowed:
-            expected = f"checksums of {', '.join(sorted(names))} in the folder"
-            file.refuse(expected, shard.sha256, f"'shards[{place}].sha256'")
-        if manifest.kind == "images" and shard.rows != shard.images:
-            where = f"'shards[{place}].rows'"
-            file.refuse(f"{shard.images}, one per image", shard.rows, where)
-    if len({shard.name for shard in manifest.shards}) < len(manifest.shards):
-        file.report("'shards': expected each name once.")
+def _check_arrays(file, manifest):
+    (required, optional), images = manifest.parts, manifest.images
+    expected, found = {"ids", *required}, set(manifest.sha256)
+    if not images:
+        expected, optional = set(), ()
+    if not expected <= found <= expected | set(optional):
+        file.refuse(f"the keys {sorted(expected)}", sorted(found), "'sha256'")
+    rows = images if manifest.kind == "images" else manifest.rows
+    if manifest.rows != rows or manifest.rows and not images:
+        file.refuse(f"{rows}, one per image", manifest.rows, "'rows'")
 
 
 def file_sha256(path) -> str:

@@ -4,13 +4,9 @@ The size that an array's header claims is compared with the size of the file
 before memory is allocated.
 """
 
-import dataclasses
-import functools
 import io
-import itertools
 import json
 import math
-import operator
 import os
 import struct
 import sys
@@ -21,85 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile, parse_json, require_file, write_atomically
-
-# A memory-mapped file occupies a descriptor. A process has 1024 by default, and
-# 120,000 photos fill hundreds of shards. Therefore files are open only while
-# rows are read, which costs a few microseconds per row.
+from tbnets.files import parse_json, require_file, write_atomically
 
 COPY_AGAIN = "Copy the store again, or extract it into a new folder."
-
-
-@dataclasses.dataclass(frozen=True)
-class RowFile:
-    """The array in a `.npy` file, whose rows are read on demand.
-
-    `start` is the byte offset of the first row.
-    """
-
-    path: str
-    shape: tuple
-    dtype: np.dtype
-    start: int
-
-    @functools.cached_property
-    def row_bytes(self) -> int:
-        """The size of a row in bytes."""
-        return self.dtype.itemsize * math.prod(self.shape[1:])
-
-    def read(self, first, count) -> np.ndarray:
-        """Returns `count` consecutive rows, starting at `first`, as stored."""
-        rows = np.empty((count, *self.shape[1:]), self.dtype)
-        with open(self.path, "rb") as file:
-            self.fill(file, first, rows)
-        return rows
-
-    def map(self) -> np.ndarray:
-        """Returns a memory-mapped array of all rows. Keeps the file open."""
-        mapped = np.memmap(self.path, np.uint8, "r")[self.start :]
-        return mapped.view(np.ndarray).view(self.dtype).reshape(self.shape)
-
-    def fill(self, file, first, out):
-        """Reads consecutive rows, starting at `first`, into `out`.
-
-        `file` is this file, opened in binary mode, and `out` is a C-contiguous
-        array.
-        """
-        stored = out
-        if out.dtype != self.dtype:
-            stored = np.empty(out.shape, self.dtype)
-        offset = self.start + first * self.row_bytes
-        file.seek(offset)
-        count = file.readinto(stored.reshape(-1).view(np.uint8))
-        if count < stored.nbytes:
-            CheckedFile(self.path).report(
-                f"expected {stored.nbytes} bytes from byte {offset} on; found "
-                f"{count}. It was changed since it was opened. {COPY_AGAIN}"
-            )
-        if stored is not out:
-            out[...] = stored
-
-
-def copy_rows(files, starts, rows, out):
-    """Copies rows of an array that is stored in several files.
-
-    `starts`, int `[len(files) + 1]`, contains each file's first row and the
-    total number of rows. Row `rows[i]`, in any order, is copied to `out[i]`;
-    `out` is a C-contiguous numeric array `[n, dim]`.
-    """
-    places = np.argsort(rows, kind="stable")
-    rows = rows[places]
-    numbers = np.searchsorted(starts, rows, side="right") - 1
-    runs = np.stack([numbers, rows - starts[numbers], places])
-    follows = (np.diff(runs) == [[0], [1], [1]]).all(axis=0)
-    begins = np.flatnonzero(np.append(True, ~follows)[: len(rows)])
-    counts = np.diff(np.append(begins, len(rows))).tolist()
-    runs = zip(*runs[:, begins].tolist(), counts)
-    for number, file_runs in itertools.groupby(runs, operator.itemgetter(0)):
-        with open(files[number].path, "rb") as file:
-            for _, first, place, count in file_runs:
-                files[number].fill(file, first, out[place : place + count])
-
 
 ERRORS = (
     *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
@@ -146,19 +66,28 @@ def parse_header(stream):
     return Header(shape, dtype, size, by_columns)
 
 
+def read_header(path, expected, advice) -> Header:
+    """Reads the `Header` of the array in a file.
+
+    Raises a ValueError that contains `expected` and `advice` if it is damaged.
+    """
+    require_file(path)
+    try:
+        with open(path, "rb") as stream:
+            return parse_header(stream)
+    except ValueError as error:
+        message = f"expected {expected}; found {error}. {advice}"
+        raise InputError(f"{path}: {message}") from error
+
+
 def check_numbers(path, expected, advice, fits) -> Header:
     """Checks that a file contains a complete numeric array; returns its header.
 
     Raises a ValueError that contains `expected` if the file is damaged, or if
     `fits(header)` is false.
     """
+    header = read_header(path, expected, advice)
     expected = f"{path}: expected {expected}; found"
-    require_file(path)
-    try:
-        with open(path, "rb") as stream:
-            header = parse_header(stream)
-    except ValueError as error:
-        raise InputError(f"{expected} {error}. {advice}") from error
     description = f"shape {header.shape} and dtype {header.dtype}"
     description += ", column by column (Fortran's order)" * header.by_columns
     if header.dtype.kind not in "fiu" or not fits(header):
@@ -171,6 +100,23 @@ def check_numbers(path, expected, advice, fits) -> Header:
             f"file of {size}. The file is {damage}: copy or write it again."
         )
     return header
+
+
+HEADER_BYTES = 128
+"""Size of the result of `header_bytes`, for any number of rows."""
+
+
+def header_bytes(shape, dtype) -> bytes:
+    """Returns the start of a `.npy` file that contains an array of 1 or 2 axes.
+
+    Its length does not depend on the shape, so a file can grow.
+    """
+    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, "
+    text += f"'shape': {tuple(shape)}, }}"
+    magic = np.lib.format.magic(1, 0)
+    length = HEADER_BYTES - len(magic) - 2
+    line = text.ljust(length - 1).encode() + b"\n"
+    return magic + length.to_bytes(2, "little") + line
 
 
 def write_npz(path, header, arrays):

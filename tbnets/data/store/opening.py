@@ -17,7 +17,7 @@ from tbnets.data.store.features import (
     open_array,
 )
 from tbnets.data.store.manifest import read_manifest
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.errors import InputError, check_kind
 
 SIDE_BY_SIDE = "side_by_side"

@@ -1,38 +1,189 @@
-"""Writes a feature store shard by shard.
+"""Writes feature stores row by row.
 
-The files of a shard are written atomically before the shard is added to the
-manifest. If a writer is killed, at most one shard is lost.
+Rows are appended to the files, and become valid when the manifest is replaced.
+If a writer is killed, the next writer overwrites the rows that the manifest
+does not contain.
 """
 
 import dataclasses
-import hashlib
-import io
 import json
+import math
 import os
 import pathlib
 import re
+import weakref
 
 import numpy as np
 
 from tbnets import files
 from tbnets.data.store import manifest as manifests
-from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.shards import open_store
-from tbnets.errors import InputError, check_choice
+from tbnets.data.store.features import slices
+from tbnets.data.store.manifest import MANIFEST, PARTS
+from tbnets.data.store.npy import HEADER_BYTES, header_bytes
+from tbnets.data.store.reader import FeatureStore, open_store
+from tbnets.errors import ExistingFileError, InputError, check_choice
 from tbnets.evaluation.boxes import check_boxes
 from tbnets.files import shown
 
-_OURS = re.compile(
-    r"\d{5,}(\.ids\.txt|(\.boxes|\.counts|\.scores|\.sizes)?\.npy)"
-)
+_OURS = re.compile(rf"(ids|{'|'.join(PARTS)})(-\d+)?\.(txt|npy)")
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
 """A line of Unicode text without a byte order mark."""
 _LEAST = {"counts": 0, "sizes": 1}
 """Maps each integer array with one row per image to its minimum value."""
 
 
+class Appender:
+    """Appends rows to the files of a store, without checking their values.
+
+    Only one process at a time can append. Readers do not see the changes until
+    `commit` replaces the manifest.
+
+    Args:
+        path: `pathlib.Path` of the folder, created if it does not exist.
+        manifest: `Manifest` of a new store. A store that exists keeps its own.
+
+    Raises:
+        FileExistsError: another process is writing the store.
+    """
+
+    def __init__(self, path, manifest):
+        self.path = path
+        if not (path / MANIFEST).exists():
+            make_folder(path)
+        folder = os.open(path, os.O_RDONLY)
+        self._unlock = weakref.finalize(self, os.close, folder)
+        if files.try_lock(folder) is False:
+            self.close()
+            raise ExistingFileError(
+                "`path` must be a folder that no other process writes. "
+                f"Received: path={path}. End the other process, wait until it "
+                "ends, or choose another folder."
+            )
+        self.is_new: bool = not (path / MANIFEST).exists()
+        if self.is_new:
+            manifests.write_manifest(path, manifest)
+        self.store: FeatureStore = open_store(path, incomplete=True)
+        """The store before the changes."""
+        self.manifest: manifests.Manifest = self.store.manifest
+        """The manifest that the next `commit` writes."""
+        self._ids_bytes = sum(len(key.encode()) + 1 for key in self.store.ids)
+        self._committed = self.manifest, self._ids_bytes
+
+    def close(self):
+        """Lets other processes write. Also happens when this is deleted."""
+        self._unlock()
+
+    def _check_locked(self):
+        if not self._unlock.alive:
+            raise InputError(
+                "writer",
+                "be open",
+                f"the writer of {self.path}, which is closed",
+                "Create another writer, which continues the store.",
+            )
+
+    def append(self, ids, arrays):
+        """Appends images. `arrays` is a result of `checked_arrays`."""
+        self._check_locked()
+        old = self.manifest
+        rows = len(arrays["features" if old.dim else "boxes"])
+        new = dataclasses.replace(
+            old,
+            complete=False,
+            images=old.images + len(ids),
+            rows=old.rows + rows,
+            sha256=dict.fromkeys(["ids", *arrays], ""),
+        )
+        lines = "".join(f"{key}\n" for key in ids).encode()
+        self._write(new.files["ids"], b"", self._ids_bytes, lines)
+        before = new.arrays(old.images, old.rows)
+        after = new.arrays(new.images, new.rows)
+        for part, array in arrays.items():
+            header, start = header_bytes(*after[part]), _end(*before[part])
+            self._write(new.files[part], header, start, array)
+        self._ids_bytes += len(lines)
+        self.manifest = new
+
+    def _write(self, name, header, start, content):
+        path = self.path / name
+        with open(path, "r+b" if path.exists() else "w+b") as file:
+            file.truncate(start)  # Removes what a killed writer left.
+            file.seek(start)
+            file.write(content)
+            file.seek(0)
+            file.write(header)
+
+    def rewrite(self, rows):
+        """Copies some rows of a store of images into new files, in order.
+
+        `rows` also contains the rows that were appended since the last commit.
+        """
+        store = FeatureStore(self.path, self.manifest)
+        version, self._ids_bytes = store.manifest.version + 1, 0
+        self.manifest = dataclasses.replace(
+            self.manifest, version=version, images=0, rows=0, sha256={}
+        )
+        features = store.arrays.get("features", np.empty((0, store.dim)))
+        for part in slices(len(rows), 4 * store.dim):
+            chunk = {"features": features[rows[part]]}
+            self.append([store.ids[row] for row in rows[part]], chunk)
+
+    def commit(self, **changes):
+        """Replaces the manifest, with changed fields, and removes old files.
+
+        If this fails, what was appended since the last call is forgotten.
+        """
+        self._check_locked()
+        manifest = dataclasses.replace(self.manifest, **changes)
+        self.manifest, ids_bytes = self._committed[0], self._ids_bytes
+        self._ids_bytes = self._committed[1]
+        if manifest != self.manifest:
+            for name in manifest.files.values():
+                with open(self.path / name, "rb") as file:
+                    os.fsync(file.fileno())
+            if manifest.complete and not all(manifest.sha256.values()):
+                sums = FeatureStore(self.path, manifest).checksums()
+                manifest = dataclasses.replace(manifest, sha256=sums)
+            manifests.write_manifest(self.path, manifest)
+        self._committed = manifest, ids_bytes
+        self.manifest, self._ids_bytes = self._committed
+        if manifest.complete:
+            self.remove_files(manifest.files.values())
+
+    def rollback(self):
+        """Removes what was appended since the last `commit`."""
+        self.manifest, self._ids_bytes = self._committed
+        names, images = self.manifest.files, self.manifest.images
+        kinds = self.manifest.arrays(images, self.manifest.rows)
+        for part, name in names.items():
+            if part == "ids":
+                self._write(name, b"", self._ids_bytes, b"")
+            else:
+                kind = kinds[part]
+                self._write(name, header_bytes(*kind), _end(*kind), b"")
+        self.remove_files(names.values())
+
+    def remove_files(self, used=()):
+        """Removes the files of the store that are not in `used`."""
+        for name in os.listdir(self.path):
+            if _OURS.fullmatch(name) and name not in used:
+                (self.path / name).unlink()
+
+
+def _end(shape, dtype):
+    return HEADER_BYTES + math.prod(shape) * dtype.itemsize
+
+
 class FeatureWriter:
     """Writes a new feature store, or continues an existing store.
+
+    Rows can be added to a store at any time, also after `finish`. Only one
+    process at a time can write a store. Meanwhile, others can read it: an open
+    `FeatureStore` does not change, and `open_store` returns all rows that were
+    added before the call.
+
+    The store is locked until `finish` or `close` is called, the writer is
+    deleted, or the `with` block ends.
 
     Args:
         path: the folder. It is created if it does not exist.
@@ -41,39 +192,44 @@ class FeatureWriter:
         dtype: "float32" or "float16".
         kind: "images" (one row per image) or "regions" (any number per image).
 
+    Raises:
+        FileExistsError: another process is writing the store.
+        ValueError: the store was written with other settings.
+
     Example:
-        >>> writer = FeatureWriter("features", {"model": "VGG19"}, dim=4096)
-        >>> writer.add_shard(["a.jpg"], np.ones((1, 4096)))
-        >>> writer.finish()
+        >>> with FeatureWriter("features", {"model": "VGG19"}, 4096) as writer:
+        ...     writer.add(["a.jpg"], np.ones((1, 4096)))
+        ...     writer.finish()
     """
 
     def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
         self.path = pathlib.Path(path)
         manifest = new_manifest(extraction, dim, dtype, kind)
-        self.done = set()
+        self._files = Appender(self.path, manifest)
+        made_by = self._files.manifest.made_by
+        manifests.check_same(self.path, made_by, manifest.made_by)
+        self.done: set = set(self._files.store.ids)
         """The ids whose features are stored."""
-        self._written = None
-        if (self.path / MANIFEST).exists():
-            store = open_store(self.path, incomplete=True)
-            manifests.check_same(self.path, store.made_by, manifest.made_by)
-            self.done.update(store.ids)
-            self._manifest = store.manifest
-            self._written = (self.path / MANIFEST).read_bytes()
-        else:
-            make_folder(self.path)
-            self._write(manifest)
+
+    def __enter__(self):
+        """Returns the writer."""
+        return self
+
+    def __exit__(self, *error):
+        """Lets other processes write the store."""
+        self.close()
 
     @property
     def failed(self) -> dict:
         """Maps the id of each image whose extraction failed to the reason."""
-        return dict(self._manifest.failed)
+        return dict(self._files.manifest.failed)
 
     @property
     def dtype(self) -> str:
         """The dtype of the stored features."""
-        return self._manifest.dtype
+        return self._files.manifest.dtype
 
-    def add_shard(
+    def add(
         self,
         ids,
         features=None,
@@ -87,7 +243,7 @@ class FeatureWriter:
 
         If an id is stored, its earlier failure is removed. Invalid arguments
         leave the store unchanged. All arrays except `features` are only for
-        regions. `scores` must be passed for all shards or for none, and so must
+        regions. `scores` must be passed in all calls or in none, and so must
         `sizes`.
 
         Args:
@@ -103,69 +259,22 @@ class FeatureWriter:
         ids, failed = list(ids), dict(failed)
         check_ids([*ids, *failed], self.done, self.path)
         noted = {k: v for k, v in self.failed.items() if k not in set(ids)}
-        manifest = dataclasses.replace(
-            self._manifest, complete=False, failed={**noted, **failed}
-        )
         if ids:
             arrays = features, boxes, counts, scores, sizes
-            parts = dict(zip(manifests.PARTS, arrays))
-            parts = checked_arrays(manifest, ids, parts)
-            self._check_alone()
-            name = f"{len(manifest.shards):05d}"
-            shard = write_shard(self.path, name, ids, parts)
-            shards = (*manifest.shards, shard)
-            manifest = dataclasses.replace(manifest, shards=shards)
-        self._write(manifest)
+            parts = dict(zip(PARTS, arrays))
+            parts = checked_arrays(self._files.manifest, ids, parts)
+            self._files.append(ids, parts)
+        self._files.commit(complete=False, failed={**noted, **failed})
         self.done.update(ids)
 
     def finish(self):
-        """Marks the store as complete. Removes files that killed runs left."""
-        self._check_alone()
-        shards = self._manifest.shards
-        named = {name for shard in shards for name in shard.sha256}
-        for name in os.listdir(self.path):
-            if _OURS.fullmatch(name) and name not in named:
-                (self.path / name).unlink()
-        self._write(dataclasses.replace(self._manifest, complete=True))
+        """Marks the store as complete, and lets other processes write it."""
+        self._files.commit(complete=True)
+        self.close()
 
-    def _check_alone(self):
-        path = self.path / MANIFEST
-        if self._written != (path.read_bytes() if path.exists() else None):
-            raise InputError(
-                "path",
-                "be a folder that no other process writes",
-                f"path={self.path}, whose {MANIFEST} has changed",
-                "End the other extraction, then run this extraction again: it "
-                "resumes.",
-            )
-
-    def _write(self, manifest):
-        self._check_alone()
-        manifests.write_manifest(self.path, manifest)
-        self._written = (self.path / MANIFEST).read_bytes()
-        self._manifest = manifest
-
-
-def write_shard(folder, name, ids, arrays):
-    """Writes the files of a shard, and returns its `manifest.Shard`.
-
-    `arrays` maps names in `manifest.PARTS` to arrays with the store's dtypes.
-    """
-    parts = {"ids": "".join(f"{key}\n" for key in ids).encode(), **arrays}
-    checksums = dict(_write_part(folder, name, *part) for part in parts.items())
-    rows = arrays["features"] if "features" in arrays else arrays["boxes"]
-    return manifests.Shard(name, len(ids), len(rows), checksums)
-
-
-def _write_part(folder, name, part, content):
-    if part != "ids":
-        buffer = io.BytesIO()
-        stored = content.view(manifests.in_file(content.dtype))
-        np.save(buffer, stored, allow_pickle=False)
-        content = buffer.getbuffer()
-    name = manifests.file_of(name, part)
-    files.write_atomically(folder / name, lambda file: file.write(content))
-    return name, hashlib.sha256(content).hexdigest()
+    def close(self):
+        """Lets other processes write the store. It can be continued later."""
+        self._files.close()
 
 
 def fault_of_name(name):
@@ -199,7 +308,7 @@ def check_ids(ids, done, path):
 def new_manifest(extraction, dim, dtype, kind):
     """Checks the arguments, and returns the manifest of an empty store."""
     check_choice("kind", kind, manifests.KINDS)
-    check_choice("dtype", dtype, (*manifests.DTYPES, manifests.BFLOAT16))
+    check_choice("dtype", dtype, list(manifests.DTYPES))
     if dim < (kind == "images"):
         raise InputError(
             "dim",
@@ -221,15 +330,11 @@ def new_manifest(extraction, dim, dtype, kind):
     return manifests.Manifest(kind, value, int(dim), dtype)
 
 
-def make_folder(path, known=()):
-    """Creates the folder of a store.
-
-    If the folder exists and contains files other than `known`, raises an error.
-    """
+def make_folder(path):
+    """Creates the folder of a store. Raises an error if it contains files."""
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
         names = {n for n in os.listdir(path) if not files.is_partial(n)}
-        names -= set(known)
         if names:
             holds = f"has {', '.join(sorted(names)[:5])} but no {MANIFEST}"
     if holds:
@@ -243,13 +348,13 @@ def make_folder(path, known=()):
 
 
 def checked_arrays(manifest, ids, arrays):
-    """Checks the arrays of a shard, and converts them to the store's dtypes."""
+    """Checks the arrays of images, and converts them to the store's dtypes."""
     arrays = {
         part: np.asarray(x) for part, x in arrays.items() if x is not None
     }
     required, optional = manifest.parts
-    if manifest.shards:  # All shards have the same parts.
-        required, optional = set(manifest.shards[-1].files) - {"ids"}, ()
+    if manifest.images:
+        required, optional = set(manifest.sha256) - {"ids"}, ()
     for part in sorted(set(required) ^ (set(arrays) - set(optional))):
         state = "given" if part in required else "None"
         raise InputError(
@@ -257,15 +362,15 @@ def checked_arrays(manifest, ids, arrays):
             f"be {state} for a store of {manifest.kind} with dim "
             f"{manifest.dim}",
             f"{part}={shown(arrays.get(part))}",
-            "Pass the arrays of the earlier shards, or use another kind of "
+            "Pass the arrays of the earlier calls, or use another kind of "
             "store.",
         )
     counts = np.ones(len(ids), np.int64)
     if "counts" in arrays:
-        kind = manifest.array_kinds(len(ids), 0)["counts"]
+        kind = manifest.arrays(len(ids), 0)["counts"]
         counts = _converted("counts", arrays["counts"], *kind, ids)
     owners = np.repeat(ids, counts), ids  # Ids per region, and per image.
-    kinds = manifest.array_kinds(len(ids), len(owners[0]))
+    kinds = manifest.arrays(len(ids), len(owners[0]))
     converted = {
         part: _converted(part, arrays[part], *kind, owners[part in _LEAST])
         for part, kind in kinds.items()

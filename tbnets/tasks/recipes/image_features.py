@@ -6,9 +6,8 @@ import time
 
 import tqdm
 
-from tbnets.data.store.joining import SHARE, share_of
 from tbnets.data.store.manifest import DTYPES
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import extraction, photo_features, proposals
@@ -27,6 +26,8 @@ from tbnets.tasks.settings.flag import (
     flag,
     must_come_with,
 )
+
+BATCHES_PER_WRITE = 8
 
 
 def work_through(photos, writer, what, work, **options):
@@ -107,17 +108,15 @@ class Proposals:
     whole_photo: bool = flag(False, "Add the whole photo as the last box.")
 
 
-def make_proposals(photos, values, folder, workers=None, share=None, **how):
+def make_proposals(photos, values, folder, workers=None):
     """Makes or completes a store of proposed boxes.
 
     `photos` is a list of (id, path). `workers` photos are processed at once, by
-    default one per core. `share` is the description that `take_share` returns,
-    or None. `how` may contain `shard_images`, an argument of `extract_photos`.
+    default one per core.
     """
     proposer = proposer_of_flags(values)
-    made_by = {**proposer.description(), **(share or {})}
-    writer = FeatureWriter(folder, made_by, 0, kind="regions")
-    how |= {"proposer": proposer, "workers": workers or usable_cores()}
+    writer = FeatureWriter(folder, proposer.description(), 0, kind="regions")
+    how = {"proposer": proposer, "workers": workers or usable_cores()}
     work_through(photos, writer, "proposing", extraction.propose_photos, **how)
 
 
@@ -244,8 +243,6 @@ def make_image_features(
     folder,
     features=None,
     batch_size=extraction.BATCH_SIZE,
-    share=None,
-    **how,
 ):
     """Makes or completes a store of features for photos or for their boxes.
 
@@ -254,32 +251,20 @@ def make_image_features(
     None. The other arguments are those of `make_proposals`. Returns the number
     of features per photo or box.
     """
-    features, share = features or build_features(values), share or {}
-    made_by, kind = {**features.description(), **share}, "images"
+    features = features or build_features(values)
+    made_by, kind = features.description(), "images"
     work = extraction.extract_photos
     inputs = {"features": features, "batch_size": batch_size}
+    inputs["write_every"] = BATCHES_PER_WRITE * batch_size
     if values.regions:
         kind, boxes = "regions", open_store(values.regions)
-        made_by["proposals"] = _made_boxes(boxes, share)
+        made_by = {**made_by, "proposals": boxes.made_by}
         work = extract_regions
         inputs = {"proposals": boxes, "extractor": features}
     writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
     what = "extracting features"
-    work_through(photos, writer, what, work, **inputs, **how)
+    work_through(photos, writer, what, work, **inputs)
     return features.dim
-
-
-def _made_boxes(boxes, share):
-    part = share_of(boxes.made_by)
-    if part not in (None, share.get(SHARE)):
-        raise InputError(
-            "regions",
-            "have boxes of the whole data set, or of the same share of photos",
-            f"regions={boxes.path}, share {part['number']} of {part['of']}",
-            "Merge its shares with tbnets join_store, or use the photos, "
-            "--shard and --shard_images of its extraction.",
-        )
-    return {k: v for k, v in boxes.made_by.items() if k != SHARE}
 
 
 class FeaturesOfPhotos(OfPhotos):

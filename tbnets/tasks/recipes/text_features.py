@@ -11,7 +11,6 @@ import tqdm
 
 from tbnets.data.captions import caption_key
 from tbnets.data.splits import DRAWN, WHOLE_FILE
-from tbnets.data.store.joining import take_share
 from tbnets.data.store.manifest import DTYPES, file_sha256
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub
@@ -202,25 +201,22 @@ def check_text_features(values):
         )
 
 
-def make_text_features(values, texts, folder, shard=""):
+def make_text_features(values, texts, folder):
     """Makes or completes a store of text features.
 
     `texts` maps splits to texts; the encoder is fitted on the first split.
-    `shard` is the share to make, such as "1/4", or "" for all. All shares use
-    the same encoder.
     """
     every = itertools.chain.from_iterable(texts.values())
     all_texts = {caption_key(text): text for text in every}
-    keys, size = list(all_texts), caption_features.SHARD_CAPTIONS
-    rows, share = take_share(shard, keys, size)
     encoder = _fitted(values, texts, folder)
     tqdm.tqdm.write(f"encoder   {encoder.describe()}")
-    writer = caption_features.open_writer(folder, encoder, values.dtype, share)
+    writer = caption_features.open_writer(folder, encoder, values.dtype)
     start = time.perf_counter()
-    count = len({*keys[rows]} - writer.done)
+    count = len(all_texts.keys() - writer.done)
     with progress_bar(count, "encoding", "text", leave=True) as bar:
-        some = [all_texts[key] for key in keys[rows]]
-        caption_features.extract_captions(some, encoder, writer, bar.update)
+        caption_features.extract_captions(
+            all_texts.values(), encoder, writer, bar.update
+        )
     writer.finish()
     seconds = time.perf_counter() - start
     tqdm.tqdm.write(

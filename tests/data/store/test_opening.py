@@ -6,19 +6,20 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.data.store import opening, shards
+from tbnets.data.store import opening
 from tbnets.data.store.features import check_finite, ids_file
 from tbnets.data.store.opening import load_features, open_features, read_made_by
+from tbnets.data.store.reader import FeatureStore
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals
 
 
 def write_store(path):
-    """Two shards: a -> [1, 2] and b -> [3, 4]."""
+    """Writes a store in two calls: a -> [1, 2] and b -> [3, 4]."""
     writer = FeatureWriter(path, {"model": "Tiny"}, 2)
-    writer.add_shard(["a"], [[1, 2]])
-    writer.add_shard(["b"], [[3, 4]])
+    writer.add(["a"], [[1, 2]])
+    writer.add(["b"], [[3, 4]])
     writer.finish()
     return path
 
@@ -31,19 +32,19 @@ def write_array(path, values, ids="ba"):
 
 @pytest.fixture
 def read(monkeypatch):
-    """Returns the names of the files that are hashed and scanned."""
+    """Returns a list of the checks of files."""
     names = []
-    sha256, finite = shards.file_sha256, opening.check_finite
+    verify, finite = FeatureStore.verify, opening.check_finite
 
-    def hashed(path):
-        names.append(os.path.basename(path))
-        return sha256(path)
+    def verified(store):
+        names.append(f"checksums of {os.path.basename(store.path)}")
+        verify(store)
 
     def scanned(features):
         names.append(f"numbers of {os.path.basename(features.path)}")
         return finite(features)
 
-    monkeypatch.setattr(shards, "file_sha256", hashed)
+    monkeypatch.setattr(FeatureStore, "verify", verified)
     monkeypatch.setattr(opening, "check_finite", scanned)
     return names
 
@@ -53,12 +54,9 @@ def test_each_file_is_checked_once(tmp_path, read):
     other = write_array(tmp_path / "x.npy", [[5], [6]])
     with refusals.refused("image_ids"):
         load_features([path], ["a", "c"])
-    assert read == []  # Missing images are told before.
+    assert read == []  # Missing images are reported first.
     load_features([path], ["a"])
-    expected = [
-        *("00000.ids.txt", "00000.npy", "00001.ids.txt", "00001.npy"),
-        "numbers of s",
-    ]
+    expected = ["checksums of s", "numbers of s"]
     assert read == expected
     load_features([path], ["b"])
     load_features([path, other], ["b"])
@@ -69,14 +67,14 @@ def test_each_file_is_checked_once(tmp_path, read):
 def test_a_file_that_is_written_again_is_checked_again(tmp_path):
     path = write_store(tmp_path / "s")
     load_features([path])
-    shard = path / "00001.npy"
-    content = shard.read_bytes()
-    shard.write_bytes(content[:-1] + b"A")
-    os.utime(shard, ns=(0, 0))
-    for _ in range(2):  # What failed is not taken for good.
-        with refusals.at(shard):
+    file = path / "features.npy"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + b"A")
+    os.utime(file, ns=(0, 0))
+    for _ in range(2):  # A failed check is repeated.
+        with refusals.at(file):
             load_features([path])
-    shard.write_bytes(content)
+    file.write_bytes(content)
     load_features([path])
     other = write_array(tmp_path / "x.npy", [[5], [6]])
     load_features([other])

@@ -9,8 +9,8 @@ import pytest
 
 from tbnets import files
 from tbnets.data.store.opening import open_features
-from tbnets.data.store.shards import open_store
-from tbnets.data.store.writer import FeatureWriter
+from tbnets.data.store.reader import open_store
+from tbnets.data.store.writer import Appender, FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals
 
@@ -20,12 +20,17 @@ BROKEN = {"2.jpg": "is cut", "4.jpg": "no image", "5.jpg": "no image"}
 
 
 class Killed(BaseException):
-    """What stands for `kill -9`."""
+    """Stands for `kill -9`."""
 
 
 def extract(path, kind="images", dtype="float32", ids=IDS, **told):
-    """Extracts ids, two a shard, going on where an earlier call stopped."""
-    writer = FeatureWriter(path, EXTRACTION | told, 3, dtype, kind)
+    """Extracts ids, two at a time, and continues an earlier call."""
+    with FeatureWriter(path, EXTRACTION | told, 3, dtype, kind) as writer:
+        add_all(writer, kind, ids)
+        writer.finish()
+
+
+def add_all(writer, kind, ids):
     for start in range(0, len(ids), 2):
         seen = writer.done | set(writer.failed)
         wanted = [k for k in ids[start : start + 2] if k not in seen]
@@ -35,63 +40,81 @@ def extract(path, kind="images", dtype="float32", ids=IDS, **told):
             continue
         if kind == "images":
             rows = np.asarray([[int(key[0]), 0.5, -1] for key in good])
-            writer.add_shard(good, rows, failed=failed)
+            writer.add(good, rows, failed=failed)
         else:
             counts = [int(key[0]) % 3 for key in good]
             rows = np.ones((sum(counts), 3))
             boxes = np.ones((sum(counts), 4))
-            writer.add_shard(good, rows, boxes, counts, failed=failed)
-    writer.finish()
+            writer.add(good, rows, boxes, counts, failed=failed)
 
 
 def content_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("moment", ["half", "after"])
-def test_killed_at_any_file_it_goes_on_to_the_same_bytes(
+def kill_at(monkeypatch, last, moment):
+    """Makes the write number `last` raise `Killed`; returns the done writes."""
+    calls = []
+    append, replace = Appender._write, files.write_atomically
+
+    def is_last(name):
+        calls.append(name)
+        return len(calls) > last
+
+    def appending(self, name, header, start, content):
+        if not is_last(name):
+            return append(self, name, header, start, content)
+        if moment != "before":
+            half = memoryview(content).tobytes()
+            half = half[: len(half) // 2] if moment == "half" else half
+            append(self, name, b"" if moment == "half" else header, start, half)
+        raise Killed
+
+    def replacing(path, function):
+        if not is_last(path.name):
+            return replace(path, function)
+        if moment == "half":
+            partial = path.with_name(f".{path.name}.{12 * '0'}.partial")
+            partial.write_bytes(b"half")
+        if moment == "after":
+            replace(path, function)
+        raise Killed
+
+    monkeypatch.setattr(Appender, "_write", appending)
+    monkeypatch.setattr(files, "write_atomically", replacing)
+    return calls
+
+
+@pytest.mark.parametrize("moment", ["before", "half", "after"])
+def test_extraction_killed_at_any_write_continues_to_the_same_bytes(
     tmp_path, monkeypatch, moment
 ):
     extract(tmp_path / "straight", "regions", ids=IDS[:5])
     expected = content_of(tmp_path / "straight")
-    write = files.write_atomically
     for last in range(100):
-        calls = []
-
-        def killed(path, function, calls=calls, last=last):
-            calls.append(path)
-            if len(calls) <= last:
-                return write(path, function)
-            if moment == "half":
-                partial = path.with_name(f".{path.name}.{12 * '0'}.partial")
-                partial.write_bytes(b"half")
-            if moment == "after":
-                write(path, function)
-            raise Killed
-
         path = tmp_path / f"killed{last}"
-        monkeypatch.setattr(files, "write_atomically", killed)
-        try:
-            extract(path, "regions", ids=IDS[:5])
-        except Killed:
-            monkeypatch.setattr(files, "write_atomically", write)
-        else:
-            break
+        with monkeypatch.context() as patch:
+            kill_at(patch, last, moment)
+            try:
+                extract(path, "regions", ids=IDS[:5])
+                break
+            except Killed:
+                pass
         if (path / "manifest.json").exists():
             store = open_store(path, incomplete=True)
-            store.verify()
-            assert (
-                store.ids
-                == tuple(key for key in IDS if key not in BROKEN)[: len(store)]
-            )
+            stored = tuple(key for key in IDS if key not in BROKEN)
+            assert store.ids == stored[: len(store)]
+            rows = store.take_regions(range(store.manifest.rows))
+            assert (rows == 1).all()
         extract(path, "regions", ids=IDS[:5])
         assert content_of(path) == expected
-    # 2 shards of 4 files; 4 manifests on the way, as the last photo failed, and
-    # the last manifest.
-    assert last == 2 * 4 + 4 + 1
+    # Two calls append to 4 files. There are 5 manifests: a new one, one for
+    # each of 3 calls, of which the last has only a failed photo, and one from
+    # `finish`.
+    assert last == 2 * 4 + 5
 
 
-def test_a_complete_extraction_stays_and_what_failed_may_be_stored_later(
+def test_failed_images_can_be_added_to_a_complete_store(
     tmp_path,
 ):
     extract(tmp_path / "s")
@@ -101,7 +124,7 @@ def test_a_complete_extraction_stays_and_what_failed_may_be_stored_later(
     assert writer.done == set(IDS) - set(BROKEN)
     assert writer.failed == open_features(tmp_path / "s").failed == BROKEN
     assert before == content_of(tmp_path / "s")
-    writer.add_shard(["4.jpg"], np.ones((1, 3)), failed=[("5.jpg", "again")])
+    writer.add(["4.jpg"], np.ones((1, 3)), failed=[("5.jpg", "again")])
     assert writer.failed == {"2.jpg": "is cut", "5.jpg": "again"}
     assert "4.jpg" in writer.done
     assert not open_store(tmp_path / "s", incomplete=True).complete
@@ -113,9 +136,9 @@ def test_a_complete_extraction_stays_and_what_failed_may_be_stored_later(
     store.verify()
 
 
-def test_leftovers_are_removed_and_other_files_stay(tmp_path):
+def test_files_of_killed_writers_are_removed_and_other_files_are_kept(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    for name in ("00007.npy", f".00007.scores.npy.{12 * '0'}.partial"):
+    for name in ("scores-1.npy", f".ids.txt.{12 * '0'}.partial"):
         (tmp_path / "s" / name).write_bytes(b"half")
     (tmp_path / "s" / "README.md").write_text("mine")
     (tmp_path / "s" / "photos.npy").write_text("mine")
@@ -134,7 +157,7 @@ def test_leftovers_are_removed_and_other_files_stay(tmp_path):
         {"kind": "regions"},
     ],
 )
-def test_another_extraction_does_not_go_on(tmp_path, changes):
+def test_store_of_other_settings_is_not_continued(tmp_path, changes):
     extract(tmp_path / "s")
     before = content_of(tmp_path / "s")
     with refusals.refused("path"):
@@ -144,7 +167,7 @@ def test_another_extraction_does_not_go_on(tmp_path, changes):
     assert content_of(tmp_path / "s") == before
 
 
-def test_extraction_compares_as_json_stores_it(tmp_path):
+def test_settings_are_compared_as_json(tmp_path):
     for _ in range(2):
         FeatureWriter(tmp_path, {"size": (224, 224)}, 3).finish()
     assert open_store(tmp_path).extraction == {"size": [224, 224]}
@@ -162,38 +185,38 @@ def test_extraction_compares_as_json_stores_it(tmp_path):
         ("extraction", {"extraction": ["a"]}),
     ],
 )
-def test_bad_arguments_make_no_folder(tmp_path, argument, changes):
+def test_invalid_arguments_create_no_folder(tmp_path, argument, changes):
     with refusals.refused(argument):
         FeatureWriter(tmp_path / "s", **{"extraction": {}, "dim": 3, **changes})
     assert not (tmp_path / "s").exists()
 
 
-def test_folder_with_other_things_is_left_alone(tmp_path):
-    (tmp_path / "00000.npy").write_text("mine")
-    for path in (tmp_path, tmp_path / "00000.npy"):
+def test_folder_with_other_files_is_not_changed(tmp_path):
+    (tmp_path / "features.npy").write_text("mine")
+    for path in (tmp_path, tmp_path / "features.npy"):
         with refusals.refused("path"):
             FeatureWriter(path, EXTRACTION, 3)
-    assert (tmp_path / "00000.npy").read_text() == "mine"
+    assert (tmp_path / "features.npy").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     "bad", ["b\nc", "b\r", "", 3, "\ufeffb", "\ud800", "a", "old"]
 )
-def test_bad_ids_are_refused(tmp_path, bad):
+def test_invalid_or_repeated_ids_raise_an_error(tmp_path, bad):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add_shard(["old"], np.ones((1, 1)))
+    writer.add(["old"], np.ones((1, 1)))
     before = content_of(tmp_path / "s")
     for ids, failed in ((["a", bad], ()), (["a", "c"], [(bad, "cut")])):
         with pytest.raises(InputError, match=re.escape(repr(bad))):
-            writer.add_shard(ids, np.ones((2, 1)), failed=failed)
+            writer.add(ids, np.ones((2, 1)), failed=failed)
     assert content_of(tmp_path / "s") == before
     assert writer.done == {"old"} and writer.failed == {}
 
 
-def test_ids_keep_every_other_character(tmp_path):
+def test_ids_keep_all_characters(tmp_path):
     ids = [" a ", "b\u2028c", "é\t", "x/y.jpg", "日本", "\x0b"]
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add_shard(iter(ids), np.ones((6, 1)), failed=iter([("c", "cut")]))
+    writer.add(iter(ids), np.ones((6, 1)), failed=iter([("c", "cut")]))
     writer.finish()
     assert open_features(tmp_path / "s").ids == tuple(ids)
     assert writer.failed == {"c": "cut"}
@@ -252,7 +275,7 @@ REGIONS = [
         *(("regions", *one) for one in REGIONS),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(
+def test_arrays_of_wrong_shape_or_value_raise_an_error(
     tmp_path, kind, argument, changes, found
 ):
     given = {"dim": 3, "dtype": "float32", "features": ROWS}
@@ -262,53 +285,76 @@ def test_arrays_that_do_not_fit_are_refused(
     made = {name: given.pop(name) for name in ("dim", "dtype")}
     writer = FeatureWriter(tmp_path, EXTRACTION, kind=kind, **made)
     with refusals.refused(argument) as error:
-        writer.add_shard(["a", "b"], **given)
+        writer.add(["a", "b"], **given)
     assert found in error.value.fields[2]
     assert writer.done == set()
     assert os.listdir(tmp_path) == ["manifest.json"]
 
 
-def test_shards_of_regions_have_the_same_parts(tmp_path):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
+def test_all_calls_must_pass_the_same_arrays(tmp_path):
     given = {"features": ROWS, "boxes": BOXES, "counts": [2]}
-    writer.add_shard(["a"], **given, sizes=[[4, 3]])
-    with refusals.refused("sizes"):
-        writer.add_shard(["b"], **given)
-    again = FeatureWriter(tmp_path / "s", EXTRACTION, 3, kind="regions")
-    with refusals.refused("scores"):
-        again.add_shard(["b"], **given, sizes=[[4, 3]], scores=[1, 1])
-    assert again.done == {"a"}
+    with FeatureWriter(tmp_path, EXTRACTION, 3, kind="regions") as writer:
+        writer.add(["a"], **given, sizes=[[4, 3]])
+        with refusals.refused("sizes"):
+            writer.add(["b"], **given)
+    with FeatureWriter(tmp_path, EXTRACTION, 3, kind="regions") as writer:
+        with refusals.refused("scores"):
+            writer.add(["b"], **given, sizes=[[4, 3]], scores=[1, 1])
+        assert writer.done == {"a"}
 
 
-def test_full_disk_leaves_the_earlier_shards(tmp_path, monkeypatch):
+@pytest.mark.parametrize("full", ["ids.txt", "features.npy", "manifest.json"])
+def test_full_disk_leaves_the_earlier_rows(tmp_path, monkeypatch, full):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add_shard(["a"], np.ones((1, 1)))
-    replace = os.replace
+    writer.add(["a"], np.ones((1, 1)))
+    append, replace = Appender._write, files.write_atomically
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full(source, target):
-        if str(target).endswith("00001.npy"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replace(source, target)
+    def appending(self, name, header, start, content):
+        append(self, name, header, start, content)
+        if name == full:
+            raise error
 
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="00001.npy"):
-        writer.add_shard(["b"], np.ones((1, 1)))
+    def replacing(path, function):
+        if path.name == full:
+            raise error
+        replace(path, function)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Appender, "_write", appending)
+        patch.setattr(files, "write_atomically", replacing)
+        with pytest.raises(OSError):
+            writer.add(["b"], np.ones((1, 1)))
     store = open_store(tmp_path / "s", incomplete=True)
-    store.verify()
     assert store.ids == ("a",) and writer.done == {"a"}
-    monkeypatch.undo()
-    writer.add_shard(["b"], np.full((1, 1), 2))
+    writer.add(["b"], np.full((1, 1), 2))
     writer.finish()
-    assert open_features(tmp_path / "s").take([1]).tolist() == [[2]]
+    store = open_features(tmp_path / "s")
+    store.verify()
+    assert store.ids == ("a", "b") and store.take([1]).tolist() == [[2]]
 
 
-def test_two_writers_at_once_are_noticed(tmp_path):
+def test_rows_are_added_to_a_store_that_is_read(tmp_path):
+    with FeatureWriter(tmp_path, EXTRACTION, 1) as writer:
+        writer.add(["a"], np.ones((1, 1)))
+        writer.finish()
+    old = open_features(tmp_path)
+    with FeatureWriter(tmp_path, EXTRACTION, 1) as writer:
+        writer.add(["b", "c"], np.full((2, 1), 2))
+        new = open_store(tmp_path, incomplete=True)
+        assert np.load(tmp_path / "features.npy").tolist() == [[1], [2], [2]]
+    old.verify()
+    assert (old.ids, old.take([0]).tolist()) == (("a",), [[1]])
+    assert (new.ids, new.take([2, 0]).tolist()) == (("a", "b", "c"), [[2], [1]])
+
+
+def test_two_writers_at_once_raise_an_error(tmp_path):
     one = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    other = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    one.add_shard(["a"], np.ones((1, 1)))
-    with refusals.refused("path"):
-        other.add_shard(["b"], np.zeros((1, 1)))
-    with refusals.refused("path"):
-        other.finish()
+    with pytest.raises(FileExistsError, match="path"):
+        FeatureWriter(tmp_path / "s", EXTRACTION, 1)
+    one.add(["a"], np.ones((1, 1)))
     one.finish()
-    open_features(tmp_path / "s").verify()
+    with refusals.refused("writer"):
+        one.add(["b"], np.ones((1, 1)))
+    with FeatureWriter(tmp_path / "s", EXTRACTION, 1) as other:
+        other.add(["b"], np.zeros((1, 1)))

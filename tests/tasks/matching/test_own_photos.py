@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tbnets.cli import run_line, train
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.errors import MissingFileError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model

@@ -72,7 +72,7 @@ def write_boxes(path):
     made_by |= {"longest_side": 500, "min_area": 0.005, "whole_photo": True}
     writer = FeatureWriter(path, made_by, 0, kind="regions")
     scores = [4, 3, 2, 1] * 3
-    writer.add_shard(test_made.NAMES, None, BOXES * 3, [4] * 3, scores)
+    writer.add(test_made.NAMES, None, BOXES * 3, [4] * 3, scores)
     writer.finish()
 
 

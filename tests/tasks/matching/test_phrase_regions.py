@@ -29,7 +29,7 @@ def folder(tiny_run, tmp_path_factory):
     ids = (folder / "ims_ids.txt").read_text().split()
     made_by = MADE_BY | {"pooling": "average"}  # Regions say `regions`.
     writer = FeatureWriter(folder / "photos", made_by, photos.shape[1])
-    writer.add_shard(ids, photos)
+    writer.add(ids, photos)
     writer.finish()
     write_regions(folder, "crops", MADE_BY)
     write_regions(folder, "others", MADE_BY | {"cnn": "Other"})

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.cli import run_line
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.errors import UserError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.saved_files import read_metadata

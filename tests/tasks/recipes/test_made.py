@@ -12,7 +12,8 @@ from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.data.store import locks
 from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.npy import HEADER_BYTES
+from tbnets.data.store.reader import open_store
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.files import try_lock
@@ -55,7 +56,7 @@ def quick(monkeypatch):
 
     def extract(photos, features, writer, progress, **_):
         left = [key for key, _ in extraction.remaining(photos, writer)]
-        writer.add_shard(left, np.ones((len(left), features.dim)))
+        writer.add(left, np.ones((len(left), features.dim)))
         progress(len(left))
         return []
 
@@ -200,10 +201,11 @@ def test_what_a_kill_left_goes_on(folder, quick):
     manifest = json.loads((one.folder / MANIFEST).read_text())
     manifest["complete"] = False
     (one.folder / MANIFEST).write_text(json.dumps(manifest))
-    before = (one.folder / "00000.npy").read_bytes()
+    before = (one.folder / "features.npy").read_bytes()
     assert opened().split("test").images.shape == (3,)
     assert open_store(one.folder).ids == NAMES
-    assert (one.folder / "00000.npy").read_bytes() == before
+    after = (one.folder / "features.npy").read_bytes()
+    assert after[HEADER_BYTES : len(before)] == before[HEADER_BYTES:]
 
 
 def test_a_second_process_waits_for_the_first(
@@ -248,7 +250,7 @@ def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
 def test_what_is_damaged_names_the_folder_to_remove(folder, by_tool):
     one = planned()
     shutil.copytree(by_tool, one.folder)
-    path = one.folder / "00000.npy"
+    path = one.folder / "features.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
     manifest = one.folder / MANIFEST
     for spoil in (

@@ -10,13 +10,13 @@ import pytest
 from tbnets.data.store.features import check_finite
 from tbnets.data.store.manifest import extraction_differences
 from tbnets.data.store.opening import open_features
-from tbnets.data.store.shards import open_store
+from tbnets.data.store.reader import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals
 
 EXTRACTION = {"model": "Tiny", "layers": ["conv1"], "crops": 1}
-MANIFEST, FIRST_IDS = "manifest.json", "00000.ids.txt"
+MANIFEST = "manifest.json"
 
 
 IDS = tuple("cabdef")
@@ -33,7 +33,7 @@ KINDS = {
 
 
 def write(path, kind="images", dtype="float32"):
-    """Writes six images in three shards; returns the arrays."""
+    """Writes six images in three calls; returns the arrays."""
     dim, has_scores, has_sizes = KINDS[kind]
     generator, number = np.random.default_rng(0), COUNTS.sum()
     edges, arrays = EDGES, {"features": None}
@@ -56,7 +56,7 @@ def write(path, kind="images", dtype="float32"):
         if has_sizes:
             given["sizes"] = SIZES[first:end]
         failed = {"x": "is cut"} if first == 2 else {}
-        writer.add_shard(IDS[first:end], **given, failed=failed)
+        writer.add(IDS[first:end], **given, failed=failed)
     writer.finish()
     return arrays
 
@@ -70,7 +70,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_is_read(tmp_path, monkeypatch, kind, dtype):
+def test_store_returns_what_was_written(tmp_path, monkeypatch, kind, dtype):
     arrays, (dim, *_) = write(tmp_path / "s", kind, dtype), KINDS[kind]
     store = open_features(tmp_path / "s")
     assert (store.ids, store.dim, len(store)) == (IDS, dim, 6)
@@ -101,7 +101,7 @@ def test_what_is_written_is_read(tmp_path, monkeypatch, kind, dtype):
         np.testing.assert_array_equal(np.concatenate(chunks), features)
     else:
         assert list(store.chunks()) == []
-        assert not list((tmp_path / "s").glob("0000?.npy"))
+        assert not (tmp_path / "s" / "features.npy").exists()
     assert check_finite(store) == 0
     store.verify()
 
@@ -124,15 +124,15 @@ def assert_regions(store, arrays):
         assert store.sizes.tolist() == SIZES.tolist()
 
 
-def test_why_an_image_is_missing_is_told(path):
+def test_error_about_missing_images_contains_the_reason(path):
     with refusals.refused("image_ids") as error:
         open_store(path).rows(["a", "x", "z"])
     assert all(text in str(error.value) for text in ("'x', 'z'", "is cut"))
 
 
-def test_store_where_everything_failed(tmp_path):
+def test_store_in_which_all_images_failed(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 2)
-    writer.add_shard([], np.zeros((0, 2)), failed={"a": "is cut"})
+    writer.add([], np.zeros((0, 2)), failed={"a": "is cut"})
     writer.finish()
     store = open_features(tmp_path / "s")
     assert (len(store), list(store.chunks())) == (0, [])
@@ -141,7 +141,9 @@ def test_store_where_everything_failed(tmp_path):
         store.rows(["a"])
 
 
-def test_a_store_of_another_kind_is_refused(tmp_path):
+def test_reading_rows_of_another_kind_raises_an_error(
+    tmp_path,
+):
     for kind in ("images", "regions", "boxes"):
         write(tmp_path / kind, kind)
     images = open_store(tmp_path / "images")
@@ -158,7 +160,7 @@ def test_a_store_of_another_kind_is_refused(tmp_path):
             read(0)
 
 
-def test_rows_that_are_not_there_are_refused(path, tmp_path):
+def test_rows_outside_the_store_raise_an_index_error(path, tmp_path):
     write(tmp_path / "regions", "regions")
     images, regions = open_store(path), open_store(tmp_path / "regions")
     for take, count in ((images.take, 6), (regions.take_regions, 7)):
@@ -169,20 +171,13 @@ def test_rows_that_are_not_there_are_refused(path, tmp_path):
         regions.regions(6)
 
 
-def test_incomplete_store_is_refused(tmp_path):
+def test_incomplete_store_is_opened_only_on_request(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add_shard(["a", "b"], np.ones((2, 1)))
+    writer.add(["a", "b"], np.ones((2, 1)))
     with refusals.refused("path"):
         open_features(tmp_path / "s")
     store = open_store(tmp_path / "s", incomplete=True)
     assert store.ids == ("a", "b") and not store.complete
-
-
-def rename_first(manifest, name):
-    shard = manifest["shards"][0]
-    sums = shard["sha256"].items()
-    shard["sha256"] = {key.replace("00000", name): s for key, s in sums}
-    shard["name"] = name
 
 
 FINE = [("extraction", {"a": "b"}), ("complete", True)]
@@ -191,16 +186,15 @@ FINE = [("extraction", {"a": "b"}), ("complete", True)]
 @pytest.mark.parametrize(
     "value", [None, "other", -1, True, 1.5, ["a"], {"a": "b"}], ids=repr
 )
-def test_manifest_with_any_other_value_is_refused(path, value):
+def test_wrong_type_in_the_manifest_raises_an_error(path, value):
     manifest = json.loads((path / "manifest.json").read_text())
-    for holder in (manifest, manifest["shards"][0]):
-        for key, good in holder.items():
-            if (key, value) not in FINE:
-                holder[key] = value
-                (path / "manifest.json").write_text(json.dumps(manifest))
-                with pytest.raises(InputError, match=r"manifest\.json"):
-                    open_features(path)
-                holder[key] = good
+    for key, good in manifest.items():
+        if (key, value) not in FINE:
+            manifest[key] = value
+            (path / "manifest.json").write_text(json.dumps(manifest))
+            with pytest.raises(InputError, match=r"manifest\.json"):
+                open_features(path)
+            manifest[key] = good
 
 
 @pytest.mark.parametrize(
@@ -210,18 +204,19 @@ def test_manifest_with_any_other_value_is_refused(path, value):
         (MANIFEST, lambda m: m.pop("dim")),
         (MANIFEST, lambda m: m.update(dim=0)),
         (MANIFEST, lambda m: m.update(kind="regions")),
-        (MANIFEST, lambda m: m["shards"][0]["sha256"].update(x="0")),
-        (MANIFEST, lambda m: rename_first(m, "../x")),
-        (MANIFEST, lambda m: rename_first(m, "/x")),
-        (MANIFEST, lambda m: m["shards"].append(m["shards"][0])),
+        (MANIFEST, lambda m: m["sha256"].update(x="0")),
+        (MANIFEST, lambda m: m["sha256"].pop("ids")),
+        (MANIFEST, lambda m: m.update(rows=5)),
+        (MANIFEST, lambda m: m.update(images=0)),
         (MANIFEST, lambda m: m["failed"].update(a="cut")),
-        ("00000.npy", lambda m: m.update(dim=4)),
-        ("00000.npy", lambda m: m.update(dtype="float16")),
-        ("00001.ids.txt", lambda m: m["shards"][1].update(rows=2, images=2)),
-        ("7.ids.txt", lambda m: rename_first(m, "7")),
+        ("features.npy", lambda m: m.update(dim=4)),
+        ("features.npy", lambda m: m.update(dtype="float16")),
+        ("features.npy", lambda m: m.update(images=7, rows=7)),
+        ("features.npy", lambda m: m.update(images=2**60, rows=2**60)),
+        ("features-1.npy", lambda m: m.update(version=1)),
     ],
 )
-def test_manifest_that_lies_is_refused(path, named, change):
+def test_manifest_that_contradicts_files_raises_an_error(path, named, change):
     manifest = json.loads((path / MANIFEST).read_text())
     change(manifest)
     (path / MANIFEST).write_text(json.dumps(manifest))
@@ -237,17 +232,16 @@ def test_manifest_that_lies_is_refused(path, named, change):
         (MANIFEST, b"[]", MANIFEST, None),
         (MANIFEST, b"\xff", MANIFEST, 1),
         (MANIFEST, b"1", MANIFEST, None),
-        (FIRST_IDS, b"c\n", FIRST_IDS, 1),
-        (FIRST_IDS, b"", FIRST_IDS, 0),
-        (FIRST_IDS, b"c\na\nb\n", FIRST_IDS, 3),
-        (FIRST_IDS, b"c\na", FIRST_IDS, 2),
-        (FIRST_IDS, b"c\n\xff\n", FIRST_IDS, 2),
-        # An id twice, in one shard and in two.
-        (FIRST_IDS, b"c\nc\n", MANIFEST, None),
-        (FIRST_IDS, b"c\nb\n", MANIFEST, None),
+        ("ids.txt", b"c\na\n", "ids.txt", 2),
+        ("ids.txt", b"", "ids.txt", 0),
+        ("ids.txt", b"c\na\nb\nd\ne\nf", "ids.txt", 6),
+        ("ids.txt", b"c\n\xff\n", "ids.txt", 2),
+        ("ids.txt", b"c\nc\nb\nd\ne\nf\n", MANIFEST, None),
     ],
 )
-def test_bad_lines_of_a_store_are_named(path, name, content, named, line):
+def test_errors_about_text_files_contain_the_line(
+    path, name, content, named, line
+):
     (path / name).write_bytes(content)
     with refusals.at(path / named, line):
         open_features(path)
@@ -256,44 +250,61 @@ def test_bad_lines_of_a_store_are_named(path, name, content, named, line):
 @pytest.mark.parametrize(
     "kind, name, array",
     [
-        ("images", "00000.npy", np.full((2, 3), {}, object)),
-        ("images", "00000.npy", np.zeros((2, 3))),
-        ("images", "00000.npy", np.zeros((2, 3), ">f4")),
-        ("images", "00000.npy", np.zeros((1, 6), np.float32)),
-        ("images", "00000.npy", np.zeros(6, np.float32)),
-        ("images", "00000.npy", np.zeros((2, 3), np.float32, "F")),
-        ("regions", "00000.counts.npy", np.array([1, 0])),
-        ("regions", "00000.counts.npy", np.array([3, -1])),
-        ("regions", "00000.counts.npy", np.array([2**62, 2**62])),
-        ("scored", "00002.sizes.npy", np.array([[50, 0]])),
-        ("scored", "00002.sizes.npy", np.array([[50, 0, 1]])),
+        ("images", "features.npy", np.full((6, 3), {}, object)),
+        ("images", "features.npy", np.zeros((6, 3))),
+        ("images", "features.npy", np.zeros((6, 3), ">f4")),
+        ("images", "features.npy", np.zeros((5, 3), np.float32)),
+        ("images", "features.npy", np.zeros((9, 2), np.float32)),
+        ("images", "features.npy", np.zeros(18, np.float32)),
+        ("images", "features.npy", np.zeros((6, 3), np.float32, "F")),
+        ("regions", "counts.npy", np.array([2, 0, 1, 3, 0, 0])),
+        ("regions", "counts.npy", np.array([2, 0, 1, 3, 2, -1])),
+        ("regions", "counts.npy", np.array([2**62] * 4 + [7, 0])),
+        ("scored", "sizes.npy", np.array([[1, 1]] * 5 + [[50, 0]])),
+        ("scored", "sizes.npy", np.array([[50, 1, 1]] * 6)),
     ],
 )
-def test_other_arrays_are_refused(tmp_path, kind, name, array):
+def test_array_of_wrong_shape_or_dtype_raises_an_error(
+    tmp_path, kind, name, array
+):
     write(tmp_path / "s", kind)
     np.save(tmp_path / "s" / name, array)
     with pytest.raises(InputError, match=name):
         open_features(tmp_path / "s")
 
 
-def test_array_of_another_size_or_none_is_refused(path):
-    file = path / "00000.npy"
-    content = file.read_bytes() + b"more"  # 128 + 2 rows of 12 bytes = 152
-    for end in (0, 6, 60, 128, 151, 153):
+def test_truncated_or_missing_file_raises_an_error(path):
+    file = path / "features.npy"
+    content = file.read_bytes()  # 128 + 6 rows of 12 bytes = 200
+    for end in (0, 6, 60, 128, 199):
         file.write_bytes(content[:end])
-        with pytest.raises(InputError, match=r"00000\.npy"):
+        with pytest.raises(InputError, match=r"features\.npy"):
             open_features(path)
-    for name in (file.name, FIRST_IDS, MANIFEST):
+    file.write_bytes(content[:200])
+    for name in ("ids.txt", file.name, MANIFEST):
         (path / name).unlink()
         with pytest.raises(FileNotFoundError, match=name):
             open_features(path)
 
 
-def test_every_flipped_byte_is_noticed(tmp_path):
+def test_numpy_reads_the_arrays_and_rows_after_the_last_are_ignored(path):
+    rows = open_features(path).take(range(6))
+    mapped = np.load(path / "features.npy", mmap_mode="r")
+    np.testing.assert_array_equal(mapped, rows)
+    for name in ("features.npy", "ids.txt"):  # A killed writer leaves these.
+        with open(path / name, "ab") as file:
+            file.write(b"g\n" * 9)
+    store = open_features(path)
+    store.verify()
+    assert store.ids == IDS
+    np.testing.assert_array_equal(store.take(range(6)), rows)
+
+
+def test_flipped_byte_in_any_file_is_detected(tmp_path):
     good = tmp_path / "good"
-    write(good, "regions")
-    names = sorted(p.name for p in good.iterdir() if p.name[0] == "0")
-    assert len(names) == 12
+    write(good, "scored")
+    names = {p.name for p in good.iterdir()} - {MANIFEST}
+    assert len(names) == 6
     for name in names:
         path = shutil.copytree(good, tmp_path / name)
         content = bytearray((path / name).read_bytes())
@@ -305,21 +316,23 @@ def test_every_flipped_byte_is_noticed(tmp_path):
             store.verify()
 
 
-def test_rows_that_are_not_finite_are_named(path, tmp_path):
-    np.save(path / "00002.npy", np.asarray([[5, np.nan, 0]], np.float32))
+def test_error_about_nan_contains_the_id(path, tmp_path):
+    rows = np.zeros((6, 3), np.float32)
+    rows[5, 1] = np.nan
+    np.save(path / "features.npy", rows)
     with pytest.raises(InputError, match=r"row 5 \(id 'f'\).*column 1"):
         check_finite(open_store(path))
     write(tmp_path / "r", "regions")
-    infinite = np.full((1, 3), np.inf, np.float32)
-    np.save(tmp_path / "r" / "00000.npy", np.float32([[0] * 3, [np.inf] * 3]))
-    np.save(tmp_path / "r" / "00002.npy", infinite)
+    rows = np.zeros((7, 3), np.float32)
+    rows[[1, 6], 2] = np.inf
+    np.save(tmp_path / "r" / "features.npy", rows)
     problems = []
     assert check_finite(open_store(tmp_path / "r"), problems) == 2
     for problem, place in zip(problems, ("1 of id 'c'", "0 of id 'f'")):
         assert problem.message.startswith(f"region {place}: ")
 
 
-def test_differences_name_both_sides():
+def test_differences_between_extractions_name_both_values():
     a = {
         "layers": "fire9_concat",
         "crops": 10,
