@@ -294,8 +294,6 @@ LOSSES = [
     ("text_embeddings", lambda: LOSS(UNIT, UNIT[:, :5], IDS, IDS)),
     ("image_embeddings", lambda: LOSS(UNIT[None], UNIT, [1], IDS)),
     ("image_embeddings", lambda: LOSS(["a"] * 6, UNIT, IDS, IDS)),
-    ("masks", lambda: LOSS.with_masks(UNIT, UNIT, EYE)),
-    ("masks.image_to_text", lambda: LOSS.with_masks(UNIT, UNIT, [SCORES] * 3)),
     ("is_match", lambda: tbnets.logistic_loss([1.0, 2.0], [1, -1])),
     ("is_match", lambda: tbnets.logistic_loss([1.0, 2.0], [True])),
     ("logits", lambda: tbnets.logistic_loss(["a"], [True])),

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tbnets.checks import checked_number
 from tbnets.errors import check_choice
-from tbnets.losses import softmax_blocks
+from tbnets.losses import tiles
 from tbnets.losses.positives import Matches
 from tbnets.losses.presets import CROSS_TERMS
 from tbnets.losses.ranking import RankingLoss
@@ -103,14 +103,188 @@ class InfoNCELoss(RankingLoss):
         texts: tf.Tensor,
         matches: Matches,
     ) -> dict[str, tf.Tensor]:
-        """Computes the terms between images and texts together, in blocks."""
+        """Computes `sums`; both terms of images and texts share their tiles."""
         cross = [term for term in terms if term in CROSS_TERMS]
         if len(cross) < 2 or num_replicas() > 1:
             return super().sums_in_tiles(terms, images, texts, matches)
-        sums = softmax_blocks.sums(
-            *(images, texts, matches),
-            *(self.temperature, self.similarity_dtype),
-        )
+        sums = _cross_sums(self, images, texts, matches)
         tail = [term for term in terms if term not in CROSS_TERMS]
         others = super().sums_in_tiles(tail, images, texts, matches)
         return dict(zip(CROSS_TERMS, tf.unstack(sums))) | others
+
+
+# The terms `image_to_text` and `text_to_image` of large batches. A tile
+# compares a few images with all texts, so it has the whole softmax of its
+# images, and a part of the softmax of each text. A first pass over the tiles
+# therefore carries statistics of the texts from tile to tile. A second pass
+# computes the gradient with respect to the logits,
+#
+# $$G_{ij} = u_i \frac{\exp(x_{ij} - m_i)}{s_i}
+#     + v_j \frac{\exp(x_{ij} - m_j)}{s_j}
+#     - [i \sim j] \Big(\frac{u_i}{|P_i|} + \frac{v_j}{|P_j|}\Big)$$
+#
+# with the weight u_i of image i, the maximum m_i of its logits and the sum s_i
+# of their exponentials (v_j, m_j and s_j of text j), and multiplies it with the
+# embeddings.
+
+LARGEST, EXPONENTIALS, RIVAL, POSITIVES, COUNT = range(5)
+"""Statistics of an anchor: its largest logit; the sum of exponentials, relative
+to the largest; its largest negative logit; the sum and number of its positive
+logits."""
+_NUM_TILES = 2
+"""Size of a tile in `tiles.TILES`. Only two arrays of this size exist."""
+_INF = float("inf")
+
+
+def _cross_sums(loss, images, texts, matches):
+    """Computes the sums of both terms between images and texts, `[2, 3]`."""
+    # As a Python number, XLA would multiply by its inverse.
+    temperature = tf.constant(loss.temperature)
+    counts, dtype = matches.counts, loss.similarity_dtype
+    text_exists = tf.range(tf.shape(texts)[0]) < counts[1]
+
+    def tile(sides, rows, is_padding):
+        anchors = tf.gather(sides[0], rows)
+        products = tf.matmul(anchors, sides[1], transpose_b=True)
+        exists = ~is_padding & (rows < counts[0])
+        exists = exists[:, None] & text_exists[None, :]
+        labels = matches.image_labels(rows)
+        return anchors, (products, *labels, exists, temperature)
+
+    def statistics(sides):
+        def visit(rows, is_padding, of_images, of_texts):
+            added = _tile_statistics(*tile(sides, rows, is_padding)[1])
+            own = tf.where(is_padding, 0.0, added[0])
+            of_images = tf.tensor_scatter_nd_add(
+                of_images, rows[:, None], tf.transpose(own)
+            )
+            return of_images, _merged(of_texts, added[1])
+
+        zeros = tf.zeros([tf.shape(sides[0])[0], 5])
+        empty = tf.constant([tf.float32.min, 0, -_INF, 0, 0])[:, None]
+        empty = tf.tile(empty, [1, tf.shape(sides[1])[0]])
+        of_images, of_texts = _over_images(visit, sides, (zeros, empty))
+        return tf.transpose(of_images), of_texts
+
+    def slopes(sides, weights):
+        def visit(rows, is_padding, by_images, by_texts):
+            anchors, arguments = tile(sides, rows, is_padding)
+            own = tf.gather(weights[0], rows, axis=1)
+            by_logits = _tile_slopes(*arguments, own, weights[1])
+            by_logits = tf.cast(by_logits, dtype)
+            added = tf.cast(tf.matmul(by_logits, sides[1]), tf.float32)
+            by_images = tf.tensor_scatter_nd_add(
+                by_images, rows[:, None], added
+            )
+            # The gradient of the texts is transposed, which is faster.
+            added = tf.matmul(anchors, by_logits, transpose_a=True)
+            return by_images, by_texts + tf.cast(added, tf.float32)
+
+        start = (
+            tf.zeros_like(sides[0], tf.float32),
+            tf.transpose(tf.zeros_like(sides[1], tf.float32)),
+        )
+        by_images, by_texts = _over_images(visit, sides, start)
+        return by_images / temperature, tf.transpose(by_texts) / temperature
+
+    @tf.custom_gradient
+    def run(images, texts):
+        sides = tf.cast(images, dtype), tf.cast(texts, dtype)
+        both = statistics(sides)
+
+        def gradient(upstream):
+            weights = map(_weights, both, tf.unstack(upstream[:, 0], 2))
+            return slopes(sides, [*weights])
+
+        return tf.stack([_sums(each) for each in both]), gradient
+
+    return run(images, texts)
+
+
+def _over_images(visit, sides, state):
+    rows = tf.range(tf.shape(sides[0])[0])
+    return tiles.over_tiles(visit, rows, sides[1], state, _NUM_TILES)
+
+
+def _counts(statistics):
+    """Returns a mask of anchors that have both a positive and a negative."""
+    return (statistics[COUNT] > 0) & tf.not_equal(statistics[RIVAL], -_INF)
+
+
+def _sums(statistics):
+    counts = _counts(statistics)
+    means = tf.math.divide_no_nan(statistics[POSITIVES], statistics[COUNT])
+    logs = statistics[LARGEST] + tf.math.log(statistics[EXPONENTIALS])
+    losses = tf.where(counts, logs - means, 0.0)
+    # The largest logit is that of a positive if no negative has it.
+    wrong = counts & ~(statistics[LARGEST] > statistics[RIVAL])
+    parts = losses, tf.cast(counts, tf.float32), tf.cast(wrong, tf.float32)
+    return tf.stack([tf.reduce_sum(part) for part in parts])
+
+
+def _weights(statistics, upstream):
+    """Returns m, u / s and u / |P| of each anchor, `[3, n]`."""
+    weight = tf.where(_counts(statistics), upstream, 0.0)
+    divisors = statistics[EXPONENTIALS], statistics[COUNT]
+    shares = [tf.math.divide_no_nan(weight, each) for each in divisors]
+    return tf.stack([statistics[LARGEST], *shares])
+
+
+def _merged(old, new):
+    """Merges statistics of the same texts over different images."""
+    largest = tf.maximum(old[LARGEST], new[LARGEST])
+    exponentials = tf.add_n(
+        [s[EXPONENTIALS] * tf.exp(s[LARGEST] - largest) for s in (old, new)]
+    )
+    rival = tf.maximum(old[RIVAL], new[RIVAL])
+    merged = tf.stack([largest, exponentials, rival])
+    return tf.concat([merged, old[POSITIVES:] + new[POSITIVES:]], axis=0)
+
+
+def _logits(products, left, right, exists, temperature):
+    """Returns the logits of a tile, -inf for padding, and the matching pairs.
+
+    Pairs with equal labels, `left` and `right`, match.
+    """
+    logits = tf.cast(products, tf.float32) / temperature
+    matching = tf.equal(left, right) & exists
+    return tf.where(exists, logits, -_INF), matching
+
+
+# XLA merges the elementwise operations, which otherwise take as long as the
+# products. Tiles of one size are compiled once.
+@tf.function(jit_compile=True, autograph=False)
+def _tile_statistics(*tile):
+    """Returns the statistics of a tile's images and texts, `[5, n]` each."""
+    logits, matching = _logits(*tile)
+    both = []
+    for axis in (1, 0):
+        largest = tf.reduce_max(logits, axis, keepdims=True)
+        largest = tf.maximum(largest, logits.dtype.min)
+        statistics = (
+            tf.squeeze(largest, axis),
+            tf.reduce_sum(tf.exp(logits - largest), axis),
+            tf.reduce_max(tf.where(matching, -_INF, logits), axis),
+            tf.reduce_sum(tf.where(matching, logits, 0.0), axis),
+            tf.reduce_sum(tf.cast(matching, tf.float32), axis),
+        )
+        both.append(tf.stack(statistics))
+    return both
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _tile_slopes(*arguments):
+    """Returns the gradient with respect to a tile's logits.
+
+    The last two arguments are the `_weights` of its images and its texts.
+    """
+    *tile, images, texts = arguments
+    logits, matching = _logits(*tile)
+    slopes, targets = 0.0, 0.0
+    for weights, axis in ((images, 1), (texts, 0)):
+        largest, share, target = (
+            tf.expand_dims(each, axis) for each in tf.unstack(weights)
+        )
+        slopes += share * tf.exp(logits - largest)
+        targets += target
+    return slopes - tf.where(matching, targets, 0.0)

@@ -105,7 +105,7 @@ def _warn_of_lengths(arrays):
                 f"`{name}` should have rows of length 1. Received: lengths "
                 f"from {lengths[off].min():.3g} to {lengths[off].max():.3g}. "
                 "Normalise them: tf.math.l2_normalize(rows, axis=1).",
-                stacklevel=5,
+                stacklevel=4,
             )
             return
 

@@ -110,14 +110,12 @@ class Matches:
         return mask | self._share_text(anchors)
 
     def masks(self, term, anchors=None, is_padding=None):
-        """Returns the masks `positive` and `not_negative` of a `views.View`.
+        """Returns the masks `positive` and `excluded` of a `views.View`.
 
         `is_padding`, bool `[n]`, is True for anchors that do not count. For
         `term` and `anchors`, see `rows`.
         """
         mask, ignored = self.rows(term, anchors), []
-        if is_padding is not None:
-            ignored.append(is_padding[:, None])
         num_anchors, num_candidates = tf.unstack(tf.shape(mask))
         if anchors is None:
             anchors = tf.range(num_anchors)
@@ -125,14 +123,26 @@ class Matches:
         sides = term.split("_to_")
         if sides[0] == sides[1]:
             ignored.append(tf.equal(anchors[:, None], candidates))
+        if is_padding is not None:
+            ignored.append(is_padding[:, None])
         if self._is_padded:
             counts = dict(zip(("image", "text"), self.counts))
             ignored.append((anchors >= counts[sides[0]])[:, None])
             ignored.append(candidates >= counts[sides[1]])
-        not_negative = mask
+        excluded = mask
         for each in ignored:
-            mask, not_negative = mask & ~each, not_negative | each
-        return mask, not_negative
+            mask, excluded = mask & ~each, excluded | each
+        return mask, excluded
+
+    def image_labels(self, images):
+        """Returns labels that are equal where an image matches a caption.
+
+        `images` is int32 `[n]`. The shapes of the labels are broadcast.
+        """
+        if self._copies is not None:
+            return self.rows("image_to_text", images), tf.constant([[True]])
+        image_ids = tf.gather(self.image_ids, images)
+        return image_ids[:, None], self.caption_ids[None, :]
 
     def _any_copy(self, compare):
         """Returns the mask of images that match a caption or a copy of it.
@@ -153,21 +163,6 @@ class Matches:
             (1, of_copies(0)),
         )
         return mask
-
-    def numbers(self):
-        """Numbers the images, so that each text matches a range of numbers.
-
-        Returns three int32 arrays: the number of each image, and the first and
-        the last number that each text may match.
-        """
-        num_images = tf.shape(self.image_ids)[0]
-        ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
-        positions = first_copies(ids)
-        images, first = positions[:num_images], positions[num_images:]
-        last = first
-        if self._copies is not None:
-            first, last = self._copies.bounds(first)
-        return images, first, last
 
     def _share_text(self, images):
         """Returns which images have a common text, bool `[n, num_images]`."""
@@ -200,17 +195,6 @@ class _Copies:
     def numbered(self, number):
         """Returns the position of one copy of each id, int32 `[num_ids]`."""
         return tf.gather(self._order, self._start + number % self._size)
-
-    def bounds(self, values):
-        """Returns each id's smallest and largest value over its copies."""
-        bounds = []
-        for reduced in (
-            tf.math.unsorted_segment_min,
-            tf.math.unsorted_segment_max,
-        ):
-            of_groups = reduced(values, self._group, tf.shape(values)[0])
-            bounds.append(tf.gather(of_groups, self._group))
-        return bounds
 
 
 def first_copies(ids):

@@ -12,11 +12,13 @@ from tbnets.checks import Array, Integers, checked_number, of_fields
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import miners, tiles
 from tbnets.losses.distances import similarities
-from tbnets.losses.positives import Matches, PositiveMasks
+from tbnets.losses.positives import Matches
 from tbnets.losses.presets import CROSS_TERMS, TERMS
 from tbnets.losses.replicas import gather, summed
 from tbnets.losses.views import View, batch_views, own_anchors
 from tbnets.startup import no_accelerator
+
+ID_NAMES = "image_ids", "caption_image_ids", "text_ids"
 
 
 class LossOutput(NamedTuple):
@@ -103,7 +105,7 @@ class RankingLoss:
     def _sums(self, scores, view):
         positive, negative = (
             tf.convert_to_tensor(mask)
-            for mask in (view.positive, ~view.not_negative)
+            for mask in (view.positive, ~view.excluded)
         )
         counts = tf.reduce_any(positive, 1) & tf.reduce_any(negative, 1)
         best, rival = (
@@ -175,10 +177,16 @@ class RankingLoss:
         image_ids: Integers | None = None,
         caption_image_ids: Integers | None = None,
         text_ids: Integers | None = None,
+        *,
+        idle: tuple[Iterable[str], Any] = ((), False),
+        largest: tuple[int, int] | None = None,
     ) -> LossOutput:
-        """Computes the loss of one batch.
+        """Computes the loss of one batch; compares a large batch in tiles.
 
-        A call without ids, `loss(embeddings, labels)`, calls `within_view`.
+        `loss(embeddings, labels)` compares one set of embeddings: rows with
+        equal labels are positives of each other, and all other rows are
+        negatives. The only term is `within_view`, with weight 1.
+
         Under a `tf.distribute` strategy, each replica passes its own rows and
         receives the loss of the whole batch.
 
@@ -191,67 +199,52 @@ class RankingLoss:
                 images.
             text_ids: Optional integer `[num_captions]`, one id per distinct
                 text.
+            idle: (terms, is_idle). If the bool scalar `is_idle` is True, these
+                terms are 0 and are not computed.
+            largest: Maximum numbers of images and captions in a batch. If None,
+                a batch of unknown size is not compared in tiles. On an
+                accelerator, batches are padded to this size, so that XLA
+                compiles the loss only once.
         """
         if image_ids is None and caption_image_ids is None:
-            return self.within_view(image_embeddings, text_embeddings)
-        images = "image_embeddings", image_embeddings
-        texts = "text_embeddings", text_embeddings
-        miners.check_as_many("image_ids", image_ids, *images)
-        miners.check_as_many("caption_image_ids", caption_image_ids, *texts)
-        if text_ids is not None:
-            miners.check_as_many("text_ids", text_ids, *texts)
-        embeddings = image_embeddings, text_embeddings
-        ids = image_ids, caption_image_ids, text_ids
-        images, texts, *ids = gather(*embeddings, *ids)
-        return self.from_ids(images, texts, ids)
-
-    def from_ids(
-        self,
-        image_embeddings: Array,
-        text_embeddings: Array,
-        ids: Iterable[Integers | None],
-        idle: tuple[Iterable[str], Array] = ((), False),
-        largest: tuple[int, int] | None = None,
-    ) -> LossOutput:
-        """Computes the loss of one batch; compares a large batch in tiles.
-
-        Under a strategy, the arguments must be gathered from all replicas. On
-        an accelerator, batches are padded to the size `largest`, so that XLA
-        compiles the loss only once.
-
-        Args:
-            image_embeddings: Float `[num_images, embedding_dim]`.
-            text_embeddings: Float `[num_captions, embedding_dim]`.
-            ids: The arguments of `positive_masks`.
-            idle: As in `from_views`.
-            largest: Maximum numbers of images and captions in a batch. If None,
-                a batch of unknown size is not compared in tiles.
-        """
+            [rows] = miners.embeddings_of_loss(embeddings=image_embeddings)
+            return self._within_view(rows, labels=text_embeddings)
         images, texts = miners.embeddings_of_loss(
             image_embeddings=image_embeddings, text_embeddings=text_embeddings
         )
+        ids = image_ids, caption_image_ids, text_ids
+        sides = (
+            ("image_embeddings", images),
+            *[("text_embeddings", texts)] * 2,
+        )
+        for name, values, side in zip(ID_NAMES, ids, sides):
+            if values is not None or name != "text_ids":
+                miners.check_as_many(name, values, *side)
+        images, texts, *ids = gather(images, texts, *ids)
         counts = None
         if largest and self._is_compiled():
             counts = tf.shape(images)[0], tf.shape(texts)[0]
             sizes = largest[0], largest[1], largest[0], largest[1], largest[1]
-            rows = map(_padded, (images, texts, *ids), sizes)
-            images, texts, *ids = rows
+            images, texts, *ids = map(_padded, (images, texts, *ids), sizes)
         matches = Matches(*ids, counts)
-        is_large = tiles.is_large(
-            *(largest or (images.shape[0], texts.shape[0]))
-        )
+        sizes = largest or (images.shape[0], texts.shape[0])
 
         def term_sums(terms):
-            if is_large:
+            if tiles.is_large(*sizes):
                 return self.sums_in_tiles(terms, images, texts, matches)
-            views = {}
-            for term in terms:
-                sides = tiles.sides_of(term, images, texts)
-                view = View(*sides, *matches.masks(term))
-                views[term] = own_anchors(view)
-            return self.sums(views)
+            views = batch_views(images, texts, matches, terms)
+            return self.sums({t: own_anchors(views[t]) for t in terms})
 
         return self._output(term_sums, TERMS, idle)
+
+    def _within_view(self, rows, labels):
+        advice = "For two views pass image_ids and caption_image_ids."
+        labels = miners.checked_row("labels", labels, advice=advice)
+        miners.check_as_many("labels", labels, "embeddings", rows)
+        alone, term = copy.copy(self), "text_to_text"
+        alone.term_weights = {**dict.fromkeys(TERMS, 0.0), term: 1.0}
+        total, *values = alone(rows[:0], rows, labels[:0], labels)
+        return LossOutput(total, *({"within_view": v[term]} for v in values))
 
     def _is_compiled(self):
         """Returns whether XLA compiles `sums`: in graphs on accelerators."""
@@ -272,78 +265,6 @@ class RankingLoss:
                 sides = tf.identity(images), tf.identity(texts)
                 sums[term] = tiles.sums(self, term, *sides, matches)
         return sums
-
-    def within_view(self, embeddings: Array, labels: Integers) -> LossOutput:
-        """Computes the loss of one set of embeddings with labels.
-
-        Rows with equal labels are positives of each other; all other rows are
-        negatives. A row is not its own positive. The only term is
-        `within_view`, with weight 1; `term_weights` is ignored.
-
-        Args:
-            embeddings: Float `[n, embedding_dim]`, unit vectors.
-            labels: Integer `[n]`.
-        """
-        advice = "For two views pass image_ids and caption_image_ids."
-        labels = miners.checked_row("labels", labels, advice=advice)
-        miners.check_as_many("labels", labels, "embeddings", embeddings)
-        [embeddings] = miners.embeddings_of_loss(embeddings=embeddings)
-        embeddings, labels = gather(embeddings, labels)
-        alone = copy.copy(self)
-        alone.term_weights = {"within_view": 1.0}
-        masks = Matches(labels, labels).masks("text_to_text")
-        view = View(embeddings, embeddings, *masks)
-        return alone.from_views({"within_view": view})
-
-    def with_masks(
-        self,
-        image_embeddings: Array,
-        text_embeddings: Array,
-        masks: PositiveMasks,
-    ) -> LossOutput:
-        """Computes the loss with `PositiveMasks` instead of ids.
-
-        Under a strategy, the arguments must be gathered from all replicas.
-        """
-        images, texts = miners.embeddings_of_loss(
-            image_embeddings=image_embeddings, text_embeddings=text_embeddings
-        )
-        if not isinstance(masks, list | tuple) or len(masks) != 3:
-            raise InputError(
-                "masks",
-                "be three masks: image to text, text to text, image to image",
-                type(masks).__name__,
-                "Build them with `tbnets.positive_masks`.",
-            )
-        num_images, num_texts = (
-            x.shape[0] if x.shape.rank else None for x in (images, texts)
-        )
-        names = (f"masks.{name}" for name in PositiveMasks._fields)
-        sizes = (num_images, num_texts), (num_texts,) * 2, (num_images,) * 2
-        masks = [*map(miners.checked_mask, names, masks, sizes)]
-        return self.from_views(batch_views(images, texts, masks))
-
-    def from_views(
-        self,
-        views: dict[str, View],
-        idle: tuple[Iterable[str], Array] = ((), False),
-    ) -> LossOutput:
-        """Computes the loss from the anchors and candidates of each term.
-
-        Under a strategy, every replica passes the views of the whole batch, and
-        compares some of the anchors with all candidates.
-
-        Args:
-            views: Dict from term to `View`. Terms with weight 0 are
-                skipped.
-            idle: (terms, is_idle). If the bool scalar `is_idle` is True, these
-                terms are 0 and are not computed.
-        """
-
-        def term_sums(terms):
-            return self.sums({t: own_anchors(views[t]) for t in terms})
-
-        return self._output(term_sums, views, idle)
 
     def _output(self, term_sums, terms, idle):
         """Computes the loss; `term_sums(terms)` returns {term: sums}."""
@@ -367,6 +288,24 @@ class RankingLoss:
             losses[term], active[term] = self.reduce(row)
             total += self.term_weights[term] * losses[term]
         return LossOutput(total, losses, active)
+
+
+def rank(loss, views, idle=((), False)):
+    """Computes a loss from the anchors and candidates of each term.
+
+    Under a strategy, every replica passes the views of the whole batch, and
+    compares some of the anchors with all candidates.
+
+    Args:
+        loss: a `RankingLoss`.
+        views: dict from term to `View`. Terms with weight 0 are skipped.
+        idle: as in the call of a loss.
+    """
+
+    def term_sums(terms):
+        return loss.sums({term: own_anchors(views[term]) for term in terms})
+
+    return loss._output(term_sums, views, idle)
 
 
 def _padded(rows, size):

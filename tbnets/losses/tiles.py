@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tbnets.losses import replicas
-from tbnets.losses.views import View
+from tbnets.losses.views import View, sides_of
 from tbnets.startup import no_accelerator
 
 # A loss needs several matrices of `4 * num_anchors * num_candidates` bytes.
@@ -23,9 +23,44 @@ def is_large(num_images, num_texts):
     return max(num_images, num_texts) > LARGEST
 
 
-def sides_of(term, images, texts):
-    """Returns the anchors and the candidates of a term."""
-    return [{"image": images, "text": texts}[s] for s in term.split("_to_")]
+def over_tiles(visit, rows, candidates, state, num_tiles=1):
+    """Calls `visit(tile_rows, is_padding, *state)` for a few rows at a time.
+
+    `visit` returns the next state. All tiles have the same size: the last tile
+    may repeat a row, for which `is_padding` is True.
+
+    Args:
+        visit: function of int32 `[size]`, bool `[size]` and the state.
+        rows: int32 `[n]`, the rows of the anchors.
+        candidates: `[num_candidates, ...]`, compared with each tile.
+        state: sequence of tensors.
+        num_tiles: size of a tile, in units of `TILES`.
+    """
+
+    def step(tile, *state):
+        # Sizes are computed in the loop, where XLA knows them.
+        num_rows, size = _tile_size(rows, candidates, num_tiles)
+        positions = tile * size + tf.range(size)
+        tile_rows = tf.gather(rows, tf.minimum(positions, num_rows - 1))
+        return tile + 1, *visit(tile_rows, positions >= num_rows, *state)
+
+    num_rows, size = _tile_size(rows, candidates, num_tiles)
+    return tf.while_loop(
+        lambda tile, *_: tile * size < num_rows,
+        step,
+        (0, *state),
+        parallel_iterations=1,
+    )[1:]
+
+
+def _tile_size(rows, candidates, num_tiles):
+    """Returns the number of rows, and the number of rows per tile."""
+    num_rows = tf.shape(rows)[0]
+    num_candidates = tf.maximum(tf.shape(candidates)[0], 1)
+    most = num_tiles * TILES["cpu" if no_accelerator() else "accelerator"]
+    most = tf.maximum(most // num_candidates, 1)
+    count = -(-num_rows // most)
+    return num_rows, -(-num_rows // tf.maximum(count, 1))
 
 
 def sums(loss, term, images, texts, matches):
@@ -40,22 +75,16 @@ def sums(loss, term, images, texts, matches):
         # The tiles must be invisible to the caller's tape: it would keep all
         # intermediate values of loops that a second tape records.
         sides = tf.stop_gradient(anchors), tf.stop_gradient(candidates)
-        total, *slopes = _over_tiles(loss, term, *sides, matches)
+        total, *slopes = _sums_and_slopes(loss, term, *sides, matches)
         return total, lambda upstream: [upstream[0] * x for x in slopes]
 
     return run(*sides)
 
 
-def _over_tiles(loss, term, anchors, candidates, matches):
+def _sums_and_slopes(loss, term, anchors, candidates, matches):
     """Returns (sums, first sum's gradients for anchors and for candidates)."""
-    own = replicas.own_rows(tf.range(tf.shape(anchors)[0]))
 
-    def step(tile, total, by_anchors, by_candidates):
-        # Sizes are computed in the loop, where XLA knows them.
-        num_own, size = _tile_size(own, candidates)
-        positions = tile * size + tf.range(size)
-        is_padding = positions >= num_own
-        rows = tf.gather(own, tf.minimum(positions, num_own - 1))
+    def visit(rows, is_padding, total, by_anchors, by_candidates):
         with tf.GradientTape() as tape:
             sides = tf.gather(anchors, rows), tf.identity(candidates)
             tape.watch(sides)
@@ -67,28 +96,8 @@ def _over_tiles(loss, term, anchors, candidates, matches):
         by_anchors = tf.tensor_scatter_nd_add(
             by_anchors, rows[:, None], slopes[0]
         )
-        return (
-            tile + 1,
-            total + tile_sums,
-            by_anchors,
-            by_candidates + slopes[1],
-        )
+        return total + tile_sums, by_anchors, by_candidates + slopes[1]
 
-    num_own, size = _tile_size(own, candidates)
-    start = 0, tf.zeros([3]), tf.zeros_like(anchors), tf.zeros_like(candidates)
-    return tf.while_loop(
-        lambda tile, *_: tile * size < num_own,
-        step,
-        start,
-        parallel_iterations=1,
-    )[1:]
-
-
-def _tile_size(anchors, candidates):
-    """Returns the number of anchors, and the number of anchors per tile."""
-    num_anchors = tf.shape(anchors)[0]
-    num_candidates = tf.maximum(tf.shape(candidates)[0], 1)
-    most = TILES["cpu" if no_accelerator() else "accelerator"]
-    most = tf.maximum(most // num_candidates, 1)
-    num_tiles = -(-num_anchors // most)
-    return num_anchors, -(-num_anchors // tf.maximum(num_tiles, 1))
+    own = replicas.own_rows(tf.range(tf.shape(anchors)[0]))
+    start = tf.zeros([3]), tf.zeros_like(anchors), tf.zeros_like(candidates)
+    return over_tiles(visit, own, candidates, start)

@@ -183,7 +183,7 @@ class _Triplets:
         self.distance = distances.DISTANCES[loss.distance]
         self.is_sparse = loss.gradient == "sparse"
         num_negatives = loss.kept_negatives
-        excluded = miners.padded(views[0].not_negative, True)
+        excluded = miners.padded(views[0].excluded, True)
         masked = tf.where(excluded, float("-inf"), matrix)
         # Similarities and columns of the anchors' negatives.
         if num_negatives is None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.losses import replicas
+from tbnets.losses.presets import TERMS
 
 
 class View(NamedTuple):
@@ -15,8 +16,8 @@ class View(NamedTuple):
         candidates: float32 `[num_candidates, embedding_dim]`.
         positive: bool `[num_anchors, num_candidates]`, False for the anchor
             itself.
-        not_negative: bool `[num_anchors, num_candidates]`, True for the
-            positives and the anchor itself.
+        excluded: bool `[num_anchors, num_candidates]`, True for candidates that
+            are not negatives: the positives and the anchor itself.
         weights: float32 `[num_anchors]`, by which the losses of each anchor are
             multiplied, or None. Weights do not affect the counts of triplets.
     """
@@ -24,29 +25,24 @@ class View(NamedTuple):
     anchors: tf.Tensor
     candidates: tf.Tensor
     positive: tf.Tensor
-    not_negative: tf.Tensor
+    excluded: tf.Tensor
     weights: tf.Tensor | None = None
 
 
-def batch_views(images, texts, masks):
-    """Builds a dict from each term of `TERMS` to its `View`.
+def sides_of(term, images, texts):
+    """Returns the anchors and the candidates of a term."""
+    return [{"image": images, "text": texts}[s] for s in term.split("_to_")]
 
-    `masks` are the fields of `PositiveMasks`.
+
+def batch_views(images, texts, matches, terms=TERMS):
+    """Builds a dict from each term to its `View`.
+
+    `matches` is the `positives.Matches` of the batch.
     """
-    cross, text_mask, image_mask = (tf.convert_to_tensor(m) for m in masks)
-    transposed = tf.transpose(cross)
     return {
-        "image_to_text": View(images, texts, cross, cross),
-        "text_to_image": View(texts, images, transposed, transposed),
-        "text_to_text": _within(texts, text_mask),
-        "image_to_image": _within(images, image_mask),
+        term: View(*sides_of(term, images, texts), *matches.masks(term))
+        for term in terms
     }
-
-
-def _within(rows, mask):
-    itself = tf.ones(tf.shape(mask)[:1], tf.bool)
-    positive = tf.linalg.set_diag(mask, tf.logical_not(itself))
-    return View(rows, rows, positive, tf.linalg.set_diag(mask, itself))
 
 
 def own_anchors(view):
@@ -90,11 +86,13 @@ def pair_views(regions, phrases, region_of, is_contrast, weights):
     """
     num_regions, num_phrases = tf.unstack(tf.shape(is_contrast))
     is_own = tf.equal(region_of[:, None], tf.range(num_regions)[None, :])
-    not_negative = ~tf.transpose(is_contrast) | is_own
+    excluded = ~tf.transpose(is_contrast) | is_own
     anchors = tf.gather(regions, region_of)
     itself = tf.eye(num_phrases, dtype=tf.bool)
-    of_anchors = tf.gather(tf.transpose(not_negative), region_of)
+    excluded_phrases = tf.gather(tf.transpose(excluded), region_of)
     return {
-        "image_to_text": View(anchors, phrases, itself, of_anchors, weights),
-        "text_to_image": View(phrases, regions, is_own, not_negative, weights),
+        "image_to_text": View(
+            anchors, phrases, itself, excluded_phrases, weights
+        ),
+        "text_to_image": View(phrases, regions, is_own, excluded, weights),
     }

@@ -8,7 +8,6 @@ import tensorflow as tf
 from tbnets.checks import Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import InputError, check_kind
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
-from tbnets.losses.replicas import gather
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
 
@@ -119,10 +118,11 @@ class EmbeddingNetwork(TwoBranchModel):
             return self.mining.ranking_output(self, batch, training)
         outputs = self({key: batch[key] for key in INPUTS}, training=training)
         sides = (outputs[f"{side}_embeddings"] for side in ("image", "text"))
-        images, texts, *ids = gather(*sides, *ids_of(batch))
-        return self.loss.from_ids(
-            images, texts, ids, self.idle_terms(), self.largest_batch
-        )
+        return self.loss(*sides, *ids_of(batch), **self.loss_options())
+
+    def loss_options(self) -> dict[str, Any]:
+        """Returns the keyword arguments for calls of the loss."""
+        return {"idle": self.idle_terms(), "largest": self.largest_batch}
 
     def idle_terms(self) -> tuple[tuple[str, ...], Any]:
         """Returns (scheduled terms, whether this step omits these terms)."""

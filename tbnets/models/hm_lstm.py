@@ -14,8 +14,8 @@ from tbnets.checks import (
     checked_dict,
     checked_number,
 )
-from tbnets.losses.ranking import LossOutput, RankingLoss
-from tbnets.losses.replicas import gather
+from tbnets.losses.ranking import LossOutput, RankingLoss, rank
+from tbnets.losses.replicas import gather, span
 from tbnets.losses.views import pair_views
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.sides import unit_rows
@@ -217,34 +217,30 @@ class HMLSTM(EmbeddingNetwork):
         weight 1.
         """
         batch = checked_dict("batch", batch, INPUTS + IDS + PAIRS)
-        embedded_images = self._embed_photos_and_regions(batch, training)
-        embedded_texts = self.embed_nodes(
+        images, regions = self._embed_photos_and_regions(batch, training)
+        sentences, phrases = self.embed_nodes(
             batch["captions"], batch["phrase_nodes"], training
         )
-        images, regions, sentences, phrases = gather(
-            *embedded_images, *embedded_texts
+        ids, options = ids_of(batch), self.loss_options()
+        output = self.loss(images, sentences, *ids, **options)
+        pairs = (batch[name] for name in _PAIR_FIELDS)
+        all_images, regions, phrases, *pairs = gather(
+            images, regions, phrases, *pairs
         )
-        of_pairs = gather(*(batch[name] for name in _PAIR_FIELDS))
-        region_images, region_of, is_contrast, weights = of_pairs
-        loss = self.loss
-        options = (
-            gather(*ids_of(batch)),
-            self.idle_terms(),
-            self.largest_batch,
+        region_images, region_of, is_contrast, weights = pairs
+        all_regions = tf.concat([regions, all_images], axis=0)
+        views = pair_views(
+            all_regions, phrases, region_of, tf.transpose(is_contrast), weights
         )
-        at_root = loss.from_ids(images, sentences, *options)
-        all_regions = tf.concat([regions, images], axis=0)
-        is_contrast = tf.transpose(is_contrast)
-        pairs = pair_views(
-            all_regions, phrases, region_of, is_contrast, weights
-        )
-        of_pairs = loss.from_views(pairs)
-        output = _joined(at_root, self.phrase_weight, of_pairs, _OF_PAIRS)
+        added = rank(self.loss, views)
+        output = _joined(output, self.phrase_weight, added, _OF_PAIRS)
         if self.region_mean_weight:
-            mean = _region_mean(regions, region_images, tf.shape(images)[0])
-            of_mean = loss.from_ids(mean, sentences, *options)
-            weight = self.region_mean_weight
-            output = _joined(output, weight, of_mean, _OF_MEAN)
+            mean = _region_mean(regions, region_images, tf.shape(all_images)[0])
+            count = tf.shape(images)[0]
+            first, _ = span(count)
+            own_mean = mean[first : first + count]
+            added = self.loss(own_mean, sentences, *ids, **options)
+            output = _joined(output, self.region_mean_weight, added, _OF_MEAN)
         return output
 
     def _embed_photos_and_regions(self, batch, training):

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tbnets.losses import positives
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.triplet import TripletLoss
 from tests import reference
@@ -82,19 +81,27 @@ def batch(name):
     )
 
 
-def with_gradients(loss):
-    """Returns a function (images, texts, *masks) -> output, gradients."""
+def ids_of(name):
+    """Returns the ids of a batch of `IDS` as tensors, with a text id each."""
+    image_ids, caption_ids, text_ids = IDS[name]
+    if text_ids is None:
+        text_ids = range(len(caption_ids))
+    return [
+        tf.constant([*x], tf.int64) for x in (image_ids, caption_ids, text_ids)
+    ]
 
-    def run(images, texts, *masks):
-        views = [tf.convert_to_tensor(view) for view in (images, texts)]
+
+def with_gradients(loss, **options):
+    """Returns a function (images, texts, *ids) -> output, gradients."""
+
+    def run(images, texts, *ids):
+        sides = [tf.convert_to_tensor(rows) for rows in (images, texts)]
         with tf.GradientTape() as tape:
-            tape.watch(views)
-            masks = positives.PositiveMasks(*map(tf.convert_to_tensor, masks))
-            output = loss.with_masks(*views, masks)
-        gradients = tape.gradient(
-            output.total, views, unconnected_gradients="zero"
+            tape.watch(sides)
+            output = loss(*sides, *ids, **options)
+        return output, tape.gradient(
+            output.total, sides, unconnected_gradients="zero"
         )
-        return output, gradients
 
     return run
 

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses.presets import PRESETS
+from tbnets.losses.ranking import rank
 from tbnets.losses.triplet import TripletLoss
 from tbnets.losses.views import pair_views
 from tests import reference
@@ -47,7 +48,7 @@ def test_values_and_gradients_are_those_of_the_loops(name, share, margin):
     loss = TripletLoss(**(PRESETS["niu2017"] | {"margin": margin}))
     with tf.GradientTape() as tape:
         tape.watch([regions, phrases])
-        output = loss.from_views(pair_views(regions, phrases, *pairs))
+        output = rank(loss, pair_views(regions, phrases, *pairs))
     gradients = tape.gradient(
         output.total, [regions, phrases], unconnected_gradients="zero"
     )

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import positives
 from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.ranking import rank
 from tbnets.losses.views import View
 from tests import reference
-from tests.losses.cases import batch, unit_rows, with_gradients
+from tests.losses.cases import batch, ids_of, unit_rows, with_gradients
 
 
 def test_loss_of_a_batch_worked_by_hand():
@@ -32,10 +32,10 @@ def test_loss_of_a_batch_worked_by_hand():
 def test_equal_embeddings_pay_the_log_of_how_many_there_are(temperature):
     rows = tf.tile([[0.6, 0.8]], [12, 1])
     for owners in (np.arange(12), np.repeat(np.arange(6), 2)):
-        masks = positives.positive_masks(np.unique(owners), owners)
+        ids = np.unique(owners), owners
         run = with_gradients(InfoNCELoss(temperature))
         images = rows[: len(np.unique(owners))]
-        output, gradients = run(images, rows, *masks)
+        output, gradients = run(images, rows, *ids)
         found = output.terms
         np.testing.assert_allclose(
             [found["image_to_text"], found["text_to_image"]],
@@ -49,10 +49,8 @@ def test_equal_embeddings_pay_the_log_of_how_many_there_are(temperature):
 
 def test_a_small_temperature_neither_overflows_nor_loses_the_slope():
     images = tf.constant([[1.0, 0.0], [-1.0, 0.0]])
-    masks = positives.positive_masks([1, 2], [2, 1])
-    output, gradients = with_gradients(InfoNCELoss(1e-3))(
-        images, images, *masks
-    )
+    run = with_gradients(InfoNCELoss(1e-3))
+    output, gradients = run(images, images, [1, 2], [2, 1])
     # Logits 1000 for the wrong one and -1000 for the right one.
     np.testing.assert_allclose(output.total, 2000, rtol=1e-6)
     assert all(np.isfinite(gradient).all() for gradient in gradients)
@@ -60,9 +58,9 @@ def test_a_small_temperature_neither_overflows_nor_loses_the_slope():
 
 def test_a_turned_view_has_the_same_similarities():
     """The product of two views is made once, in both directions."""
-    images, texts, masks = batch("ragged")
-    run = tf.function(InfoNCELoss().with_masks, autograph=False)
-    graph = run.get_concrete_function(images, texts, masks).graph
+    images, texts, _ = batch("ragged")
+    run = tf.function(InfoNCELoss(), autograph=False)
+    graph = run.get_concrete_function(images, texts, *ids_of("ragged")).graph
     assert [op.type for op in graph.get_operations()].count("MatMul") == 1
 
 
@@ -81,7 +79,7 @@ def test_anchors_have_weights_and_some_candidates_are_neither():
         tape.watch(sides)
         view = View(*sides, kinds == 0, kinds != 1, weights)
         loss = InfoNCELoss(0.2, {"text_to_image": 1.0})
-        output = loss.from_views({"text_to_image": view})
+        output = rank(loss, {"text_to_image": view})
     np.testing.assert_allclose(output.total, total, rtol=1e-5)
     np.testing.assert_allclose(output.active_fraction["text_to_image"], share)
     for gradient, values in zip(tape.gradient(output.total, sides), wanted):

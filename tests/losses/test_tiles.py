@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.losses import ranking, softmax_blocks, tiles
+from tbnets.losses import ranking, tiles
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import CROSS_TERMS
-from tests.losses.cases import CASES, IDS, TERMS, batch, check
+from tests.losses.cases import (
+    CASES,
+    IDS,
+    TERMS,
+    batch,
+    check,
+    ids_of,
+    unit_rows,
+    with_gradients,
+)
 
 LOSSES = {
     name: case._replace(loss=dataclasses.replace(case.loss, term_weights=TERMS))
@@ -24,8 +33,6 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "LARGEST", -1)
     small = dict.fromkeys(tiles.TILES, 24)
     monkeypatch.setattr(tiles, "TILES", small)
-    blocks = dict.fromkeys(softmax_blocks.BLOCKS, (3, 2))
-    monkeypatch.setattr(softmax_blocks, "BLOCKS", blocks)
 
 
 def wanted_of(name, ids_name, weights=TERMS):
@@ -34,17 +41,8 @@ def wanted_of(name, ids_name, weights=TERMS):
 
 def found_of(name, ids_name):
     images, texts, _ = batch(ids_name)
-    ids = [
-        None if x is None else tf.constant(x, tf.int64) for x in IDS[ids_name]
-    ]
-
-    def run(images, texts):
-        with tf.GradientTape() as tape:
-            tape.watch([images, texts])
-            output = LOSSES[name].loss(images, texts, *ids)
-        return output, tape.gradient(output.total, [images, texts])
-
-    return run(tf.constant(images), tf.constant(texts))
+    ids = ids_of(ids_name)[: 3 if IDS[ids_name][2] else 2]
+    return with_gradients(LOSSES[name].loss)(images, texts, *ids)
 
 
 FEW = "ragged", "one_text_on_two_images", "image_drawn_twice", "empty"
@@ -81,23 +79,12 @@ def test_padded_batches_compile_once(name, monkeypatch):
     monkeypatch.setattr(ranking, "no_accelerator", lambda: False)
     rows, integers = tf.TensorSpec([None, 6]), tf.TensorSpec([None], tf.int64)
 
-    @tf.function(input_signature=[rows, rows, *[integers] * 3])
-    def run(images, texts, *ids):
-        with tf.GradientTape() as tape:
-            tape.watch([images, texts])
-            output = loss.from_ids(images, texts, ids, largest=(6, 14))
-        gradients = tape.gradient(
-            output.total, [images, texts], unconnected_gradients="zero"
-        )
-        return output, gradients
-
+    run = tf.function(
+        with_gradients(loss, largest=(6, 14)), [rows, rows, *[integers] * 3]
+    )
     for ids_name in ("ragged", "one_text_on_two_images"):
         images, texts, _ = batch(ids_name)
-        image_ids, caption_ids, text_ids = IDS[ids_name]
-        text_ids = text_ids or range(len(caption_ids))
-        ids = image_ids, caption_ids, text_ids
-        ids = [tf.constant([*each], tf.int64) for each in ids]
-        found = run(tf.constant(images), tf.constant(texts), *ids)
+        found = run(images, texts, *ids_of(ids_name))
         check(found, wanted_of("infonce", ids_name, weights))
 
 
@@ -135,6 +122,24 @@ def test_padding_does_not_overflow():
     assert np.isfinite(tape.gradient(total, rows)).all()
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 1e-5, 1e-3, 1.0])
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_one_piece_and_tiles_agree_at_every_temperature(
+    temperature, is_equal, monkeypatch
+):
+    rows, ids, loss = unit_rows(9, 1, 4), range(9), InfoNCELoss(temperature)
+    found = []
+    for largest in (8192, -1):
+        monkeypatch.setattr(tiles, "LARGEST", largest)
+        images = tf.ones((9, 4)) / 2 if is_equal else tf.constant(rows)
+        output, gradients = with_gradients(loss)(images, images, ids, ids)
+        found.append([output.total, *gradients])
+    # Shares that add up to 1 are rounded, then divided by the temperature.
+    for one, other in zip(*found):
+        rounding = 3e-8 / temperature
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 + rounding)
+
+
 def test_only_large_batches_use_tiles(monkeypatch):
     uses = []
     of_tiles = ranking.RankingLoss.sums_in_tiles
@@ -155,5 +160,5 @@ def test_only_large_batches_use_tiles(monkeypatch):
     ):
         monkeypatch.setattr(tiles, "LARGEST", limit)
         uses.clear()
-        loss.from_ids(images, texts, [*ids, None], largest=largest)
+        loss(images, texts, *ids, largest=largest)
         assert bool(uses) == is_large

@@ -27,8 +27,8 @@ from tbnets.losses.logistic import (
     random_columns,
     softmax_loss,
 )
-from tbnets.losses.positives import positive_masks
-from tbnets.losses.ranking import LossOutput
+from tbnets.losses.positives import Matches
+from tbnets.losses.ranking import LossOutput, rank
 from tbnets.losses.replicas import gather
 from tbnets.losses.views import View, batch_views
 
@@ -188,14 +188,13 @@ class CandidateMining:
         ids = [batch[name] for name in IDS]
         local = texts, places, valid, *ids, batch.get("text_ids")
         texts, places, valid, *ids = gather(*local)
-        masks = positive_masks(*ids)
-        views = batch_views(images, texts, masks)
-        matches = tf.transpose(masks.image_to_text)
+        matches = Matches(*ids)
+        views = batch_views(images, texts, matches)
+        own_images = matches.rows("text_to_image")
         views["text_to_image"] = candidate_view(
-            texts, images, picked, matches, places, valid
+            texts, images, picked, own_images, places, valid
         )
-        idle = network.idle_terms()
-        return network.loss.from_views(views, idle=idle)
+        return rank(network.loss, views, network.idle_terms())
 
     def logistic_output(
         self, network: Any, batch: Batch, training: bool

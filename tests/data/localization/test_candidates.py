@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tbnets.data.localization import mining
 from tbnets.losses import miners, positives, triplet
+from tbnets.losses.ranking import rank
 from tbnets.losses.views import batch_views
 from tests import reference
 
@@ -46,13 +47,13 @@ def views(regions, phrases, found, chains, is_negative, num_negatives):
         phrases @ tf.transpose(found), is_negative, num_negatives
     )
     used, places = mining.used_columns(columns, valid, len(found))
-    masks = positives.positive_masks(*chains)
-    others = batch_views(regions, phrases, masks)
+    matches = positives.Matches(*chains)
+    others = batch_views(regions, phrases, matches)
     others["text_to_image"] = mining.candidate_view(
         phrases,
         regions,
         tf.gather(found, used),
-        tf.transpose(masks.image_to_text),
+        matches.rows("text_to_image"),
         places,
         valid,
     )
@@ -63,7 +64,7 @@ def listed(view, num_negatives, names):
     """The triplets with a loss of a view, by the names of its candidates."""
     similarities = view.anchors.numpy() @ view.candidates.numpy().T
     columns, valid = miners.hardest_negatives(
-        similarities, view.not_negative, num_negatives
+        similarities, view.excluded, num_negatives
     )
     distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
     found = {}
@@ -110,7 +111,7 @@ def test_triplets_are_those_of_algorithm_1(name, num_negatives):
             term_weights={term: 2.0},
             reduction="sum",
         )
-        output = loss.from_views(found)
+        output = rank(loss, found)
         np.testing.assert_allclose(
             output.total, 2 * sum(expected.values()), 1e-4, 1e-4
         )
@@ -141,7 +142,7 @@ def test_other_choices_of_negatives_take_their_share(negatives):
         negatives=negatives, term_weights={"text_to_image": 1}, margin=MARGIN
     )
     found, _ = views(*rows, chains, is_negative, loss.kept_negatives)
-    output = loss.from_views(found)
+    output = rank(loss, found)
     assert np.isfinite(output.total) and output.total > 0
 
 
@@ -159,7 +160,7 @@ def test_without_negatives_the_loss_and_its_gradient_are_zero():
     with tf.GradientTape() as tape:
         tape.watch(rows[:2])
         found, _ = views(*rows, chains, is_negative, 5)
-        total = loss.from_views(found).total
+        total = rank(loss, found).total
     assert total == 0
     for gradient in tape.gradient(
         total, rows[:2], unconnected_gradients="zero"
