@@ -180,10 +180,8 @@ def _cross_sums(loss, images, texts, matches):
             added = tf.matmul(anchors, by_logits, transpose_a=True)
             return by_images, by_texts + tf.cast(added, tf.float32)
 
-        start = (
-            tf.zeros_like(sides[0], tf.float32),
-            tf.transpose(tf.zeros_like(sides[1], tf.float32)),
-        )
+        start = [tf.zeros_like(side, tf.float32) for side in sides]
+        start[1] = tf.transpose(start[1])
         by_images, by_texts = _over_images(visit, sides, start)
         return by_images / temperature, tf.transpose(by_texts) / temperature
 

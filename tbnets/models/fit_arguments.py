@@ -16,9 +16,9 @@ from tbnets.training.retrieval_metrics import RetrievalMetrics
 
 CHECKED = ("loss", "gradient_norm")
 NOTHING_LEARNED = (
-    "The loss of the epoch is 0, so nothing was learned. A batch needs a "
-    "caption whose image is in the batch, and a caption of another image: use "
-    "larger batches, and check `image_ids` and `caption_image_ids`."
+    "The mean loss of the epoch is 0, so the weights do not change. A batch "
+    "must contain a caption that matches an image, and a caption that does "
+    "not. Use larger batches, and check `image_ids` and `caption_image_ids`."
 )
 
 
