@@ -91,7 +91,6 @@ class Finder:
     """A served model that would find whatever it is asked for."""
 
     takes_photos = True
-    confidence = None
     embedding_dim = 8
     vocabulary = VOCABULARY
     metadata: typing.ClassVar = {}

@@ -69,13 +69,16 @@ def test_pages_that_the_code_names_exist():
 
 OTHER_PROGRAMS = {
     "all": "docker",
+    "batching_parameters_file": "TensorFlow Serving",
     "dir": "docker",
+    "enable_batching": "TensorFlow Serving",
     "flag": "a placeholder",
     "flagfile": "absl",
     "force-reinstall": "pip",
     "helpshort": "absl",
     "hypothesis-profile": "pytest",
     "logdir": "tensorboard",
+    "model_config_file": "TensorFlow Serving",
     "no-deps": "pip",
     "strict": "mkdocs",
 }

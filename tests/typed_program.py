@@ -57,7 +57,7 @@ def served_models(photo: bytes) -> None:
     print(sizes[names[0]], like)
     for answers in model.search(["a dog", "a cat"], "photos", top=3):
         for answer in answers:
-            print(answer.image, round(answer.similarity, 3), answer.confidence)
+            print(answer.image, round(answer.similarity, 3), answer.is_doubtful)
     rows: np.ndarray = model.embed_images(
         [photo, "a.jpg", pathlib.Path("b.jpg")]
     )

@@ -34,7 +34,7 @@ BENCHMARKS = {
     "recalls",
     "batch_sizes": "embedding batches of sentences and photos",
     "index": "search in an index, in Python and in a SavedModel",
-    "confidence": "how well the confidence of search results tells right ones",
+    "doubt": "how many search results are marked as doubtful, right and wrong",
     "approximate": "recall and time of approximate search in an index",
     "mapped": "time and memory of retrieval on memory-mapped files",
     "replicas": "a step with one replica and without a strategy",
@@ -64,25 +64,21 @@ class Options:
     hidden_dim: Count = flag(2048, "Hidden units of a branch, or of tree_lstm.")
     repeats: Count | None = flag(
         None,
-        "Timed runs per row; default 15, for evaluation and search 3, for "
-        "serving 500 requests.",
+        "Timed runs per row; default 15, for evaluation and search 3.",
     )
     images: str = flag(
         "",
         "Folder of photos: extraction, search, litert, batch_sizes, "
-        "approximate, confidence, pointing.",
+        "approximate, doubt, pointing.",
     )
     captions: str = flag(
         "",
         "Caption file whose test split has the queries: approximate, litert, "
-        "confidence; or that lists the photos: pointing.",
+        "doubt; or that lists the photos: pointing.",
     )
     phrases: str = flag("", "Phrases with boxes: pointing.")
     split: str = flag("test", "Split of --captions: pointing.")
-    model: str = flag(
-        "flickr8k_photos", "Model to measure: confidence, pointing."
-    )
-    plot: str = flag("", "PNG of the reliability diagram: confidence.")
+    model: str = flag("flickr8k_photos", "Model to measure: doubt, pointing.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, with random weights: extraction."
     )

@@ -11,12 +11,12 @@ outputs of both models, or writes the README of the zoo:
   python tools/make_zoo.py --table
 
 Adds a LiteRT model, which is calibrated on 100 training photos
-(docs/on_device.md), or a probability for each search result:
+(docs/on_device.md), or measures which search results are doubtful:
 
   python tools/make_zoo.py --name=flickr8k_photos --litert=int8 \
       --images=flickr8k/images --captions=flickr8k/dataset_flickr8k.json
   python tools/make_zoo.py --name=flickr8k_photos --images=flickr8k/images \
-      --confidence=flickr8k/dataset_flickr8k.json
+      --dev_captions=flickr8k/dataset_flickr8k.json
 
 Exports a run for phrase localization, or without its image networks
 (tbnets/serving/assembled.py):
@@ -52,11 +52,9 @@ from tbnets.cli.data_flags import (
 )
 from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
-from tbnets.files import new_folder, write_json, write_text
-from tbnets.serving import assembled, checksums, zoo
-from tbnets.serving.calibration import calibrate_model
-from tbnets.serving.export import add_confidence
-from tbnets.serving.litert_files import FOLDER, KINDS
+from tbnets.files import CheckedFile, new_folder, write_json, write_text
+from tbnets.serving import assembled, checksums, doubt, zoo
+from tbnets.serving.litert_files import FOLDER, KINDS, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.localization.task import endpoints_of_phrases
@@ -105,10 +103,8 @@ class Options(ChoiceFlags):
         "Folder of the test split's photos, if the run's flags name none.",
     )
     data_root: str = flag("", "New base folder of relative data paths.")
-    confidence: str = flag(
-        "",
-        "As in tbnets export: caption file from which the confidence of the "
-        "results is fitted; with --name and --images.",
+    dev_captions: str = flag(
+        "", "As in tbnets export; with --name and --images."
     )
     language: str = flag("English", "Language of the sentences or phrases.")
     again: bool = flag(
@@ -278,8 +274,6 @@ def export_again(options, target):
         for name in (cards.METRICS, f"{options.name}.flags"):
             shutil.copy(target / name, folder / name)
         _, differs = alike.export_again(target, folder / "1")
-        if confidence := opened(target, False).confidence:
-            add_confidence(folder / "1", confidence)
         if (target / FOLDER).is_dir():
             shutil.copytree(target / FOLDER, folder / FOLDER)
         print(f"outputs     differ by {differs:.1e} at most")
@@ -313,7 +307,10 @@ def add_lite(options, target):
 
 
 def renew_card(options, target):
-    """Updates a model's card and confidence if no other file has changed."""
+    """Updates a model's card if no other file has changed.
+
+    With --dev_captions, also updates the similarity of likely results.
+    """
     recorded = checksums.read_checksums(target) | {"README.md": ""}
     files = {name: recorded[name] for name in recorded if name != "README.md"}
     changed = [
@@ -328,33 +325,32 @@ def renew_card(options, target):
             "Set --run_dir to make the model again.",
         )
     with remade(options, target, is_copied=True) as folder:
-        if options.confidence:
-            paths = options.confidence, options.images
-            confidence = calibrate_model(opened(folder, False), *paths)
-            add_confidence(folder / "1", confidence)
-
-
-def check_confidence(options):
-    """Raises an error if --confidence is set with unsuitable flags."""
-    if options.confidence and (options.run_dir or not options.images):
-        requirement = "--images and without --run_dir"
-        raise must_come_with(options, "confidence", requirement)
+        if options.dev_captions:
+            model = opened(folder, (folder / checksums.ANSWERS).is_file())
+            likely = doubt.measure(model, options.dev_captions, options.images)
+            for path in (
+                folder / "1" / checksums.METADATA_FILE,
+                *folder.glob(f"{FOLDER}/*/{MODEL}"),
+            ):
+                record = CheckedFile(path).json()
+                record["metadata"] |= likely
+                write_json(path, record)
 
 
 def check_flags(options):
     """Raises an error if a flag is missing or has no effect."""
     check_choice_flags(options)
-    check_confidence(options)
     if options.regions and not (options.cnn_weights and options.phrases):
         raise must_come_with(options, "regions", "--cnn_weights and --phrases")
     for name in ("phrases", "choice"):
         if name in changed(options) and not options.regions:
             raise must_come_with(options, name, "--regions")
-    for name in ("run_dir", "card", "again", "confidence", "litert"):
+    for name in ("run_dir", "card", "again", "dev_captions", "litert"):
         if name in changed(options) and not options.name:
             raise must_come_with(options, name, "--name")
     check_pairs(options, {"litert": "captions", "captions": "litert"})
     check_pairs(options, {"litert": "images"})
+    check_pairs(options, {"dev_captions": "images"})
     if options.again and options.run_dir:
         raise must_come_with(options, "again", "--name and without --run_dir")
     if options.branches and (options.cnn_weights or not options.run_dir):

@@ -42,11 +42,11 @@ Convert a network for LiteRT, to search without TensorFlow (docs/on_device.md):
 (--calibration) in the folder --images, which should resemble the training
 photos.
 
-Fit the confidence of search results to captions that the network was not
-trained on (docs/search.md):
+Measure on captions that the network was not trained on which search results
+are doubtful (docs/search.md):
 
   tbnets export --model=runs/own --output=served/own \
-      --confidence=captions.json --photos=photos
+      --dev_captions=captions.json --photos=photos
 
 See docs/serving.md.
 """
@@ -65,8 +65,7 @@ from tbnets.cli.model_flags import MODEL
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
-from tbnets.serving import deployment, litert, protocol, zoo
-from tbnets.serving.calibration import calibrate_model
+from tbnets.serving import deployment, doubt, litert, protocol, zoo
 from tbnets.serving.export import next_version, reexport
 from tbnets.serving.litert_files import KINDS
 from tbnets.serving.search_endpoint import add_search
@@ -105,13 +104,14 @@ class Options(RunFlags, ChoiceFlags):
         "For --model: folder of an index that `tbnets index` wrote with this "
         "model, for the signature `search`.",
     )
-    confidence: str = flag(
+    dev_captions: str = flag(
         "",
-        "For --model, with --photos: caption file with the splits train and "
-        "dev, or without splits, which are then drawn as in training. The "
-        "confidence of search results is fitted to the split dev.",
+        "For --model, with --photos: caption file with the split dev, or "
+        "without splits, which are then drawn as in training. Results of a "
+        "search are doubtful if they are less similar than 80 % of the right "
+        "first results of these captions.",
     )
-    photos: str = flag("", "With --confidence: folder of the photos.")
+    photos: str = flag("", "With --dev_captions: folder of the photos.")
     serving: bool = flag(
         False,
         "Write the files for TensorFlow Serving: warm-up requests, "
@@ -160,7 +160,7 @@ class Options(RunFlags, ChoiceFlags):
     )
 
 
-_MODEL_FLAGS = {"signatures", "index", "trust", "confidence", "photos"}
+_MODEL_FLAGS = {"signatures", "index", "trust", "dev_captions", "photos"}
 _LITERT_FLAGS = {"litert", "images", "calibration"}
 _LITERT_FLAGS |= {"checkpoint", "data_root", "cnn_weights"}
 
@@ -193,7 +193,7 @@ def check_source(options):
         )
     check_choice_flags(options)
     pairs = {"choice": "regions", "regions": "cnn_weights"}
-    pairs |= {"confidence": "photos", "photos": "confidence"}
+    pairs |= {"dev_captions": "photos", "photos": "dev_captions"}
     pairs |= {"images": "litert", "calibration": "litert"}
     check_pairs(options, pairs)
     set_flags = changed(options) - {"run_dir", "model", "output"}
@@ -285,13 +285,14 @@ def recalls_of(options):
 
 def export_again(options, path, extra):
     """Exports --model as a new version and returns its folder."""
-    keep, add, confidence = options.signatures, None, None
+    keep, add, metadata = options.signatures, None, None
     if options.index:
         add = add_search(open_index(options.index))
         keep = keep and [*keep, "search"]
-    if options.confidence:
+    if options.dev_captions:
         model = zoo.open_model(options.model, options.trust)
-        confidence = calibrate_model(model, options.confidence, options.photos)
+        likely = doubt.measure(model, options.dev_captions, options.photos)
+        metadata = {"metadata": {**model.metadata["metadata"], **likely}}
     return reexport(
         zoo.locate(options.model),
         path,
@@ -299,7 +300,7 @@ def export_again(options, path, extra):
         add=add,
         extra=extra,
         trust=options.trust,
-        confidence=confidence,
+        metadata=metadata,
     )
 
 

@@ -45,9 +45,8 @@ Search an index built by tbnets index (docs/search.md):
 A network that parses sentences (docs/hm_lstm.md) needs an extra: pip install
 "tbnets[parse]".
 
-A calibrated model, such as flickr8k_photos, also prints the confidence of each
-result: the probability that the sentence was written for this photo. Doubtful
-results are marked with ? (--min_confidence).
+Doubtful results are marked with ? (docs/search.md): their similarity is low for
+a right result, or the model does not know a content word of the sentence.
 
 Each result has a rank, a similarity, and an image id or a caption. The
 similarity is the cosine (1 is identical). For a similarity network, it is the
@@ -87,7 +86,6 @@ from tbnets.serving.heat import heat_maps
 from tbnets.serving.identity import identity_of
 from tbnets.tasks.settings.flag import (
     Count,
-    Share,
     check_pairs,
     check_place,
     flag,
@@ -123,12 +121,6 @@ class Options(RuntimeFlags):
         "its photos, for pictures; default: the folder that was indexed.",
     )
     top: Count = flag(5, "Results per query.")
-    min_confidence: Share | None = flag(
-        None,
-        "Confidence below which a result is doubtful, for a calibrated model. "
-        "Default: the confidence that 80 % of the right first results exceed "
-        "in a collection of this size, but at most 0.25.",
-    )
     montage: str | None = flag(
         None,
         "Picture (.png): one row per query with its best images, for up to "
@@ -243,13 +235,12 @@ def answer_texts(options, model, gallery=None):
     examples = example_images(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
     ranked = search.rank(model, queries, examples, embeddings, options.top)
-    order, similarities, confidences = ranked
-    limit = least_confidence(options, model, len(ids))
+    order, similarities, doubtful = ranked
     notes = search.notes_on(model, queries)
-    notes = formatting.add_doubts(notes, confidences, limit)
+    notes = formatting.add_doubts(notes, doubtful)
     titles = formatting.query_titles(queries, notes)
     titles += [f"like {image}" for image in like]
-    print(formatting.format_tables(titles, ids, ranked, limit=limit))
+    print(formatting.format_tables(titles, ids, ranked))
     if options.images and options.montage != "":
         write_montage(options, ids, order, similarities)
     if options.explain:
@@ -257,20 +248,6 @@ def answer_texts(options, model, gallery=None):
     if options.html:
         write_answers_page(options, notes, ids, order, similarities)
     return query_record(options, notes, ids, ranked)
-
-
-def least_confidence(options, model, num_rows):
-    """Returns the confidence below which a result is doubtful."""
-    if options.min_confidence is not None and model.confidence is None:
-        raise InputError(
-            "--min_confidence",
-            "be used with a calibrated model",
-            f"--model={options.model}, which has no calibration",
-            "Leave it out, or calibrate the model: tbnets export --confidence.",
-        )
-    if model.confidence is None or options.min_confidence is not None:
-        return options.min_confidence or 0
-    return model.confidence.threshold(num_rows)
 
 
 def query_record(options, notes, ids, ranked):

@@ -17,7 +17,6 @@ from tbnets.data.pictures import read_square
 from tbnets.errors import MissingFileError, import_extra
 from tbnets.files import CheckedFile
 from tbnets.serving import zoo
-from tbnets.serving.confidence import Confidence, load_confidence
 from tbnets.serving.litert_files import (
     CHARACTERS,
     FOLDER,
@@ -47,7 +46,6 @@ class Model(PhotoSearch):
 
     takes_photos = True
     takes_captions = True
-    confidence: Confidence | None = None
     signatures = ("embed_image", "embed_text")
 
     def __init__(
@@ -168,8 +166,4 @@ def load(name_or_path: Path) -> Model:
     words, _ = CheckedFile(path / VOCABULARY).lines()
     tables = CheckedFile(path / CHARACTERS).json()
     most = record["tokenisation"]["max_tokens"]
-    model = Model(path, record, PlainTokenizer(words, tables, most))
-    if path.parent.name == FOLDER:  # The SavedModel may be calibrated.
-        folder = path.parents[1] / "1"
-        model.confidence = load_confidence(folder, model.embedding_dim)
-    return model
+    return Model(path, record, PlainTokenizer(words, tables, most))

@@ -12,7 +12,7 @@ To learn the package, read the modules in this order::
     search, formatting           ranks photos, and formats the results
     search_index, index_writer   searches and writes embeddings on disk
     search_endpoint              searches an index in the graph
-    confidence, calibration      computes and fits confidences
+    doubt                        measures which similarities are likely
     zoo, assembled               finds and completes zoo models
     litert_files, litert         describes and writes LiteRT models
     protocol, deployment         files for TensorFlow Serving

@@ -277,7 +277,6 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     extra=None,
     metadata=None,
     trust=False,
-    confidence=None,
 ):
     """Copies a SavedModel, adding or leaving out signatures.
 
@@ -297,7 +296,6 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
         extra: as in `write_saved_model`.
         metadata: additional metadata, a dict of JSON values.
         trust: whether to allow all ops in the source's graph.
-        confidence: `Confidence` of search results; None to copy the source's.
 
     Raises:
         FileExistsError: `path` exists.
@@ -306,7 +304,6 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     """
     path = check_new(path)
     served = load_saved_model(source, trust)
-    served.confidence = confidence or served.confidence
     root, before = served.root, served.signatures
     # A graph holds only weak references to its variables, so `new` must
     # outlive the save.
@@ -330,21 +327,8 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     setattr(root, saved_files.KEPT, list(variables.values()))
     description = _described(served, metadata or {}, chosen)
 
-    def write_files(folder):
-        if served.confidence is not None:
-            served.confidence.save(folder)
-        if extra is not None:
-            extra(folder)
-
     words = served.vocabulary
-    return save(root, signatures, path, description, words, write_files)
-
-
-def add_confidence(path, confidence):
-    """Writes a `Confidence` into a SavedModel, and updates the checksums."""
-    confidence.save(path)
-    metadata = saved_files.read_metadata(path)
-    write_json(path / METADATA_FILE, {**metadata, SHA256: hash_files(path)})
+    return save(root, signatures, path, description, words, extra)
 
 
 def _default(default, chosen):

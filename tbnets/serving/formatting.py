@@ -1,10 +1,8 @@
 """Formats the results of searches as tables and as JSON values."""
 
-import numpy as np
-
 from tbnets.files import readable
 
-NOTHING_FITS = "nothing fits well, or many photos fit equally"
+NOTHING_FITS = "nothing fits well"
 
 
 def find_hits(queries, captions, caption_to_image):
@@ -32,19 +30,15 @@ def _in_order(query_words, words):
     return all(word in remaining for word in query_words)
 
 
-def format_answers(title, similarities, answers, hits=None, doubts=None):
+def format_answers(title, similarities, answers, hits=None, doubtful=()):
     """Formats the answers to one query as a table headed by `title`.
 
-    `hits` contains a bool for each answer. `doubts` is a pair: the confidences
-    of the answers, and the limit below which an answer is marked as doubtful.
+    `hits` and `doubtful` contain a bool for each answer. A doubtful similarity
+    is marked with a question mark.
     """
     head, marks = "", [""] * len(answers)
-    if doubts is not None and not np.isnan(doubts[0]).any():
-        head = "  confidence "
-        marks = [
-            f"  {chance:10.2f}{'?' if chance < doubts[1] else ' '}"
-            for chance in doubts[0]
-        ]
+    if any(doubtful):
+        head, marks = " ", ["?" if doubt else " " for doubt in doubtful]
     if hits is not None:
         head, marks = "   hit", ["   yes" if hit else "    no" for hit in hits]
     lines = [title, f" rank  similarity{head}  answer"]
@@ -54,18 +48,16 @@ def format_answers(title, similarities, answers, hits=None, doubts=None):
     return "\n".join(lines)
 
 
-def add_doubts(notes, chances, limit):
+def add_doubts(notes, doubtful):
     """Adds `NOTHING_FITS` to the notes of queries without a likely result.
 
-    `chances`, `[m, k]`, contains the confidence of each result, or NaN if it is
-    unknown. `limit` is the lowest confidence of a likely result.
+    `doubtful`, bool `[m, k]`, tells which results are doubtful. Other notes
+    already explain the doubt.
     """
-    results = []
-    for (unknown, note), values in zip(notes, chances):
-        is_doubtful = len(values) and (values < limit).all()
-        parts = [note, NOTHING_FITS if is_doubtful else ""]
-        results.append((unknown, "; ".join(filter(None, parts))))
-    return results
+    return [
+        (unknown, note or (NOTHING_FITS if len(row) and all(row) else ""))
+        for (unknown, note), row in zip(notes, doubtful)
+    ]
 
 
 def query_titles(queries, notes):
@@ -76,15 +68,14 @@ def query_titles(queries, notes):
     ]
 
 
-def format_tables(titles, ids, ranked, hits=None, limit=0):
+def format_tables(titles, ids, ranked, hits=None):
     """Formats the results of each query as a table.
 
     `titles`, `ranked` and `hits` are results of `query_titles`, `rank` and
-    `find_hits`. Hits are shown by their captions instead of their ids. Results
-    with a confidence below `limit` are marked as doubtful.
+    `find_hits`. Hits are shown by their captions instead of their ids.
     """
     tables = []
-    for title, rows, values, chances, right in zip(
+    for title, rows, values, doubtful, right in zip(
         titles, *ranked, hits or [None] * len(titles)
     ):
         title += f" among {len(ids)} images"
@@ -92,25 +83,23 @@ def format_tables(titles, ids, ranked, hits=None, limit=0):
             title += f", hits: {len(right)}"
         marks = None if right is None else [row in right for row in rows]
         answers = [(right or {}).get(row, ids[row]) for row in rows]
-        doubts = chances, limit
-        tables.append(format_answers(title, values, answers, marks, doubts))
+        tables.append(format_answers(title, values, answers, marks, doubtful))
     return "\n\n".join(tables)
 
 
-def answers_record(kind, names, rows, similarities, confidences=()):
+def answers_record(kind, names, rows, similarities, doubtful=()):
     """Returns the results of one query as JSON values.
 
     `kind` is the key for a result's name: "image" or "caption". `names`
     contains the names of all candidates, and `rows` the indices of the results,
-    best first. NaN and missing confidences are omitted.
+    best first. `doubtful` contains a bool for each result, or is empty.
     """
     records = [
         {kind: names[row], "similarity": float(similarity)}
         for row, similarity in zip(rows, similarities)
     ]
-    for record, confidence in zip(records, confidences):
-        if not np.isnan(confidence):
-            record["confidence"] = float(confidence)
+    for record, is_doubtful in zip(records, doubtful):
+        record["doubtful"] = bool(is_doubtful)
     return records
 
 

@@ -40,6 +40,8 @@ def read_record(path):
         ("preprocessing.side", int, MOST_SIDE),
         ("tokenisation.max_tokens", int | None, None),
         ("sha256", dict, None),
+        ("metadata", dict | None, None),
+        ("metadata.likely_similarity", float | None, None),
     ):
         value = record
         for key in name.split("."):

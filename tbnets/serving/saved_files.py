@@ -130,6 +130,7 @@ _KINDS = {
     "max_tokens": (int, type(None)),
     "metadata": (dict,),
     "metadata.settings": (dict,),
+    "metadata.likely_similarity": (float,),
     "metadata.image_features_made_by": (dict,),
     "metadata.image_features_made_by.proposals": (dict, type(None)),
 }

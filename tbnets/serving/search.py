@@ -18,7 +18,6 @@ from tbnets.checks import (
 from tbnets.data.pictures import KINDS, BrokenImageError
 from tbnets.errors import InputError, check_kind
 from tbnets.progress import progress_bar
-from tbnets.serving.confidence import NEIGHBOURS
 from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE, embed_folder
 from tbnets.serving.identity import identity_of
 
@@ -28,18 +27,26 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 256
 NO_WORD = "no word of this is known"
+LIKELY = "likely_similarity"
+"""Key in a model's metadata of the similarity that 80 % of the right first
+results on the dev split exceed."""
+_FUNCTION_WORDS = frozenset(
+    "a an and are as at be by for from has have he her his in into is it its "
+    "of on or over s she that the their them then there they this to under up "
+    "was were while who with".split()
+)
 
 
 class Ranked(NamedTuple):
     """The best `k` results of each of `m` queries, best first.
 
-    `order`, int `[m, k]`, contains the row indices of the results.
-    `confidences` is NaN for query images, and if the model is not calibrated.
+    `order`, int `[m, k]`, contains the row indices of the results. `doubtful`
+    is as in `are_doubtful`, and False for query images.
     """
 
     order: np.ndarray
     similarities: np.ndarray
-    confidences: np.ndarray
+    doubtful: np.ndarray
 
 
 def embed(embed_batch, rows, what, batch_size=BATCH_SIZE):
@@ -86,6 +93,20 @@ def notes_on(model, queries):
     return notes
 
 
+def are_doubtful(model, queries, similarities):
+    """Returns which results of sentences are doubtful, bool `[m, k]`.
+
+    A result is doubtful if its similarity is below the number `LIKELY` in the
+    model's metadata, or if a content word of its sentence is unknown.
+    """
+    least = model.metadata.get("metadata", {}).get(LIKELY, -np.inf)
+    doubtful = similarities < least
+    for row, (words, note) in enumerate(notes_on(model, sentences_in(queries))):
+        if note == NO_WORD or set(words) - _FUNCTION_WORDS:
+            doubtful[row] = True
+    return doubtful
+
+
 def sentences_in(queries):
     """Returns the sentences in `queries` as strings, without other queries."""
     texts = [q.numpy() if hasattr(q, "numpy") else q for q in queries]
@@ -111,9 +132,6 @@ def embed_examples(model, images):
 def rank(model, queries, like, embeddings, top):
     """Ranks images for sentences, then for query images; returns `Ranked`.
 
-    If the model is calibrated, also computes confidences for sentences with a
-    known word.
-
     Args:
         model: a `Served` that takes captions.
         queries: sentences; may be empty.
@@ -130,38 +148,20 @@ def rank(model, queries, like, embeddings, top):
             "Use an embedding network, or search with sentences.",
         )
 
-    def closest(rows, confidence=None):
-        wide = top if confidence is None else max(top, NEIGHBOURS)
+    def closest(rows):
         if isinstance(embeddings, np.ndarray):
-            order, values = best(model.compare(embeddings, rows).T, wide)
-        else:
-            learned = model.compare if model.has("compare") else None
-            order, values = embeddings.search(rows, wide, learned)
-        order = order[:, :top]
-        chances = np.full(order.shape, np.nan, np.float32)
-        if confidence is not None and order.size:
-            chances = _chances(confidence, embeddings, order, values)
-        return order, values[:, :top], chances
+            return best(model.compare(embeddings, rows).T, top)
+        learned = model.compare if model.has("compare") else None
+        return embeddings.search(rows, top, learned)
 
     results = []
     if len(queries) or not len(like):
-        texts = embed(model.embed_text, queries, "query")
-        results.append(closest(texts, model.confidence))
-        if model.confidence is not None:
-            notes = notes_on(model, sentences_in(queries))
-            unknown = [note == NO_WORD for _, note in notes]
-            results[0][2][unknown] = np.nan
+        order, values = closest(embed(model.embed_text, queries, "query"))
+        results.append((order, values, are_doubtful(model, queries, values)))
     if len(like):
-        results.append(closest(embed_examples(model, like)))
+        order, values = closest(embed_examples(model, like))
+        results.append((order, values, np.zeros(order.shape, bool)))
     return Ranked(*map(np.concatenate, zip(*results)))
-
-
-def _chances(confidence, embeddings, order, values):
-    rows, places = np.unique(order, return_inverse=True)
-    is_array = isinstance(embeddings, np.ndarray)
-    photos = embeddings[rows] if is_array else embeddings.take(rows)
-    levels = confidence.levels(photos)[places.reshape(order.shape)]
-    return confidence.probabilities(values, levels, len(embeddings))
 
 
 class Answer(NamedTuple):
@@ -171,19 +171,18 @@ class Answer(NamedTuple):
         image: path of the photo, or its id in a `SearchIndex`, or otherwise its
             row.
         similarity: similarity of the query and the image.
-        confidence: probability that the query sentence was written for this
-            photo; None if the query is an image or the model is not calibrated.
+        is_doubtful: whether the similarity is low for a right result, or the
+            query sentence has a content word that the model does not know.
     """
 
     image: str | int
     similarity: float
-    confidence: float | None
+    is_doubtful: bool
 
 
-def answer(image, similarity, confidence):
-    """Returns an `Answer`, in which a confidence of NaN becomes None."""
-    known = None if np.isnan(confidence) else float(confidence)
-    return Answer(image, float(similarity), known)
+def answer(image, similarity, is_doubtful):
+    """Returns an `Answer` of Python numbers."""
+    return Answer(image, float(similarity), bool(is_doubtful))
 
 
 class PhotoSearch:
@@ -307,13 +306,9 @@ class PhotoSearch:
             check_kind("cache", cache, (str, os.PathLike), advice)
         if not uses_own_index:
             names, embeddings = _gallery(self, images, cache)
-        unknown = _warn_of_unknown(self, queries)
+        _warn_of_unknown(self, queries)
         if uses_own_index:
-            results = self.search_own_index(queries, top)
-            for row in unknown:
-                answers = results[row]
-                results[row] = [a._replace(confidence=None) for a in answers]
-            return results
+            return self.search_own_index(queries, top)
         ranked = rank(self, queries, like, embeddings, top)
         return [
             [answer(names[row], *numbers) for row, *numbers in zip(*results)]
@@ -324,11 +319,10 @@ class PhotoSearch:
 def _warn_of_unknown(model, queries):
     sentences = sentences_in(queries)
     notes = notes_on(model, sentences)
-    unknown = [r for r, (_, n) in enumerate(notes) if n == NO_WORD]
-    for row in unknown:
-        text = f'the vocabulary contains no word of "{sentences[row]}"'
-        warnings.warn(f"{text}: its results are meaningless", stacklevel=3)
-    return unknown
+    for sentence, (_, note) in zip(sentences, notes):
+        if note == NO_WORD:
+            text = f'the vocabulary contains no word of "{sentence}"'
+            warnings.warn(f"{text}: its results are meaningless", stacklevel=3)
 
 
 def _gallery(model, images, cache):

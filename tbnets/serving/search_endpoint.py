@@ -5,16 +5,12 @@ endpoint embeds the queries and compares them with the rows tile by tile. It
 returns the same results as `search_index.SearchIndex.search`.
 """
 
-import math
-
-import numpy as np
 import tensorflow as tf
 
 from tbnets.data.images import require
 from tbnets.errors import InputError
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.serving import search_index
-from tbnets.serving.confidence import NEIGHBOURS
 from tbnets.serving.endpoints import traced
 from tbnets.serving.identity import identity_of
 
@@ -24,8 +20,7 @@ def add_search(index):
 
     The `search` endpoint takes `m` texts, as `embed_text` does, and `k`, int32
     `[]`. It returns `ids` (string) and `similarities` (float32), both `[m,
-    min(k, len(index))]`, best first. If the model is calibrated, it also
-    returns `confidences` (float32). Ties are sorted by row.
+    min(k, len(index))]`, best first. Ties are sorted by row.
     """
     if not len(index):
         raise InputError(
@@ -43,21 +38,13 @@ def add_search(index):
         ids = tf.Variable(tf.constant(index.ids), trainable=False)
         embed = served.signatures["embed_text"]
         compare = served.signatures.get("compare")
-        judge = _judge(served.confidence, index)
 
         @traced(spec, tf.TensorSpec([], tf.int32, "k"))
         def search(texts, k):
             k = require(k, k > 0, "`k` must be at least 1. Received:", k)
             queries = embed(**{spec.name: texts})["embeddings"]
-            wide = k if judge is None else tf.maximum(k, NEIGHBOURS)
-            rows, similarities = _find(blocks, compare, queries, wide)
-            results = {
-                "ids": ids.sparse_read(rows[:, :k]),
-                "similarities": similarities[:, :k],
-            }
-            if judge is not None:
-                results["confidences"] = judge(rows[:, :k], similarities)
-            return results
+            rows, similarities = _find(blocks, compare, queries, k)
+            return {"ids": ids.sparse_read(rows), "similarities": similarities}
 
         return {"search": search}
 
@@ -69,26 +56,6 @@ def _blocks(index):
     size = search_index.ROWS_AT_ONCE
     starts = range(0, len(index), size)
     return [index.embeddings[start : start + size] for start in starts]
-
-
-def _judge(confidence, index):
-    if confidence is None:
-        return None
-    levels = [confidence.levels(block) for block in _blocks(index)]
-    levels = tf.Variable(np.concatenate(levels), trainable=False)
-    temperature, weights = confidence.temperature, confidence.weights
-    bias = weights[0] + weights[3] * math.log(len(index))
-
-    def judge(rows, similarities):
-        ratios = similarities[:, :NEIGHBOURS] / temperature
-        crowd = tf.reduce_logsumexp(ratios, 1, keepdims=True)
-        crowd -= tf.math.log(tf.cast(tf.shape(ratios)[1], tf.float32))
-        own = similarities[:, : tf.shape(rows)[1]] / temperature
-        level = levels.sparse_read(rows) / temperature
-        logits = weights[1] * (own - level) + weights[2] * (own - crowd)
-        return tf.sigmoid(logits + bias)
-
-    return judge
 
 
 def _find(blocks, compare, queries, k):

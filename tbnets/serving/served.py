@@ -34,7 +34,6 @@ from tbnets.evaluation.boxes import (
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE, compare_all
 from tbnets.features.proposals import proposer_of
 from tbnets.serving import saved_files
-from tbnets.serving.confidence import Confidence, load_confidence
 from tbnets.serving.inputs import (
     ARGUMENTS,
     IMAGE_BYTES,
@@ -42,7 +41,7 @@ from tbnets.serving.inputs import (
     Texts,
     as_input,
 )
-from tbnets.serving.search import PhotoSearch, answer
+from tbnets.serving.search import PhotoSearch, answer, are_doubtful
 from tbnets.serving.text_readers import TreeReader, is_trees
 from tbnets.text.vocabulary import Vocabulary
 
@@ -72,8 +71,6 @@ class Served(PhotoSearch):
         vocabulary: `Vocabulary` of the model's texts, or None.
         root: object that TensorFlow loaded, which keeps the variables alive;
             None if the model is on a server.
-        confidence: `Confidence` of search results; None if the model is not
-            calibrated.
     """
 
     def __init__(
@@ -83,14 +80,12 @@ class Served(PhotoSearch):
         metadata: dict,
         vocabulary: Vocabulary | None = None,
         root: Any = None,
-        confidence: Confidence | None = None,
     ) -> None:
         self.path: Path = pathlib.Path(path)
         self.metadata = metadata
         self.signatures = signatures
         self.vocabulary = vocabulary
         self.root = root
-        self.confidence = confidence
 
     __repr__ = short_repr(
         "path",
@@ -291,10 +286,10 @@ class Served(PhotoSearch):
         k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
         results = self._ask("search", {**inputs, "k": k})
         values = results["similarities"]
-        chances = results.get("confidences", np.full_like(values, np.nan))
+        doubtful = are_doubtful(self, queries, values)
         return [
             [answer(i.decode(), *numbers) for i, *numbers in zip(*found)]
-            for found in zip(results["ids"], values, chances)
+            for found in zip(results["ids"], values, doubtful)
         ]
 
     def propose(self, photo: Photo) -> np.ndarray:
@@ -474,6 +469,4 @@ def load_saved_model(path: Path, trust: bool = False) -> Served:
     """
     path, root, metadata = saved_files.load_graph(path, trust)
     words = saved_files.read_vocabulary(path)
-    served = Served(path, dict(root.signatures), metadata, words, root)
-    served.confidence = load_confidence(path, served.embedding_dim)
-    return served
+    return Served(path, dict(root.signatures), metadata, words, root)

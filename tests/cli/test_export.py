@@ -8,7 +8,6 @@ import pytest
 
 from tbnets.cli import export
 from tbnets.errors import ExistingFileError
-from tbnets.serving import calibration
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tests import saved_models, tiny_localizer, verbs
@@ -90,14 +89,7 @@ def test_flags_of_litert_that_do_not_fit_are_errors(tmp_path, words, argument):
         verbs.call("export", *model, *words)
 
 
-def test_a_model_is_calibrated(source, tmp_path, monkeypatch):
-    sizes, fit = [], calibration.calibrate
-
-    def calibrate(*arrays):
-        sizes.extend(map(len, arrays))
-        return fit(*arrays)
-
-    monkeypatch.setattr(calibration, "calibrate", calibrate)
+def test_the_similarity_of_likely_results_is_measured(tmp_path):
     write_networks(tmp_path, "bytes")
     photos, captions = tmp_path / "photos", tmp_path / "captions.csv"
     photos.mkdir()
@@ -110,19 +102,12 @@ def test_a_model_is_calibrated(source, tmp_path, monkeypatch):
         rows.append(f"{name},a {color} one")
     captions.write_text("\n".join([*rows, ""]))
     words = [f"--model={tmp_path / 'bytes'}", f"--output={tmp_path / 'new'}"]
-    words.append(f"--confidence={captions}")
-    with refused("--confidence"):
+    words.append(f"--dev_captions={captions}")
+    with refused("--dev_captions"):
         verbs.call("export", *words)
     with saved_models.loaded_once():
         verbs.call("export", *words, f"--photos={photos}")
         words = f"--model={tmp_path / 'new'}", f"--output={tmp_path / 'again'}"
-        verbs.call("export", *words)  # A copy keeps the calibration.
+        verbs.call("export", *words)  # A copy keeps the number.
         model = load_saved_model(tmp_path / "again")
-        [[answer]] = model.search(["red"], np.eye(3, dtype=np.float32)[:1])
-        assert 0 < answer.confidence < 1
-        num_dev, _, _, num_train = sizes
-        assert num_dev < 60 < num_train
-        words = f"--model={source}", f"--output={tmp_path / 'x'}"
-        flags = f"--confidence={captions}", f"--photos={photos}"
-        with refused("--model"):
-            verbs.call("export", *words, *flags)
+        assert 0 < model.metadata["metadata"]["likely_similarity"] < 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets.serving import formatting, search
-from tbnets.serving.search import Answer, PhotoSearch
+from tbnets.serving.search import PhotoSearch
 from tbnets.text import vocabulary
 from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
@@ -60,15 +60,15 @@ def model():
         embed_text=lambda queries: np.array([texts[one] for one in queries]),
         compare=lambda images, texts: images @ texts.T,
         vocabulary=Vocabulary(["", "[UNK]", "star"]),
-        confidence=None,
+        metadata={},
     )
 
 
 def test_images_are_ranked_and_hits_told_where_they_are_known(model):
     queries, hits = ["star", "ring"], [{1: "y.jpg  a star"}, None]
     ranked = search.rank(model, queries, (), np.eye(2), 2)
-    order, similarities, confidences = ranked
-    assert np.isnan(confidences).all()
+    order, similarities, doubtful = ranked
+    assert doubtful.tolist() == [[False, False], [True, True]]
     assert order.tolist() == [[0, 1], [1, 0]]
     assert similarities.tolist() == [[1, 0.5], [1, 0.5]]
     names = ["x.jpg", "y.jpg"]
@@ -97,18 +97,9 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
     ]
     with pytest.warns(UserWarning, match='no word of "ring"'):
         PhotoSearch.search(model, ["star", "ring"], np.eye(2), 1)
-    assert given == [4, 2]
+    assert given == [4, 2, 2]
     model.vocabulary = None
     assert search.notes_on(model, ["x"]) == [([], "")]
-
-
-def test_an_index_in_the_model_gives_no_confidence_without_a_known_word(model):
-    model.search_own_index = lambda queries, top: [
-        [Answer("a.jpg", 0.5, 0.9)] for _ in queries
-    ]
-    with pytest.warns(UserWarning, match='no word of "ring"'):
-        results = PhotoSearch.search(model, ["star", "ring"])
-    assert [found[0].confidence for found in results] == [0.9, None]
 
 
 @pytest.mark.parametrize("queries", [[b"\xff\xfe"], np.array(["ring"])])

@@ -33,7 +33,7 @@ class Searched(test_embedding_cache.MeanColour):
     made_by = {"cnn": tiny_cnn.NAME, "image_size": 16, "layers": ["last"]}
     metadata = {"metadata": {"image_features_made_by": made_by}}
     takes_photos = True
-    confidence = None
+    vocabulary = None
     signatures = {
         "embed_text": lambda captions: {"embeddings": captions},
         "embed_image": lambda image_bytes: {"embeddings": image_bytes},

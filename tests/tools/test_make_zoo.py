@@ -17,9 +17,8 @@ from tbnets import lite
 from tbnets.errors import InputError
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import write_checksums
-from tbnets.serving.confidence import Confidence
 from tbnets.serving.endpoints import Endpoints
-from tbnets.serving.export import add_confidence, write_saved_model
+from tbnets.serving.export import write_saved_model
 from tbnets.serving.litert_files import FOLDER, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
@@ -158,8 +157,6 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     metadata = json.loads((path / saved_files.METADATA_FILE).read_text())
     metadata["tensorflow_version"] = "1.0"  # Of another exporter.
     (path / saved_files.METADATA_FILE).write_text(json.dumps(metadata))
-    bank = np.eye(2, 4, dtype=np.float16)
-    add_confidence(path, Confidence(bank, 0.5, [1.0] * 4, [0.0, 1.0]))
     lite_file = folder / "tiny" / FOLDER / "int8" / "image.tflite"
     lite_file.parent.mkdir(parents=True)
     lite_file.write_bytes(b"lite")
@@ -172,7 +169,6 @@ def test_a_model_is_exported_again_with_its_weights(made, tmp_path):
     np.testing.assert_array_equal(after.embed_text(["dog runs", "a"]), wanted)
     assert after.metadata["tensorflow_version"] != "1.0"
     assert after.metadata["metadata"] == before.metadata["metadata"]
-    np.testing.assert_array_equal(after.confidence.bank, bank)
     assert lite_file.read_bytes() == b"lite"
     metrics = json.loads((folder / "tiny" / "metrics.json").read_text())
     assert metrics == json.loads((made[0] / "tiny/metrics.json").read_text())

@@ -23,7 +23,7 @@ class Colours:
     vocabulary = Vocabulary(("", "[UNK]", *COLOURS))
     takes_photos = True
     embedding_dim = 3
-    confidence = None
+    metadata = {}
 
     def __init__(self, path):
         (path / "variables").mkdir(parents=True)
