@@ -21,7 +21,6 @@ from tbnets.evaluation import (
     boxes,
     choices,
     query_bank,
-    ranking,
     score_tiles,
 )
 from tbnets.evaluation.choices import CANDIDATE_CHOICES, checked_choice
@@ -378,9 +377,8 @@ MEASURES = [
     ("owners", lambda: localize_one(phrase_to_image=[1])),
     ("owners", lambda: localize_one(phrase_to_image=[0.0])),
     ("types", lambda: localize_one(types={"x": np.ones(2, bool)})),
-    ("scores", lambda: ranking.pair_ranks(SCORES * NAN, [[0, 0]])),
-    ("candidates", lambda: ranking.EmbeddingScores(UNIT, UNIT[:, :5])),
-    ("queries", lambda: ranking.EmbeddingScores(UNIT * INF, UNIT)),
+    ("texts", lambda: score_tiles.exact_scores(UNIT, UNIT[:, :5])),
+    ("images", lambda: score_tiles.exact_scores(UNIT * INF, UNIT)),
     ("scores", lambda: score_tiles.spread(of_matrix(np.ones((3, 3))))),
     ("scores", lambda: score_tiles.score_ranks(of_matrix([[NAN]]), [0])),
     ("caption_to_image", lambda: score_tiles.score_ranks(of_matrix(EYE), [9])),
@@ -400,7 +398,6 @@ FOUR = functools.partial(tbnets.Branch, (4,))
 RECURRENT = functools.partial(tbnets.RecurrentEncoder, 9)
 SIDES = functools.partial(tbnets.CCA, *sides())
 TREES = functools.partial(trees().compile, "sgd", LOSS)
-PAIRS = functools.partial(ranking.pair_ranks, SCORES)
 IN_BOX = functools.partial(find, boxes=BOX)
 # What is called with one argument, the argument, and what it must not be.
 VALUES = [
@@ -431,7 +428,6 @@ VALUES = [
     (retrieve, "memory_limit_mb", (0,)),
     (with_positives, "positives", ([[0, 3]], [[-1, 0]], [[0.0, 1]], [0, 1])),
     (with_positives, "positives", (EYE[:3, :2], np.zeros((2, 3), bool))),
-    (PAIRS, "pairs", ([[0, 6]], [[6, 0]])),
     (localize_one, "scores", ([[0, NAN, 0, 0]], [[0, 0]])),
     (localize_one, "scores", ([[0] * 4] * 2, lambda *_: np.zeros((2, 4)))),
     (localize_one, "texts", ([0, 1],)),

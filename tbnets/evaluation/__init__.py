@@ -2,9 +2,8 @@
 
 - `retrieval` evaluates embeddings of images and captions, whose ranks
   `exact_ranks` computes.
-- `score_tiles` ranks by a function that scores pairs, and `query_bank`
-  normalises such scores.
-- `ranking` ranks candidates of which any number may match a query.
+- `score_tiles` ranks by a function that scores pairs, of which any number may
+  match, and `query_bank` normalises such scores.
 - `grounding` holds the table of phrases, candidate boxes and similarities, and
   evaluates it. `choices` defines how a box is chosen.
 - `ranks`, `boxes` and `arguments` contain shared parts, and `tables` formats

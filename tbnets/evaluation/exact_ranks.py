@@ -9,6 +9,7 @@ recomputed in float64.
 """
 
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -18,10 +19,10 @@ import threadpoolctl
 from tbnets.errors import InputError
 from tbnets.evaluation.arguments import finite_scores, warn_of_bfloat16
 from tbnets.evaluation.ranks import (
-    Queries,
     best_scores,
     group_pairs,
     positive_pairs,
+    ranks_of,
 )
 from tbnets.startup import usable_cores
 
@@ -38,6 +39,10 @@ class Side(NamedTuple):
     embeddings: np.ndarray
     norms: np.ndarray
     groups: np.ndarray
+
+    def take(self, rows):
+        """Returns the `Side` of some rows."""
+        return Side(*(values[rows] for values in self))
 
 
 # A pair's score is the exact inner product of float32 rows, rounded to float64
@@ -133,22 +138,36 @@ FLOAT32_ROUNDOFF = 2.0**-24
 FLOAT32_SMALLEST_NORMAL = 2.0**-126
 
 
-def queries_of(side, best, candidates):
-    """Returns the `Queries` of a `Side`, with bounds for uncertain scores.
+class Queries:
+    """Counts the candidates that rank before each row's best positive.
 
-    `best`, float32 `[n]`, is each row's best positive score; infinity if none.
+    `best`, float32 `[n]`, contains each row's best positive score; +inf for
+    rows of the `Side` that are not queries. A float32 product of at least `low`
+    may belong to a score that beats or ties with `best`; a product above `high`
+    beats it.
     """
-    dim = side.embeddings.shape[1]
-    # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in any order of
-    # summation (Higham 2002, Sec. 3.1). 2 u bounds the rounding of the score
-    # itself, and the last term bounds products that underflow.
-    relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
-    relative += 2 * FLOAT32_ROUNDOFF
-    slack = relative * side.norms * candidates.norms.max()
-    slack += dim * FLOAT32_SMALLEST_NORMAL
-    low = np.nextafter((best - slack).astype(np.float32), np.float32(-np.inf))
-    high = np.nextafter((best + slack).astype(np.float32), np.float32(np.inf))
-    return Queries(best, low, high)
+
+    def __init__(self, side, best, candidates):
+        dim = side.embeddings.shape[1]
+        # |float32 product - exact| <= dim u / (1 - dim u) |x| |y| in any order
+        # of summation (Higham 2002, Sec. 3.1). 2 u bounds the rounding of the
+        # score itself, and the last term bounds products that underflow.
+        relative = dim * FLOAT32_ROUNDOFF / (1 - dim * FLOAT32_ROUNDOFF)
+        relative += 2 * FLOAT32_ROUNDOFF
+        slack = relative * side.norms * candidates.norms.max()
+        slack += dim * FLOAT32_SMALLEST_NORMAL
+        low, high = (best - slack).astype("f4"), (best + slack).astype("f4")
+        self.best = best
+        self.low = np.nextafter(low, np.float32(-np.inf))
+        self.high = np.nextafter(high, np.float32(np.inf))
+        self.better = np.zeros(len(best), np.int64)
+        self.tied = np.zeros(len(best), bool)
+        # Several threads may count for a query.
+        self.lock = threading.Lock()
+
+    def ranks(self):
+        """Returns the `Ranks` of the rows that are queries."""
+        return ranks_of(self.best, self.better, self.tied)
 
 
 def _count_block(sides, queries, row_slice, column_slice):
@@ -263,21 +282,21 @@ def cross_ranks(images, texts, memory_limit_mb):
     pairs = group_pairs(images.groups, texts.groups)
     positives = pair_scores(images, texts, *pairs)
     best = best_scores(len(images.groups), pairs[0], positives)
-    by_image = queries_of(images, best, texts)
+    by_image = Queries(images, best, texts)
     best = best_scores(len(texts.groups), pairs[1], positives)
-    by_text = queries_of(texts, best, images)
+    by_text = Queries(texts, best, images)
     count_better((images, texts), (by_image, by_text), memory_limit_mb)
     return {
-        "image_to_text": by_image.result(),
-        "text_to_image": by_text.result(),
+        "image_to_text": by_image.ranks(),
+        "text_to_image": by_text.ranks(),
     }
 
 
 def caption_ranks(texts, memory_limit_mb):
     """Returns the `Ranks` of captions among the other captions."""
-    queries = queries_of(texts, _best_other_caption(texts), texts)
+    queries = Queries(texts, _best_other_caption(texts), texts)
     count_better([texts] * 2, [queries] * 2, memory_limit_mb)
-    return queries.result()
+    return queries.ranks()
 
 
 def _best_other_caption(side):

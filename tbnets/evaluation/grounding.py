@@ -24,14 +24,19 @@ from tbnets.checks import (
     text_ids,
 )
 from tbnets.errors import InputError, check_kind
-from tbnets.evaluation import arguments, boxes, ranking
+from tbnets.evaluation import arguments, boxes, score_tiles
 from tbnets.evaluation.choices import (
     DEFAULT,
     MOST_SIMILAR,
     Choice,
     answers,
 )
-from tbnets.evaluation.ranks import RECALL_AT, Ranks, best_ranks
+from tbnets.evaluation.ranks import (
+    RECALL_AT,
+    Ranks,
+    best_ranks,
+    summarize_direction,
+)
 
 RECALLS = 10
 """Precision is averaged at the recalls 0/10, 1/10, ..., 10/10."""
@@ -68,6 +73,7 @@ SUPPRESSION = 0.5
 MISSED = np.iinfo(np.int64).max
 """Rank of a phrase without a matching proposal."""
 DIRECTION = "phrase_to_region"
+TRUE_REGION_DIRECTIONS = "true_region_to_phrase", "phrase_to_true_region"
 
 
 class Localized(NamedTuple):
@@ -458,10 +464,38 @@ def rank_true_regions(table, compare) -> dict[str, float]:
     rows = order[first]  # The phrase with the largest overlap of each object.
     is_found = overlaps[rows] >= SAME_THING
     if not is_found.any():
-        return ranking.NO_QUERIES
+        return {f"{name}/num_queries": 0.0 for name in TRUE_REGION_DIRECTIONS}
     rows, places = rows[is_found], np.cumsum(is_found) - 1
     names = {"return_index": True, "return_inverse": True}
     _, distinct, texts = np.unique(table.texts, **names)
     pairs = np.stack([places[things], texts], axis=1)[is_found[things]]
     scores = compare(table.images[rows], columns[rows], distinct)
-    return ranking.evaluate_region_phrase_ranking(scores, pairs)
+    return evaluate_region_phrase_ranking(scores, pairs)
+
+
+def evaluate_region_phrase_ranking(scores, pairs) -> dict:
+    """Evaluates rankings of phrases for regions and of regions for phrases.
+
+    Unlike in localization, candidates are from all photos, and the regions are
+    annotated boxes. Each key is the prefix `true_region_to_phrase/` or
+    `phrase_to_true_region/`, followed by a name from
+    `ranks.summarize_direction`.
+
+    Args:
+        scores: `PairScores` of num_regions regions, in place of images, and
+            num_phrases phrases, such as `exact_scores(regions, phrases)`. The
+            phrases must be unique, because ties count as misses.
+        pairs: int `[n, 2]`, the row of each region and the row of its phrase;
+            or a bool mask `[num_regions, num_phrases]`.
+
+    Source: Niu et al. 2017, Sec. 5.2 and Table 4 (regions to phrases).
+    Departures: both directions are evaluated; ties count as misses.
+    """
+    counts = scores.num_images, scores.num_texts
+    pairs = score_tiles.pairs_of("pairs", pairs, counts)
+    both = score_tiles.pair_ranks(scores, *pairs)
+    return {
+        f"{direction}/{name}": value
+        for direction, ranks in zip(TRUE_REGION_DIRECTIONS, both)
+        for name, value in summarize_direction(ranks).items()
+    }

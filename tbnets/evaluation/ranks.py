@@ -1,6 +1,5 @@
 """Computes ranks of queries, and metrics from these ranks."""
 
-import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -29,17 +28,41 @@ class Ranks(NamedTuple):
     __repr__ = of_fields
 
 
+def count_rivals(scores, best, tolerance=0.0):
+    """Counts candidates that rank before each query's best positive.
+
+    `scores`, `[queries, candidates]`, are a block of the scores of candidates
+    that do not match; a match has -inf. `best`, float32 `[queries]`, contains
+    the scores of the best positives; +inf for a row that is not a query. Scores
+    tie if they differ by at most `tolerance`, relative to a score above 1.
+
+    Returns:
+        (better, tied): the number of candidates that beat or tie with the
+        positive, int64 `[queries]`; and whether one of them ties, bool.
+    """
+    slack = np.float32(tolerance) * np.maximum(np.abs(best), 1)
+    slack = np.where(np.isfinite(best), slack, np.float32(0))
+    at_least = (scores >= (best - slack)[:, None]).sum(axis=1)
+    above = (scores > (best + slack)[:, None]).sum(axis=1)
+    return at_least, at_least != above
+
+
 def best_ranks(scores, matches):
     """Ranks the best match in each row of scores `[queries, candidates]`.
 
-    Returns:
-        (ranks, tied) as in `Ranks`. A row without a match ranks after the last
-        candidate, and does not tie.
+    Returns (ranks, tied) as in `Ranks`. A row without a match ranks after the
+    last candidate.
     """
-    matched = np.where(matches, scores, -np.inf)
-    best = matched.max(axis=1, keepdims=True, initial=-np.inf)
-    ranks = 1 + (~matches & (scores >= best)).sum(axis=1)
-    return ranks, (~matches & (scores == best)).any(axis=1)
+    best = np.where(matches, scores, -np.inf)
+    best = best.max(axis=1, initial=-np.inf).astype(np.float32)
+    better, tied = count_rivals(np.where(matches, -np.inf, scores), best)
+    return 1 + better, tied
+
+
+def ranks_of(best, better, tied):
+    """Returns the `Ranks` of the queries, whose `best` is finite."""
+    queries = np.flatnonzero(best < np.inf)
+    return Ranks(queries, 1 + better[queries], tied[queries])
 
 
 def precisions(scores, matches):
@@ -127,24 +150,3 @@ def best_scores(count, rows, scores):
     best = np.full(count, -np.inf, np.float32)
     np.maximum.at(best, rows, scores)
     return np.where(best > -np.inf, best, np.float32(np.inf))
-
-
-class Queries:
-    """Counts the candidates that rank above each query's best positive.
-
-    `best`, float32 `[n]`, contains each query's best positive score; +inf for
-    rows that are not queries. A score of at least `low` may beat or tie with
-    `best`. A score above `high` beats `best`.
-    """
-
-    def __init__(self, best, low, high):
-        self.best, self.low, self.high = best, low, high
-        self.better = np.zeros(len(best), np.int64)
-        self.tied = np.zeros(len(best), bool)
-        # Several threads may count for a query.
-        self.lock = threading.Lock()
-
-    def result(self):
-        """Returns the `Ranks` of the rows that have a positive."""
-        queries = np.flatnonzero(self.best < np.inf)
-        return Ranks(queries, 1 + self.better[queries], self.tied[queries])

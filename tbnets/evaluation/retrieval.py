@@ -7,7 +7,7 @@ import numpy as np
 
 from tbnets.checks import Array, Integers, checked_number
 from tbnets.errors import InputError, InputTypeError, check_choice
-from tbnets.evaluation import arguments, exact_ranks, ranking, score_tiles
+from tbnets.evaluation import arguments, exact_ranks, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
 
@@ -239,18 +239,17 @@ def retrieval_ranks(
 
 
 def _precise_ranks(images, texts, positives):
-    names = "image_embeddings", "text_embeddings"
-    scores = ranking.EmbeddingScores(images, texts, names)
-    pairs = ranking.pairs_of("positives", positives, scores.shape, least=1)
-    directions = {
-        "image_to_text": (scores, pairs),
-        "text_to_image": (scores.T, pairs[:, ::-1]),
-    }
+    named = {"image_embeddings": images, "text_embeddings": texts}
     ranks, means = {}, {}
-    for direction, queries in directions.items():
-        ranks[direction], precisions = ranking.precise_ranks(*queries)
+    for direction in ("image_to_text", "text_to_image"):
+        scores = score_tiles.exact_scores(*named.values(), tuple(named))
+        counts = scores.num_images, scores.num_texts
+        pairs = score_tiles.pairs_of("positives", positives, counts, least=1)
+        ranks[direction], precisions = score_tiles.precise_ranks(scores, *pairs)
         for name, values in precisions.items():
             means[f"{direction}/{name}"] = float(np.mean(values))
+        named = dict(reversed(named.items()))
+        positives = np.stack(pairs[::-1], axis=1)
     return ranks, means
 
 

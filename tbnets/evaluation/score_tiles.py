@@ -1,8 +1,9 @@
-"""Computes the ranks of a model that scores pairs, tile by tile.
+"""Computes the ranks of candidates that are scored pair by pair, in tiles.
 
-The last bits of a float32 score depend on the pair's position in a tile.
-Therefore, a candidate whose score is within `TIE` of the best positive's score
-counts as a tie. Ties count against the model.
+Any number of candidates may match a query. The last bits of a float32 score
+depend on the pair's position in a tile. Therefore, a candidate whose score is
+within `TIE` of the best positive's score counts as a tie, unless the scores are
+exact. Ties count against the model.
 """
 
 from collections.abc import Callable
@@ -10,12 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tbnets.checks import checked_array
 from tbnets.errors import InputError
-from tbnets.evaluation.arguments import checked_groups, finite_scores
+from tbnets.evaluation import exact_ranks
+from tbnets.evaluation.arguments import (
+    checked_embeddings,
+    checked_groups,
+    finite_scores,
+)
 from tbnets.evaluation.ranks import (
-    Queries,
+    Ranks,
+    best_ranks,
     best_scores,
+    count_rivals,
     group_pairs,
+    precisions,
+    ranks_of,
     summarize_ranks,
 )
 from tbnets.progress import progress_bar
@@ -47,6 +58,7 @@ class PairScores(NamedTuple):
             images (`query_bank.normalize`).
         text_levels: float32 `[num_texts]`, levels to subtract when images rank
             texts.
+        tolerance: largest difference of tied scores, as in `count_rivals`.
     """
 
     num_images: int
@@ -55,6 +67,7 @@ class PairScores(NamedTuple):
     pairs: Callable
     image_levels: np.ndarray = LEVEL
     text_levels: np.ndarray = LEVEL
+    tolerance: float = TIE
 
     def subset(self, image_rows, text_rows):
         """Returns the `PairScores` of some rows, renumbered from 0."""
@@ -65,7 +78,7 @@ class PairScores(NamedTuple):
         counts = len(image_rows), len(text_rows)
         ways = of_some(self.tile), of_some(self.pairs)
         levels = self.image_levels[image_rows], self.text_levels[text_rows]
-        return PairScores(*counts, *ways, *levels)
+        return PairScores(*counts, *ways, *levels, self.tolerance)
 
     def of_images(self, scores, image_rows):
         """Returns scores `[..., images]` minus the levels of the images."""
@@ -82,31 +95,130 @@ def evaluate_scores(scores, caption_to_image, image_groups=None) -> dict:
 
 
 def score_ranks(scores, caption_to_image, image_groups=None) -> dict:
-    """Ranks the best positive of each query, like `retrieval_ranks`.
-
-    Positive pairs are scored first. Then all pairs are scored in tiles. Each
-    tile updates the ranks in both directions and is discarded.
-    """
+    """Ranks the best positive of each query, like `retrieval_ranks`."""
     counts = scores.num_images, scores.num_texts
     rows, groups = checked_groups(caption_to_image, image_groups, *counts)
-    text_groups = groups[rows]
-    images, texts = group_pairs(groups, text_groups)
-    positives = finite_scores(scores.pairs(images, texts))
-    of_images = scores.of_texts(positives, texts)
-    of_texts = scores.of_images(positives, images)
-    by_image = _queries(best_scores(len(groups), images, of_images))
-    by_text = _queries(best_scores(len(rows), texts, of_texts))
-    tiles = row_blocks(*counts)
+    directions = "image_to_text", "text_to_image"
+    pairs = group_pairs(groups, groups[rows])
+    return dict(zip(directions, pair_ranks(scores, *pairs)))
+
+
+def pair_ranks(scores, images, texts):
+    """Ranks texts for images, and images for texts.
+
+    `images`, ascending, and `texts`, int `[n]`, are the rows of matching pairs,
+    which are scored first. Then all pairs are scored in tiles. Each tile
+    updates the ranks in both directions and is discarded. Returns two `Ranks`.
+    """
+    matches = finite_scores(scores.pairs(images, texts))
+    of_texts = scores.of_texts(matches, texts)
+    of_images = scores.of_images(matches, images)
+    best = [
+        best_scores(scores.num_images, images, of_texts),
+        best_scores(scores.num_texts, texts, of_images),
+    ]
+    better = [np.zeros(len(each), np.int64) for each in best]
+    tied = [np.zeros(len(each), bool) for each in best]
+    tiles = row_blocks(scores.num_images, scores.num_texts)
     bar = progress_bar(len(tiles), "scoring the pairs", "tile", iterable=tiles)
-    for images, texts in bar:
-        tile = finite_scores(scores.tile(images, texts)).copy()
-        tile[groups[images][:, None] == text_groups[texts]] = -np.inf
-        _count(by_image, images, scores.of_texts(tile, texts))
-        _count(by_text, texts, scores.of_images(tile.T, images))
-    return {
-        "image_to_text": by_image.result(),
-        "text_to_image": by_text.result(),
-    }
+    for rows, columns in bar:
+        tile = finite_scores(scores.tile(rows, columns)).copy()
+        first, last = np.searchsorted(images, [rows[0], rows[-1] + 1])
+        places = texts[first:last] - columns[0]
+        is_inside = (places >= 0) & (places < len(columns))
+        own = images[first:last][is_inside] - rows[0], places[is_inside]
+        tile[own] = -np.inf
+        blocks = (
+            (rows, scores.of_texts(tile, columns)),
+            (columns, scores.of_images(tile.T, rows)),
+        )
+        for side, (queries, block) in enumerate(blocks):
+            rivals = count_rivals(block, best[side][queries], scores.tolerance)
+            better[side][queries] += rivals[0]
+            tied[side][queries] |= rivals[1]
+    return [ranks_of(*each) for each in zip(best, better, tied)]
+
+
+def precise_ranks(scores, images, texts):
+    """Ranks texts for images, with their `ranks.precisions`.
+
+    `images`, ascending, and `texts` are as in `pair_ranks`. Returns `Ranks` and
+    a dict of float64 `[num_queries]`.
+    """
+    every = row_blocks(1, scores.num_texts)
+    queries, starts = np.unique(images, return_index=True)
+    starts, ranked, precise = np.append(starts, len(images)), [], {}
+    for first in range(0, len(queries), TILE_IMAGES):
+        rows = queries[first : first + TILE_IMAGES]
+        tiles = [scores.tile(rows, columns) for _, columns in every]
+        values = finite_scores(np.concatenate(tiles, axis=1))
+        own = slice(starts[first], starts[first + len(rows)])
+        matches = np.zeros(values.shape, bool)
+        matches[np.searchsorted(rows, images[own]), texts[own]] = True
+        ranked.append(best_ranks(values, matches))
+        for name, shares in precisions(values, matches).items():
+            precise.setdefault(name, []).append(shares)
+    ranks, tied = map(np.concatenate, zip(*ranked))
+    joined = {name: np.concatenate(parts) for name, parts in precise.items()}
+    return Ranks(queries, ranks, tied), joined
+
+
+def pairs_of(name, pairs, shape, least=0):
+    """Returns the rows of matching pairs, two int64 arrays `[n]`.
+
+    `pairs` is a bool mask of the given shape, or int `[n, 2]`. The first array
+    is ascending. Raises ValueError if there are fewer than `least` pairs.
+    """
+    pairs = checked_array(name, pairs)
+    if pairs.dtype == bool and pairs.shape == shape:
+        pairs = np.argwhere(pairs)
+    if pairs.size == 0:
+        pairs = np.zeros((0, 2), np.int64)
+    fit = pairs.dtype.kind in "iu" and pairs.shape[1:] == (2,)
+    fit = fit and ((pairs >= 0) & (pairs < shape)).all()
+    if not fit or len(pairs) < least:
+        raise InputError(
+            name,
+            f"be bool {shape}, or 0-based rows, integers [n, 2] with n >= "
+            f"{least}",
+            f"{pairs.dtype} {pairs.shape}, or a row out of range",
+            "Pass one pair of rows per match.",
+        )
+    return tuple(pairs[np.argsort(pairs[:, 0], kind="stable")].astype("i8").T)
+
+
+def exact_scores(images, texts, names=("images", "texts")):
+    """Returns `PairScores` of exact inner products.
+
+    `images` and `texts` are embeddings `[n, dim]`, L2-normalised. Error
+    messages use `names` for the two arguments.
+    """
+    arrays = checked_embeddings(**dict(zip(names, (images, texts))))
+    images, texts = (
+        exact_ranks.finite_side(name, array, np.arange(len(array)))
+        for name, array in zip(names, arrays)
+    )
+
+    def tile(image_rows, text_rows):
+        sides = images.take(image_rows), texts.take(text_rows)
+        every = slice(0, len(image_rows)), slice(0, len(text_rows))
+        return exact_ranks.strip_scores(*sides, *every)
+
+    def pairs(image_rows, text_rows):
+        return exact_ranks.pair_scores(images, texts, image_rows, text_rows)
+
+    counts = map(len, arrays)
+    return PairScores(*counts, tile, pairs, tolerance=0.0)
+
+
+def matrix_scores(matrix, tolerance=TIE):
+    """Returns the `PairScores` of an array `[num_images, num_texts]`."""
+    return PairScores(
+        *matrix.shape,
+        lambda images, texts: matrix[np.ix_(images, texts)],
+        lambda images, texts: matrix[images, texts],
+        tolerance=tolerance,
+    )
 
 
 def row_blocks(num_images, num_texts):
@@ -133,20 +245,6 @@ def compare_all(compare, first, second, pairs_at_once):
             rows = slice(row, row + step)
             table[rows, columns] = compare(first[rows], second[columns])
     return table
-
-
-def _queries(best):
-    slack = np.float32(TIE) * np.maximum(np.abs(best), 1)
-    slack[~np.isfinite(best)] = 0
-    return Queries(best, best - slack, best + slack)
-
-
-def _count(queries, rows, scores):
-    """Counts candidates that beat or tie with positives; `[rows, n]` scores."""
-    at_least = (scores >= queries.low[rows, None]).sum(axis=1)
-    above = (scores > queries.high[rows, None]).sum(axis=1)
-    queries.better[rows] += at_least
-    queries.tied[rows] |= at_least != above
 
 
 def distance_scores(image_embeddings, text_embeddings):

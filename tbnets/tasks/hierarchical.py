@@ -19,8 +19,8 @@ from tbnets.data.phrase_pairs import (
     noun_phrases,
 )
 from tbnets.errors import InputError
-from tbnets.evaluation import ranking
 from tbnets.evaluation.grounding import PhraseTable
+from tbnets.evaluation.score_tiles import exact_scores
 from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
 from tbnets.tasks.matching.scores import points_of, shown_captions
@@ -119,7 +119,7 @@ class Matcher:
             similarities[phrases, : table.shape[1]] = table
 
         def compare(images, columns, rows):
-            return ranking.EmbeddingScores(
+            return exact_scores(
                 self._embed_candidates(examples, images, columns),
                 self.embed_phrases(examples, links.phrases[rows]),
             )

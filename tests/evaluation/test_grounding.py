@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from tbnets.evaluation import grounding, ranking, tables
+from tbnets.evaluation import grounding, score_tiles, tables
 from tbnets.evaluation.grounding import PhraseTable, average_precision
 from tests.evaluation import oracle
 from tests.refusals import refused
@@ -228,7 +228,8 @@ def test_true_regions_are_ranked_with_all_phrases_of_the_split():
     def compare(images, columns, rows):
         compared = [each.tolist() for each in (images, columns, rows)]
         assert compared == [[0, 0], [1, 0], [0, 1, 2, 3]]  # First thing 3.
-        return np.array([[0.1, 0.2, 0.9, 0.3], [0.8, 0.8, 0.1, 0.9]])
+        scores = [[0.1, 0.2, 0.9, 0.3], [0.8, 0.8, 0.1, 0.9]]
+        return score_tiles.matrix_scores(np.array(scores))
 
     metrics = grounding.rank_true_regions(table, compare)
     # The cat's phrase is first. The dog's two come after the bird's, which is
@@ -241,9 +242,29 @@ def test_true_regions_are_ranked_with_all_phrases_of_the_split():
     assert metrics["phrase_to_true_region/recall_at_1"] == 1
 
 
+def test_region_phrase_ranking_literal():
+    # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
+    scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
+    metrics = grounding.evaluate_region_phrase_ranking(
+        score_tiles.matrix_scores(scores), [[0, 0], [1, 2], [0, 2]]
+    )
+    # Region 0: .4 after .9: 2. Region 1: .5 after .6: 2. Phrase 0: .1 after
+    # .6 and .2: 3. Phrase 2: .5 after .7: 2; region 0 is no rival.
+    # The median of ranks 3 and 2 is floor((2 + 1) / 2) + 1.
+    names = ("num_queries", "recall_at_1", "recall_at_5", "recall_at_10")
+    names += ("median_rank", "mean_rank", "tie_rate")
+    rows = {
+        "true_region_to_phrase": (2, 0, 1, 1, 2, 2, 0),
+        "phrase_to_true_region": (2, 0, 1, 1, 2, 2.5, 0),
+    }
+    assert metrics == oracle.named(rows, names)
+
+
 def test_objects_that_are_not_proposed_are_no_queries():
     table = phrase_table([0], [[5, 5, 6, 6]], [1])
-    assert grounding.rank_true_regions(table, None) == ranking.NO_QUERIES
+    names = "true_region_to_phrase", "phrase_to_true_region"
+    none = {f"{name}/num_queries": 0 for name in names}
+    assert grounding.rank_true_regions(table, None) == none
 
 
 def two_photos(similarities, learned=False):

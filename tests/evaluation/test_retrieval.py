@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.evaluation import exact_ranks, ranking, retrieval
+from tbnets.evaluation import exact_ranks, retrieval, score_tiles
 from tbnets.evaluation.exact_ranks import Side
 from tbnets.evaluation.ranks import Ranks
 from tests.evaluation import oracle
@@ -199,7 +199,8 @@ def test_bfloat16_embeddings_are_warned_of():
     with pytest.warns(UserWarning, match="`text_embeddings` should be"):
         retrieval.evaluate_retrieval(images, rounded, positives=images > 0)
     with pytest.warns(UserWarning, match="`scores` should be"):
-        ranking.pair_ranks(rounded.numpy(), np.argwhere(images))
+        scores = score_tiles.matrix_scores(rounded.numpy())
+        score_tiles.score_ranks(scores, range(3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         retrieval.evaluate_retrieval(images, images, range(3))

@@ -6,12 +6,7 @@ from tests.evaluation import oracle
 
 
 def of_matrix(matrix):
-    matrix = np.asarray(matrix, np.float32)
-    return score_tiles.PairScores(
-        *matrix.shape,
-        lambda images, texts: matrix[np.ix_(images, texts)],
-        lambda images, texts: matrix[images, texts],
-    )
+    return score_tiles.matrix_scores(np.asarray(matrix, np.float32))
 
 
 @pytest.mark.parametrize("tile", [(1, 1), (2, 3), (64, 1024)])
@@ -94,3 +89,52 @@ def test_spread_is_that_of_all_pairs():
     matrix = np.random.default_rng(0).normal(scale=3, size=(40, 50))
     found = score_tiles.spread(of_matrix(matrix))
     assert found == pytest.approx(matrix.std(), rel=0.02)
+
+
+def random_pairs(seed, levels):
+    generator = np.random.default_rng(seed)
+    num_queries, num_candidates, dim = generator.integers(1, 20, 3)
+    queries = generator.standard_normal((num_queries, dim))
+    candidates = generator.standard_normal((num_candidates, dim))
+    pairs = generator.integers(0, [num_queries, num_candidates], (12, 2))
+    queries, candidates = (
+        (np.rint(x * levels) / levels).astype(np.float32)
+        for x in (queries, candidates)
+    )
+    return queries, candidates, pairs
+
+
+@pytest.mark.parametrize("levels", [1, 2, 1000])
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_of_pairs_are_those_of_the_definition(seed, levels, monkeypatch):
+    queries, candidates, pairs = random_pairs(seed, levels)
+    table = [[oracle.score(x, y) for y in candidates] for x in queries]
+    table = np.array(table)
+    known = {tuple(pair) for pair in pairs.tolist()}
+    turned = {pair[::-1] for pair in known}
+    wanted = [oracle.pair_ranks(table, known)]
+    wanted.append(oracle.pair_ranks(table.T, turned))
+    rows = score_tiles.pairs_of("pairs", pairs, table.shape)
+    exact = score_tiles.exact_scores(queries, candidates)
+    for tile in ((1, 1), (2, 3), (64, 1024)):
+        monkeypatch.setattr(score_tiles, "TILE_IMAGES", tile[0])
+        monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
+        for scores in (exact, score_tiles.matrix_scores(table, tolerance=0)):
+            found = score_tiles.pair_ranks(scores, *rows)
+            assert [
+                list(zip(*(x.tolist() for x in y))) for y in found
+            ] == wanted
+            ranks, precise = score_tiles.precise_ranks(scores, *rows)
+            assert list(zip(*(x.tolist() for x in ranks))) == wanted[0]
+            precise = np.stack([*precise.values()], axis=1)
+            expected = oracle.precisions(table, known)
+            np.testing.assert_allclose(precise, expected, rtol=1e-12)
+
+
+def test_masks_and_rows_name_the_same_pairs():
+    mask = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
+    for pairs in (mask, np.argwhere(mask), np.argwhere(mask)[::-1]):
+        rows, columns = score_tiles.pairs_of("pairs", pairs, mask.shape)
+        assert rows.tolist() == [0, 1, 2] and columns.tolist() == [1, 2, 2]
+    rows, columns = score_tiles.pairs_of("pairs", [], (2, 3))
+    assert rows.shape == columns.shape == (0,)

@@ -10,8 +10,7 @@ from tbnets.data.captions import same_captions
 from tbnets.data.localization.examples import PhraseExamples
 from tbnets.data.phrase_pairs import ranges
 from tbnets.errors import InputError
-from tbnets.evaluation import ranking
-from tbnets.evaluation.score_tiles import PairScores
+from tbnets.evaluation.score_tiles import exact_scores, matrix_scores
 from tbnets.startup import raise_if_interrupted
 from tbnets.tasks.scores import (
     PhraseScores,
@@ -61,11 +60,7 @@ def sentence_scores(scores, records):
     columns = np.searchsorted(texts, phrases.phrase_to_text)
     captions = captions_of_phrases(phrases, records)
     table = -_mean_of_phrases(distances, columns, captions, records)
-    return PairScores(
-        *table.shape,
-        lambda images, captions: table[np.ix_(images, captions)],
-        lambda images, captions: table[images, captions],
-    )
+    return matrix_scores(table)
 
 
 def _mean_of_phrases(distances, columns, captions, records):
@@ -189,9 +184,8 @@ class RegionScorer:
 
     def _pair_scores(self, regions, phrases):
         if not self.network.learned_similarity:
-            return ranking.EmbeddingScores(regions, phrases)
-        tile = PairScorer(self.network).scores(regions, phrases).tile
-        return tile(np.arange(len(regions)), np.arange(len(phrases)))
+            return exact_scores(regions, phrases)
+        return PairScorer(self.network).scores(regions, phrases)
 
     def _embed_rows(self, examples, rows):
         cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
