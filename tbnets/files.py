@@ -246,12 +246,13 @@ def parse_json(text):
 
 
 def _as_object(pairs):
-    twice = first_twice(key for key, _ in pairs)
-    if twice is not None:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        twice = shown(first_twice(key for key, _ in pairs))
         raise InputError(
-            f"expected each key once in an object; found {shown(twice)} twice"
+            f"expected each key once in an object; found {twice} twice"
         )
-    return dict(pairs)
+    return content
 
 
 def is_kind(value, kind):

@@ -224,18 +224,20 @@ def _records(file, rows, layout, archive):
         elif name and (captions or not texts):
             if _is_new_spelling(file, place, name, value, spelled):
                 continue
-            record = ImageRecord(
-                image,
-                [],
-                split.strip(),
-                posixpath.join(archive, name),
-                identity=_identity(file, values, layout, place, identities),
-            )
-            known = records.setdefault((image, record.split), record)
-            known.captions.extend(captions)
+            identity = _identity(file, values, layout, place, identities)
+            part = records.setdefault(split.strip(), {})
+            if image not in part:
+                part[image] = ImageRecord(
+                    image,
+                    [],
+                    split.strip(),
+                    posixpath.join(archive, name) if archive else name,
+                    identity=identity,
+                )
+            part[image].captions.extend(captions)
     for reason, count in left_out.items():
         file.suspect(f"left out {count} {reason}.", None)
-    return [*records.values()]
+    return [record for part in records.values() for record in part.values()]
 
 
 def _image_of(value):
@@ -279,7 +281,8 @@ def _texts(values, layout, place):
 
 def _is_new_spelling(file, place, name, value, spelled):
     """Reports a photo that an earlier row names by another path or URL."""
-    before = spelled.setdefault(posixpath.normpath(name), value)
+    path = posixpath.normpath(name)
+    before = spelled.setdefault(name if name == path else path, value)
     if value == before:
         return False
     advice = "Both names refer to one file. Use one name in all rows."

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -555,6 +556,16 @@ def test_a_file_of_all_splits_is_read_once(tmp_path, monkeypatch):
     for _ in range(2):
         with refusals.at(path, 4):
             read_captions("table", path, "train")
+
+
+def test_memory_is_proportional_to_the_size_of_the_file(tmp_path):
+    content = json.dumps({f"{row}.jpg": f"a dog {row}" for row in range(9999)})
+    path = write(tmp_path / "mapping.json", content)
+    tracemalloc.start()
+    read_captions("auto", path, "all")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 22 * len(content)
 
 
 # Paths.
