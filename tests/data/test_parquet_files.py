@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from tbnets.data import archives, images
+from tbnets.data import archives, images, parquet
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
@@ -175,7 +175,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         def write(self, content):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(archives, "_temporary_file", lambda _: Full())
+    monkeypatch.setattr(parquet, "_temporary_file", lambda _: Full())
     path = tmp_path / "data.parquet"
     write(path, image=photos_of(), caption=CAPTIONS["caption"])
     with pytest.raises(InputError, match="TMPDIR"):
@@ -185,8 +185,8 @@ def test_a_full_disk(tmp_path, monkeypatch):
 def test_each_process_has_its_own_copies(tmp_path, monkeypatch):
     path = write(tmp_path / "p.parquet", image=photos_of(), caption=NAMES)
     assert archives.read_bytes(path / "0.jpg") == PHOTOS[0]
-    before = archives._temporary_file(archives.os.getpid())
-    monkeypatch.setattr(archives.os, "getpid", lambda: -1)
+    before = parquet._temporary_file(parquet.os.getpid())
+    monkeypatch.setattr(parquet.os, "getpid", lambda: -1)
     before.truncate(0)  # As another process may do.
     for name, content in zip(NAMES, PHOTOS):
         assert archives.read_bytes(path / name) == content
