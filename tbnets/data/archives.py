@@ -246,7 +246,7 @@ def _read_part(path, offset, size):
         return file.read(size)
 
 
-_BLOCK = 512
+_BLOCK, _CHUNK_BYTES = 512, 1 << 20
 _MOST_BYTES = 1 << 16
 """Maximum size in bytes of a file's metadata, such as a long name."""
 
@@ -262,13 +262,28 @@ class _Member(tarfile.TarInfo):
 
 
 def _tar_places(file):
-    """Returns {name: (offset, size)} for the files in a tar archive."""
-    places, end, size = {}, 0, os.path.getsize(file.path)
+    """Returns {name: (offset, size)} for the files in a tar archive.
+
+    Reads also the archives that follow the end of the first, as `cat` writes
+    them.
+    """
+    places, start, size = {}, 0, os.path.getsize(file.path)
+    with open(file.path, "rb") as stream:
+        while start is not None:
+            stream.seek(start)
+            end = _add_members(file, stream, places, size)
+            start = _after_zeros(stream, end)
+    return places
+
+
+def _add_members(file, stream, places, size):
+    """Adds the places of one archive's files; returns where its end begins."""
+    end = stream.tell()
     kind = {"tarinfo": _Member, "encoding": "utf-8", "errors": "strict"}
     expected = "expected a tar archive; found"
     advice = "Copy or write it again."
     try:
-        with tarfile.open(file.path, "r:", **kind) as members:
+        with tarfile.open(fileobj=stream, mode="r:", **kind) as members:
             for member in members:
                 place = f"byte {member.offset}"
                 if member.offset < end or member.size < 0 or member.issparse():
@@ -284,10 +299,21 @@ def _tar_places(file):
                 members.members.clear()  # They would take memory.
     except (tarfile.TarError, RecursionError, UnicodeDecodeError) as error:
         file.report(f"{expected}: {error}. {advice}", f"byte {end}")
-    if (last := _read_part(file.path, end, _BLOCK)) != bytes(_BLOCK):
+    stream.seek(end)
+    if (last := stream.read(_BLOCK)) != bytes(_BLOCK):
         message = f"{expected}: {shown(last[:16])}, not its end. {advice}"
         file.report(message, f"byte {end}")
-    return places
+    return end
+
+
+def _after_zeros(stream, place):
+    """Returns the place of the next block that is not zero, or None."""
+    stream.seek(place)
+    while chunk := stream.read(_CHUNK_BYTES):
+        if rest := chunk.lstrip(b"\0"):
+            return (place + len(chunk) - len(rest)) // _BLOCK * _BLOCK
+        place += len(chunk)
+    return None
 
 
 def _add_place(file, places, member, place):

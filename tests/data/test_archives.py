@@ -151,6 +151,25 @@ def test_damaged_archives_are_rejected(tmp_path):
             archives.open_archive(damaged)
 
 
+def test_what_follows_the_end_of_an_archive_is_read(tmp_path):
+    contents = [{f"{n}.jpg": encode(seed=n), f"{n}.txt": b"A"} for n in (1, 2)]
+    parts = [
+        write_tar(tmp_path / f"{number}.tar", content).read_bytes()
+        for number, content in enumerate(contents)
+    ]
+    path = tmp_path / "both.tar"
+    path.write_bytes(b"".join(parts) + bytes(2**21))
+    names = [name for content in contents for name in content]
+    assert [*archives.open_archive(path).places] == names
+    for content in contents:
+        for name in content:
+            assert archives.read_bytes(path / name) == content[name]
+    for rest in (b"x", b"x" * 512, parts[1][:700], parts[0]):
+        path.write_bytes(parts[0] + rest)
+        with pytest.raises(InputError, match=r"both\.tar: byte"):
+            archives.open_archive(path)
+
+
 def test_a_batch_has_photos_in_archives_and_in_folders(tmp_path, shard):
     contents = [*CONTENTS.values()][:1] * 2 + [encode(format="BMP")]
     for number, content in enumerate(contents):
