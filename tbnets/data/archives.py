@@ -5,6 +5,7 @@ The path of such a photo starts with the path of its archive, for example
 archives are read in place.
 """
 
+import collections
 import contextlib
 import functools
 import glob
@@ -127,12 +128,27 @@ def photo_root(path):
 
 
 def photos_inside(path):
-    """Yields (name, path below the root) for each photo inside archives."""
-    root, archives = list_archives(path)
+    """Yields (id, path below the root) for each photo inside archives.
+
+    The id is the photo's name in its archive, or the path if another archive
+    has a photo with this name.
+    """
+    root, paths = list_archives(path)
+    archives = [open_archive(path) for path in paths]
+    repeated = repeated_names(archives)
     for archive in archives:
-        before = name_below(root, archive)
-        for name in open_archive(archive).photos:
-            yield name, posixpath.join(before, name)
+        before = name_below(root, archive.path)
+        for name in archive.photos:
+            place = posixpath.join(before, name)
+            yield place if name in repeated else name, place
+
+
+def repeated_names(archives):
+    """Returns the names of photos that occur in several opened archives."""
+    counts = collections.Counter(
+        name for archive in archives for name in archive.photos
+    )
+    return {name for name, count in counts.items() if count > 1}
 
 
 def has_archives(path):

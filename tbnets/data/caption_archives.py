@@ -50,48 +50,51 @@ def archive_splits(names):
 def read_shards(file):
     """Returns the `ImageRecord`s of the photos in shards, in order.
 
-    An image's id is the name of its photo in the shard. Each line of a `.txt`
+    An image's id is the name of its photo in the shard, after the path of the
+    shard if several shards have a photo with this name. Each line of a `.txt`
     file is a caption. In a `.json` file, the captions are stored under one of
     the keys in `layouts.COLUMN_NAMES`. A `.cls` file contains the name of a
     class, or the index of a line in `classes.txt` next to the shards.
     """
     shards = _list(file.path, ".tar")
     file.used = f"{len(shards)} shards"
-    records, counts = {}, collections.Counter()
+    records, counts = [], collections.Counter()
     classes = _read_classes(archives.photo_root(file.path))
-    for name, path, split in shards:
+    opened = [_opened(file, path) for _, path, _ in shards]
+    repeated = archives.repeated_names(filter(None, opened))
+    for (name, path, split), archive in zip(shards, opened):
         shard = CheckedFile(path, file.problems)
-        for key, files in _samples(shard).items():
+        for key, files in _samples(archive).items():
             photos = [*filter(archives.is_photo_name, files)]
             texts = sorted(filter(_rank, files), key=_rank)
-            if len(photos) > 1 or not records.keys().isdisjoint(photos):
-                expected = f"one photo with the key {key!r} in all shards"
+            if len(photos) > 1:
+                expected = f"one photo with the key {key!r}"
                 advice = "A key ends at the first dot. Rename the photo."
                 shard.refuse(expected, photos[-1], None, advice)
             elif photos:
                 captions = _captions(shard, texts[0], classes) if texts else []
                 place = posixpath.join(name, photos[0])
-                record = ImageRecord(photos[0], captions, split, place)
-                records[photos[0]] = record
+                key = place if photos[0] in repeated else photos[0]
+                records.append(ImageRecord(key, captions, split, place))
                 counts["photos without a caption"] += not captions
             else:
                 counts["captions without a photo"] += bool(texts)
     if lines := [f"{count} {what}" for what, count in counts.items() if count]:
         file.suspect(f"{' and '.join(lines)}.", None)
-    return list(records.values())
+    return records
 
 
-def _opened(file):
+def _opened(file, path):
     """Opens an archive; returns None after reporting that it is damaged."""
     try:
-        return archives.open_archive(file.path)
+        return archives.open_archive(path)
     except ProblemError as error:
-        return file.report(error.problem.message)
+        return CheckedFile(path, file.problems).report(error.problem.message)
 
 
-def _samples(shard):
+def _samples(archive):
     """Returns a dict from each key in a shard to the names of its files."""
-    samples, archive = {}, _opened(shard)
+    samples = {}
     for name in archive.places if archive else ():
         folder, base = posixpath.split(name)
         key = posixpath.join(folder, base.partition(".")[0])
@@ -169,14 +172,16 @@ def read_parquet(file):
 
     If a column contains photos, an image's id is the path stored with its
     photo. If there are no such paths, the id is the file name in another
-    column, or contains the row number.
+    column, or contains the row number. If a name occurs in several files, the
+    id begins with the path of the file.
     """
-    records = {}
-    for name, path, split in _list(file.path, ".parquet"):
-        part = CaptionFile(path, file.problems, file.columns, file.images)
-        archive = _opened(part)
+    records, files = {}, _list(file.path, ".parquet")
+    opened = [_opened(file, path) for _, path, _ in files]
+    repeated = archives.repeated_names(filter(None, opened))
+    for (name, path, split), archive in zip(files, opened):
         if not archive:
             continue
+        part = CaptionFile(path, file.problems, file.columns, file.images)
         rows = _parquet_rows(archive, split)
         names = archive.columns
         if archive.names:  # The column of photos is the column of images.
@@ -184,14 +189,13 @@ def read_parquet(file):
             names = [_PHOTO, *(name for name in names if name != _PHOTO)]
         place = name if archive.names else ""
         for record in read_rows(part, names, rows, place):
-            key = record.image_id, "" if archive.names else record.split
-            if key not in records:
-                records[key] = record
-            elif archive.names:
-                expected = "a unique name for each photo in all files"
-                part.refuse(expected, record.image_id)
-            else:
+            if record.image_id in repeated:
+                record = record._replace(image_id=record.file_name)
+            key = record.image_id, record.split
+            if key in records:
                 records[key].captions.extend(record.captions)
+            else:
+                records[key] = record
         file.used = part.used
     return list(records.values())
 

@@ -1,7 +1,7 @@
 """Reads photos and captions in parquet files.
 
-A row group can only be decoded as a whole, so its photos are copied to a
-temporary file.
+A row group can only be decoded from its start, so its photos are copied to a
+temporary file. Equal photos are copied once.
 """
 
 import atexit
@@ -18,10 +18,23 @@ import numpy as np
 
 from tbnets.data.layouts import COLUMN_NAMES, bare
 from tbnets.errors import FileError, import_extra
-from tbnets.files import CheckedFile
+from tbnets.files import CheckedFile, listed
 
-_PHOTOS_AT_ONCE, _ROWS_AT_ONCE = 16, 1024
+_PHOTO_NAMES = [
+    *COLUMN_NAMES["image"],
+    *"picture image_byte byte content jpg jpeg png webp".split(),
+]
+"""The names of a column of photos, preferred first, as `bare` returns them."""
 _BUFFER_BYTES = 1 << 20
+_SMALL_BYTES, _MOST_TIMES = 1 << 26, 100
+"""A column may decompress to the first number of bytes, or to the second times
+its size in the file."""
+_LARGE_BYTES = 1 << 30
+"""Repeated values may take this number of bytes, or `_MOST_TIMES` the size of
+the file."""
+_SMALL_ROWS, _ROWS_PER_BYTE = 1 << 17, 8
+"""A column may have the first number of values, or the second number for each
+byte of the file."""
 _LOCK = threading.Lock()
 
 
@@ -35,65 +48,155 @@ class ParquetFile:
 
     def __init__(self, path):
         self.path = path
+        self._metadata, self._flat = None, set()
         with self._open() as file:
-            schema, metadata = file.schema_arrow, file.metadata
-            groups = range(metadata.num_row_groups)
-            sizes = [metadata.row_group(group).num_rows for group in groups]
+            self._metadata, schema = file.metadata, file.schema_arrow
             self.columns = [x.name for x in schema if _is_read(x)]
-            self._photo, self._names = _photo_columns(schema)
+            self._photo, self._names = self._photo_columns(schema)
+        self._check_sizes()
+        groups = range(self._metadata.num_row_groups)
+        sizes = [self._metadata.row_group(group).num_rows for group in groups]
         self._starts, self._copies = np.cumsum([0, *sizes]), {}
+        self._copy_of_digest = {}
         self.names = self._find_names() if self._photo else []
         self.places = {}
         for row, name in enumerate(self.names):
             self.places.setdefault(name, row)
 
     @contextlib.contextmanager
-    def _open(self):
+    def _open(self, dictionaries=()):
         arrow = import_extra("data", "pyarrow")
         parquet = import_extra("data", "pyarrow.parquet")
         try:
-            yield parquet.ParquetFile(self.path, buffer_size=_BUFFER_BYTES)
+            with parquet.ParquetFile(
+                self.path,
+                metadata=self._metadata,
+                read_dictionary=dictionaries,
+                buffer_size=_BUFFER_BYTES,
+            ) as file:
+                yield file
         except FileError:
             raise
-        except (arrow.ArrowException, OSError) as error:
+        except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             text = f"expected a parquet file; found: {error}. Copy it again."
             CheckedFile(self.path).report(text)
 
+    def _photo_columns(self, schema):
+        """Returns (column of photos, column of their names); "" if none.
+
+        A column with the name of photos is preferred. Otherwise, the column is
+        the only one of bytes or of `{bytes, path}`; a column of bytes is not
+        used if there is a column of names of photos.
+        """
+        columns = {}
+        for field in schema:
+            if _is_kind(field.type, "binary"):
+                columns[field.name] = field.name, ""
+            elif import_extra("data", "pyarrow").types.is_struct(field.type):
+                parts = {part.name: part.type for part in field.type}
+                if "bytes" in parts and _is_kind(parts["bytes"], "binary"):
+                    has_path = "path" in parts
+                    has_path = has_path and _is_kind(parts["path"], "string")
+                    path = f"{field.name}.path" * has_path
+                    columns[field.name] = f"{field.name}.bytes", path
+        bare_names = {bare(name): name for name in reversed(columns)}
+        for name in _PHOTO_NAMES:
+            if name in bare_names:
+                return columns[bare_names[name]]
+        if self._column_of_names():
+            columns = {x: pair for x, pair in columns.items() if x != pair[0]}
+        if len(columns) > 1:
+            advice = "Name the column of photos `image`."
+            names = listed([*columns])
+            CheckedFile(self.path).refuse(
+                "one column of photos", names, None, advice
+            )
+        return next(iter(columns.values()), ("", ""))
+
+    def _column_of_names(self):
+        names = (x for x in self.columns if bare(x) in COLUMN_NAMES["image"])
+        return next(names, "")
+
+    def _check_sizes(self):
+        """Reports columns whose values would take too much memory."""
+        file, size = CheckedFile(self.path), os.path.getsize(self.path)
+        columns = {*self.columns, self._photo.partition(".")[0]}
+        advice = "It could exhaust the memory. Write it without compression."
+        for group in range(self._metadata.num_row_groups):
+            row_group = self._metadata.row_group(group)
+            for number in range(row_group.num_columns):
+                column = row_group.column(number)
+                name = column.path_in_schema
+                if columns.isdisjoint([name, name.partition(".")[0]]):
+                    continue
+                most = _MOST_TIMES * column.total_compressed_size
+                most = max(_SMALL_BYTES, most)
+                num_bytes = column.total_uncompressed_size
+                if num_bytes > most:
+                    expected = f"at most {most} bytes in the column {name}"
+                    file.refuse(expected, num_bytes, None, advice)
+                most = max(_SMALL_ROWS, _ROWS_PER_BYTE * size)
+                if column.num_values > most:
+                    expected = f"at most {most} values in the column {name}"
+                    file.refuse(expected, column.num_values, None, advice)
+                if name in self.columns:  # Not inside a struct or list.
+                    self._flat.add(name)
+
+    def _batches(self, columns, rows_at_once=None, groups=None):
+        """Yields record batches; limits the bytes of repeated values."""
+        # A repeated value takes memory once in a dictionary, which pyarrow
+        # supports only outside structs and lists. Small batches of dictionaries
+        # would be slow.
+        is_flat = {*columns} <= self._flat
+        rows_at_once = rows_at_once or (1024 if is_flat else 16)
+        num_bytes, size = 0, os.path.getsize(self.path)
+        most = max(_LARGE_BYTES, _MOST_TIMES * size)
+        with self._open(columns if is_flat else ()) as file:
+            for batch in file.iter_batches(rows_at_once, groups, columns):
+                num_bytes += 0 if is_flat else batch.nbytes
+                if num_bytes > most:
+                    CheckedFile(self.path).refuse(
+                        f"at most {most} bytes in {', '.join(columns)}",
+                        f"{num_bytes} bytes, many of them equal",
+                        None,
+                        "Write each value once.",
+                    )
+                yield batch
+
     def rows(self, columns):
         """Yields a dict for each row, from the given columns to its values."""
-        with self._open() as file:
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns):
-                yield from batch.to_pylist()
+        for batch in self._batches(columns):
+            values = {name: _list(batch.column(name)) for name in columns}
+            for row in range(batch.num_rows):
+                yield {name: values[name][row] for name in columns}
 
     def _find_names(self):
         """Returns the name of each row's photo.
 
-        These are the names in the file if each refers to a single photo.
-        Otherwise, they contain the row number.
+        A row without a valid name is named by its number, and so are rows with
+        one name and different photos.
         """
-        column = self._names or next(
-            (x for x in self.columns if bare(x) in COLUMN_NAMES["image"]), ""
-        )
         count, file = int(self._starts[-1]), CheckedFile(self.path, [])
-        names = [None]
-        if column:
-            outer, _, inner = column.partition(".")
-            values = [row[outer] for row in self.rows([column])]
-            values = [(x or {}).get(inner) for x in values] if inner else values
+        names = [None] * count
+        if column := self._names or self._column_of_names():
+            values = self._values(column)
             names = [file.file_name(_relative(value)) for value in values]
-        if None in names or not self._have_one_photo_each(names):
-            stem = os.path.splitext(os.path.basename(self.path))[0]
-            names = [f"{stem}-{row}" for row in range(count)]
-        return names
+        stem = os.path.splitext(os.path.basename(self.path))[0]
+        differ = self._names_of_several_photos(names)
+        return [
+            f"{stem}-{row}" if name is None or name in differ else name
+            for row, name in enumerate(names)
+        ]
 
-    def _have_one_photo_each(self, names):
-        counts, sums = collections.Counter(names), {}
+    def _names_of_several_photos(self, names):
+        counts, first, differ = collections.Counter(names), {}, set()
         for row, name in enumerate(names):
-            if counts[name] > 1:
-                digest = hashlib.sha256(self._read_row(row)).digest()
-                if sums.setdefault(name, digest) != digest:
-                    return False
-        return True
+            if name is not None and counts[name] > 1 and name not in differ:
+                with _LOCK:  # Equal photos have one copy.
+                    _, copy = self._copy_of(row)
+                if first.setdefault(name, copy) != copy:
+                    differ.add(name)
+        return differ
 
     @property
     def photos(self):
@@ -102,32 +205,64 @@ class ParquetFile:
 
     def read(self, name):
         """Returns the content of a photo."""
-        return self._read_row(self.places[name])
-
-    def _read_row(self, row):
-        # Forked processes would share the position in one file.
-        process = os.getpid()
-        copies = _temporary_file(process)
         with _LOCK:
-            if (process, row) not in self._copies:
-                group = int(np.searchsorted(self._starts, row, "right")) - 1
-                self._copy_group(group, copies, process)
-            offset, size = self._copies[process, row]
+            copies, (offset, size) = self._copy_of(self.places[name])
             copies.seek(offset)
             return copies.read(size)
 
+    def _copy_of(self, row):
+        """Returns the temporary file, and (offset, size) of a photo in it."""
+        # Forked processes would share the position in one file.
+        process = os.getpid()
+        copies = _temporary_file(process)
+        if (process, row) not in self._copies:
+            group = int(np.searchsorted(self._starts, row, "right")) - 1
+            self._copy_group(group, copies, process)
+        return copies, self._copies[process, row]
+
     def _copy_group(self, group, copies, process):
-        offset, row = copies.seek(0, os.SEEK_END), int(self._starts[group])
-        outer, _, inner = self._photo.partition(".")
-        options = {"row_groups": [group], "columns": [self._photo]}
-        with self._open() as file:
-            for batch in file.iter_batches(_PHOTOS_AT_ONCE, **options):
-                for value in batch.column(outer).to_pylist():
-                    value = (value or {}).get(inner) if inner else value
-                    content = value or b""
-                    _write(copies, content)
-                    self._copies[process, row] = offset, len(content)
-                    offset, row = offset + len(content), row + 1
+        row = int(self._starts[group])
+        for content in self._values(self._photo, 1, [group]):
+            content = content or b""
+            key = process, hashlib.sha256(content).digest()
+            if key not in self._copy_of_digest:
+                offset = copies.seek(0, os.SEEK_END)
+                _write(copies, content)
+                self._copy_of_digest[key] = offset, len(content)
+            self._copies[process, row] = self._copy_of_digest[key]
+            row += 1
+
+    def _values(self, column, rows_at_once=None, groups=None):
+        """Yields the values of a column, or of a field in a column."""
+        outer, _, inner = column.partition(".")
+        for batch in self._batches([column], rows_at_once, groups):
+            array = batch.column(outer)
+            if inner:  # With the null values of the struct itself.
+                place = array.type.get_field_index(inner)
+                array = array.flatten()[place]
+            yield from _list(array)
+
+
+def _list(array):
+    """Returns the values of an array; equal values are one object."""
+    types = import_extra("data", "pyarrow").types
+    if types.is_dictionary(array.type):
+        places = array.indices.to_pylist()
+        used = sorted({*places} - {None})
+        values = dict(zip(used, array.dictionary.take(used).to_pylist()))
+        return [values.get(place) for place in places]
+    if types.is_list(array.type) or types.is_large_list(array.type):
+        first, *ends = array.offsets.to_pylist()
+        # `array.values` contains also the values before and after a slice.
+        values = _list(array.values.slice(first, (ends or [first])[-1] - first))
+        starts = [first, *ends]
+        return [
+            values[start - first : end - first] if valid else None
+            for start, end, valid in zip(
+                starts, ends, array.is_valid().to_pylist()
+            )
+        ]
+    return array.to_pylist()
 
 
 @functools.cache
@@ -154,6 +289,14 @@ def _relative(name):
     return os.path.basename(name) if is_absolute else name
 
 
+def _is_kind(kind, name):
+    """Returns whether an Arrow type is, for example, one of `binary` types."""
+    types = import_extra("data", "pyarrow").types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    tests = f"is_{name}", f"is_large_{name}", f"is_{name}_view"
+    return any(getattr(types, test)(kind) for test in tests)
+
+
 def _is_read(field):
     """Returns whether a column may contain captions, names or splits."""
     types = import_extra("data", "pyarrow").types
@@ -162,18 +305,4 @@ def _is_read(field):
         kind = kind.value_type
     elif types.is_integer(kind):
         return bare(field.name) in COLUMN_NAMES["image"]
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return types.is_string(kind) or types.is_large_string(kind)
-
-
-def _photo_columns(schema):
-    types = import_extra("data", "pyarrow").types
-    for field in schema:
-        if types.is_binary(field.type) or types.is_large_binary(field.type):
-            return field.name, ""
-        if types.is_struct(field.type):
-            parts = {part.name: part.type for part in field.type}
-            if "bytes" in parts and types.is_binary(parts["bytes"]):
-                has_path = "path" in parts and types.is_string(parts["path"])
-                return f"{field.name}.bytes", f"{field.name}.path" * has_path
-    return "", ""
+    return _is_kind(kind, "string")

@@ -97,8 +97,7 @@ def find_photos(folder, captions=None, splits=None):
     If `captions` is a `CaptionSource`, the list contains the photos that it
     names for `splits` (all splits if None), even if the photos do not exist. If
     `captions` is None, the list contains all photos below the folder. Their ids
-    are then their relative paths, or, in archives, their names if all names are
-    unique.
+    are then their relative paths, or those of `archives.photos_inside`.
     """
     if not captions:
         return _all_photos(folder)
@@ -120,8 +119,7 @@ def _all_photos(folder):
         inside = [*archives.photos_inside(folder)]
         if not inside:
             raise
-    is_unique = len(dict(inside)) == len(inside)
-    return [(x if is_unique else path, root / path) for x, path in inside]
+    return [(key, root / path) for key, path in inside]
 
 
 MATCHED = "Images are matched by name without folder and extension."

@@ -138,11 +138,21 @@ def test_captions_that_are_invalid(tmp_path, name, content):
     assert [problem.path for problem in problems][0] == str(shard)
 
 
-def test_keys_that_are_not_unique(tmp_path):
-    for name in ("a.tar", "b.tar"):
-        write_tar(tmp_path / name, {"0.jpg": PHOTO, "0.txt": "A dog."})
-    with pytest.raises(InputError, match=r"b\.tar: expected"):
-        read(tmp_path)
+def test_names_that_repeat_in_shards_begin_with_the_shard(tmp_path):
+    for split, text in (("train", "A cat."), ("val", "A cup.")):
+        files = {"0.jpg": PHOTO, "0.txt": text, f"{split}.jpg": PHOTO}
+        write_tar(tmp_path / f"{split}.tar", files | {f"{split}.txt": text})
+    train, val = (read(tmp_path, split) for split in ("train", "dev"))
+    assert train.image_ids == ("train.tar/0.jpg", "train.jpg")
+    assert val.image_ids == ("val.tar/0.jpg", "val.jpg")
+    assert train.captions == ("A cat.",) * 2 and val.captions[0] == "A cup."
+    ids = [key for key, _ in find_photos(tmp_path)]
+    assert ids == [*train.image_ids, *val.image_ids]
+    for records in (train, val):
+        assert all(archives.is_file(tmp_path / x) for x in records.names)
+
+
+def test_two_photos_with_one_key_are_refused(tmp_path):
     shard = write_tar(tmp_path / "c.tar", {"1.0.jpg": PHOTO, "1.1.jpg": PHOTO})
     with pytest.raises(InputError, match="first dot"):
         read(shard)

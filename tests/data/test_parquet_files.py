@@ -8,6 +8,7 @@ import pytest
 from tbnets.data import archives, images, parquet
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.open import Data
+from tbnets.data.photos import find_photos
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tests.photo_files import encode
@@ -84,7 +85,7 @@ def test_names_of_photos(tmp_path):
     assert read(path).image_ids == (*(f"b-{row}" for row in range(5)),)
     outside = [*NAMES[:4], "../4.jpg"]
     path = write(tmp_path / "c.parquet", x=photos_of(outside), caption=texts)
-    assert read(path).image_ids[0] == "c-0"
+    assert read(path).image_ids == (*NAMES[:4], "c-4")
     absolute = [f"/home/me/{name}" for name in NAMES]
     path = write(tmp_path / "d.parquet", x=photos_of(absolute), caption=texts)
     assert read(path).image_ids == (*NAMES,)
@@ -100,7 +101,7 @@ def test_rows_with_one_name_are_one_image_if_their_photos_are_equal(tmp_path):
     image = photos_of(names, PHOTOS[:3])
     path = write(tmp_path / "b.parquet", image=image, caption=texts)
     found = read(path)
-    assert found.image_ids == ("b-0", "b-1", "b-2")
+    assert found.image_ids == ("b-0", "b-1", "b.jpg")
     assert archives.read_bytes(path / found.names[1]) == PHOTOS[1]
 
 
@@ -156,11 +157,112 @@ def test_columns_that_are_not_captions(tmp_path, columns):
         read(path)
 
 
-def test_damaged_files_and_files_with_equal_names(tmp_path):
-    for path in (tmp_path / "a.parquet", tmp_path / "b.parquet"):
-        write(path, image=photos_of(), caption=CAPTIONS["caption"])
-    with pytest.raises(InputError, match=r"b\.parquet: expected a unique name"):
-        read(tmp_path)
+def test_names_that_repeat_in_files_begin_with_the_file(tmp_path):
+    texts = CAPTIONS["caption"]
+    for split, names in (("train", NAMES), ("val", ["0.jpg", *"abcd"])):
+        write(tmp_path / f"{split}.parquet", image=photos_of(names), text=texts)
+    train, val = (read(tmp_path, split) for split in ("train", "dev"))
+    assert train.image_ids == ("train.parquet/0.jpg", *NAMES[1:])
+    assert val.image_ids == ("val.parquet/0.jpg", *"abcd")
+    assert archives.read_bytes(tmp_path / val.names[0]) == PHOTOS[0]
+    ids = [key for key, _ in find_photos(tmp_path)]
+    assert ids == [*train.image_ids, *val.image_ids]
+
+
+STRUCT = pa.struct([("bytes", pa.large_binary()), ("path", pa.large_string())])
+IMAGE = [{"bytes": x, "path": name} for x, name in zip(PHOTOS, NAMES)]
+BYTES = pa.array([b"x"] * 5)
+TABLES = {
+    "md5_first": {"md5": BYTES, "image": PHOTOS},
+    "struct_first": {"audio": photos_of(), "image": PHOTOS},
+    "large": {"image": pa.array(IMAGE, STRUCT)},
+    "view": {"image": pa.array(PHOTOS, pa.binary_view())},
+    "dictionary": {"image": pa.array(PHOTOS).dictionary_encode()},
+    "one_null": {"image": pa.array([*IMAGE[:4], None])},
+    "unknown_name": {"x": PHOTOS},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_column_of_photos_is_found(tmp_path, name):
+    texts = pa.array(CAPTIONS["caption"], pa.string_view())
+    path = write(tmp_path / "a.parquet", **TABLES[name], text=texts)
+    found = read(path)
+    has_names = name in ("large", "one_null")
+    ids = NAMES if has_names else [f"a-{row}" for row in range(5)]
+    assert found.image_ids[:4] == (*ids[:4],)
+    assert found.captions == (*CAPTIONS["caption"],)
+    contents = [archives.read_bytes(path / x) for x in found.names]
+    assert contents[:4] == PHOTOS[:4]
+    assert contents[4] == (b"" if name == "one_null" else PHOTOS[4])
+
+
+def test_bytes_beside_names_of_photos_are_not_photos(tmp_path):
+    texts = CAPTIONS["caption"]
+    path = tmp_path / "metadata.parquet"
+    write(path, file_name=NAMES, hash=BYTES, text=texts)
+    assert read(path).names == (*NAMES,)
+
+
+def test_several_columns_that_may_hold_photos_are_refused(tmp_path):
+    texts = CAPTIONS["caption"]
+    path = write(tmp_path / "a.parquet", x=PHOTOS, y=PHOTOS, text=texts)
+    with pytest.raises(InputError, match=r"a\.parquet: .*x, y"):
+        read(path)
+
+
+MEGABYTE = 1 << 20
+
+
+def repeated(value, count):
+    indices = pa.array([0] * count, pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
+
+
+def test_one_photo_takes_the_space_of_one_photo(tmp_path, monkeypatch):
+    path, photo = tmp_path / "bomb.parquet", bytes(MEGABYTE)
+    image = pa.StructArray.from_arrays(
+        [repeated(photo, 300), pa.array([f"{n}.jpg" for n in range(300)])],
+        ["bytes", "path"],
+    )
+    texts = repeated("a" * MEGABYTE, 300)
+    for bomb in (image, repeated(photo, 300)):
+        write(path, 300, image=bomb, text=texts)
+        assert path.stat().st_size < MEGABYTE
+        copies = io.BytesIO()
+        monkeypatch.setattr(parquet, "_temporary_file", {-1: copies}.get)
+        monkeypatch.setattr(parquet.os, "getpid", lambda: -1)
+        before = pa.total_allocated_bytes()
+        found = read(path)
+        assert archives.read_bytes(path / found.names[7]) == photo
+        assert len(copies.getbuffer()) == MEGABYTE
+        assert pa.total_allocated_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"image": [bytes(MEGABYTE) + b"%d" % n for n in range(70)]},
+        {"image": PHOTOS * 30_000},
+        {"image": PHOTOS[:1] * 70, "text": ["a" * MEGABYTE] * 70},
+        {"image": [None] * 140_000},
+    ],
+    ids="photos rows texts nulls".split(),
+)
+def test_files_that_decompress_to_more_than_they_may_are_refused(
+    tmp_path, columns
+):
+    path = tmp_path / "bomb.parquet"
+    columns.setdefault("text", ["A dog."] * len(columns["image"]))
+    options = {"compression": "zstd", "use_dictionary": ["none"]}
+    pq.write_table(pa.table(columns), path, **options)
+    with pytest.raises(InputError, match=r"bomb\.parquet: .*at most"):
+        read(path)
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "a.parquet"
+    write(path, image=photos_of(), caption=CAPTIONS["caption"])
     content = path.read_bytes()
     cut = content[:500], content[:-9] + content[-8:]
     for number, damaged in enumerate([b"", b"PAR1", *cut, PHOTOS[0]]):
