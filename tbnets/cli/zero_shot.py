@@ -10,8 +10,7 @@ from tbnets.data.batches import FeatureRows
 from tbnets.data.captions import caption_key
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
-from tbnets.features import caption_features, hub
-from tbnets.features.photo_cache import make_cache
+from tbnets.features import cache, caption_features, hub
 from tbnets.progress import progress_bar
 from tbnets.tasks import registry
 from tbnets.tasks.matching.scores import RetrievalScores
@@ -109,17 +108,21 @@ def _split(name, data):
 def _texts(options, photos, records):
     preset = hub.placed(_preset(options), *photos.sources.starts)
     encoder = hub.package().HubFeatures.of(preset)
-    folder = photos.cache / f"texts-{encoder.digest()[:8]}"
-    make_cache(photos.folder, photos.cache)
-    writer = caption_features.open_writer(folder, encoder)
+    made_by = caption_features.description(encoder)
+    folder = cache.store_folder(photos.cache, "texts", made_by)
+    cache.make_cache(photos.folder, photos.cache)
     texts = _prompted(options, records)
-    missing = {*map(caption_key, texts)} - writer.done
-    if missing:
-        with progress_bar(len(missing), "encoding captions", "text") as bar:
+    keys, what = {*map(caption_key, texts)}, "encoding captions"
+    if not cache.has_all(folder, keys):
+        with (
+            cache.written_alone(folder),
+            caption_features.open_writer(folder, encoder) as writer,
+            progress_bar(len(keys - writer.done), what, "text") as bar,
+        ):
             caption_features.extract_captions(
                 texts, encoder, writer, bar.update
             )
-        writer.finish()
+            writer.finish()
     return folder
 
 

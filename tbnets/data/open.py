@@ -12,7 +12,7 @@ import functools
 import os
 
 from tbnets.data import splits as split_names
-from tbnets.data.archives import is_file, is_folder, stamp
+from tbnets.data.archives import is_file, is_folder
 from tbnets.data.batches import FeatureRows, FileNames
 from tbnets.data.captions import caption_key, common_images
 from tbnets.data.photos import (
@@ -349,7 +349,7 @@ class Data:
 
     @functools.cached_property
     def photos(self):
-        """The existing photos as a list of (id, path, name, size in bytes).
+        """The existing photos as a list of (id, path).
 
         If `photos_of` is not empty, only photos of these splits are listed.
         Raises an error if a photo of these splits, by default of the run's
@@ -364,7 +364,7 @@ class Data:
         ids = {key for records in split_records for key in records.image_ids}
         folder = sources.photo_folder
         return [
-            (key, path, path.relative_to(folder).as_posix(), stamp(path)[0])
+            (key, path)
             for key, path in find_photos(folder, sources.caption_source())
             if (not ids or key in ids) and is_file(path)
         ]
@@ -409,14 +409,11 @@ class Data:
         paths = self._paths_there(flag, split)
         if paths in self._features:
             return self._features[paths]
-        try:
-            features, _ = load_features(paths)
-        except InputError as error:  # A recipe can remake them.
-            for result in self.recipe_results(flag).values():
-                if str(result.path) in str(error):
-                    text = f"{error} Or remove {result.path} to make it again."
-                    error.args = (text,)
-            raise
+        results = self.recipe_results(flag).values()
+        made = {os.fspath(result.path): result for result in results}
+        features, _ = load_features(
+            [made[path].open() if path in made else path for path in paths]
+        )
         train = [self.original_sources.train_split]
         self.check_made_by(flag, train, features.made_by, features.path)
         dim, first = self._widths.setdefault(flag, (features.dim, split))

@@ -64,10 +64,14 @@ def read_content(photo) -> bytes:
         if reason:
             raise BrokenImageError(photo, reason)
         return content
-    return as_decodable(_content(photo))
+    return as_decodable(read_file(photo))
 
 
-def _content(photo):
+def read_file(photo) -> bytes:
+    """Returns the content of a file, which may be inside an archive.
+
+    Raises BrokenImageError if it does not exist or cannot be read.
+    """
     if isinstance(photo, bytes):
         return photo
     advice = "Pass a path, the bytes of a file, a picture or its pixels."
@@ -173,10 +177,20 @@ def _is_read(name):
     return name in PIL.Image.OPEN
 
 
+UNREAD = "was not a photo when it was read"
+"""The reason for a file that is a photo now."""
+_PASSING = UNREAD, "cannot be read", "does not exist"
+"""Starts of reasons that say nothing about the content of a file."""
+
+
 def is_cured(reason: str) -> bool:
-    """Returns whether Pillow can now read the format that `reason` names."""
+    """Returns whether a file that failed for `reason` may succeed now.
+
+    Either the file could not be read, or Pillow can now read its format.
+    """
     kind = re.match(r"is a (\w+) file: ", reason)
-    return bool(kind) and _is_read(kind[1].upper())
+    can_read = bool(kind) and _is_read(kind[1].upper())
+    return can_read or reason.startswith(_PASSING)
 
 
 def png_of(picture) -> tuple[bytes, str]:
@@ -272,7 +286,7 @@ def open_upright(photo, side):
     is_file = not isinstance(picture, PIL.Image.Image)
     if is_file:
         try:
-            content = _content(photo)
+            content = read_file(photo)
         except BrokenImageError as error:
             return None, error.reason
         picture, reason = _opened(content, _DECODED | _STARTS)

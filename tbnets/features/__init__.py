@@ -2,7 +2,8 @@
 
 Photos: `photo_features` builds a network by its name, from `cnn` or, through
 `hub`, from Keras Hub, and computes features with it. `extraction` writes the
-features of many photos to a store, and `photo_cache` caches them in a folder.
+features of many photos to a store. `cache` keeps stores of computed vectors by
+the content of files.
 
 Regions: `proposals` proposes boxes, and `regions` computes their features.
 

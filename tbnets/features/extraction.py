@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tbnets.data import images
 from tbnets.data.batches import untuned
+from tbnets.data.pictures import UNREAD
 from tbnets.errors import InputError
 from tbnets.features.proposals import import_opencv
 from tbnets.startup import no_accelerator, usable_cores
@@ -137,9 +138,8 @@ def failed_photos(group, done):
     """
     failed = [photo for i, photo in enumerate(group) if i not in done]
     reasons = images.faults([path for _, path in failed])
-    changed = "was not a photo when it was read"  # It may be one by now.
     pairs = zip(failed, reasons)
-    return [(*photo, reason or changed) for photo, reason in pairs]
+    return [(*photo, reason or UNREAD) for photo, reason in pairs]
 
 
 def extract_regions(

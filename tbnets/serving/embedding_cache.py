@@ -1,21 +1,14 @@
 """Embeds the photos in a folder, and caches the embeddings.
 
-::
-
-    photos.tbnets/embeddings/MODEL/*.photos
-
-`MODEL` is a prefix of the digest that `identity.identity_of` returns. Cache
-files have unique names and are never modified, so two searches can run at once.
-After embedding all photos, a process merges the cache files that it has read.
+The cache, by default in FOLDER.tbnets, is described in `features.cache`.
 """
 
 import concurrent.futures
-import contextlib
 import errno
+import functools
+import hashlib
 import os
 import pathlib
-import uuid
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,63 +16,15 @@ from tbnets import files
 from tbnets.checks import check_finite
 from tbnets.data import pictures
 from tbnets.data.photos import left_out_lines, sort_files
-from tbnets.data.store import npy
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
+from tbnets.features import cache as caches
 from tbnets.progress import progress_bar, say
 from tbnets.serving.identity import identity_of
 
-# A cache file is an `npz` file that contains a JSON value (names, sizes, times,
-# and the faults of broken photos) and the embeddings. It is untrusted.
-
-
-class Entry(NamedTuple):
-    """The cache entry of a file.
-
-    Args:
-        stamp: size in bytes and modification time in nanoseconds, or None if
-            the file could not be read. A file is read again if its stamp
-            changes. Entries without a stamp are not saved.
-        embedding: float32 `[embedding_dim]`; None for a file that is not a
-            photo.
-        reason: why the file is not a photo, for example "is empty"; "" for a
-            photo.
-    """
-
-    stamp: tuple | None
-    embedding: np.ndarray | None
-    reason: str = ""
-
-
-def read_entries(path, identity):
-    """Reads a cache file, which may be damaged or forged.
-
-    Returns a dict that maps the names of photos to `Entry`s. Raises ValueError
-    if the file is damaged or is not from the model with this `identity`.
-    """
-    header, arrays = npy.read_npz(path)
-    try:
-        is_own = identity.items() <= header.items()
-        photos, rows = header["photos"], arrays["rows"]
-        is_whole = rows.shape == (len(photos), identity["embedding_dim"])
-        is_sound = rows.dtype == np.float32 and np.isfinite(rows).all()
-        entries = {
-            str(name): Entry((size, time), row)
-            for (name, size, time), row in zip(photos, rows)
-        }
-        for name, size, time, reason in header["broken"]:
-            reason = str(reason) or "is broken"
-            entries[str(name)] = Entry((size, time), None, reason)
-    except npy.ERRORS as error:
-        raise InputError("damaged, or not a cache file") from error
-    if not (is_own and is_whole and is_sound):
-        raise InputError("damaged, or written for another model")
-    return entries
-
-
-SUFFIX = ".photos"
 PHOTO_BATCH_SIZE = 32
 """Larger batches are not faster on a CPU and need more memory."""
-PHOTOS_PER_FILE = 256
+PHOTOS_AT_ONCE = 256
 """Number of photos embedded between two writes. A killed process loses at most
 this many embeddings."""
 HELD_BYTES = 2**28
@@ -99,8 +44,8 @@ def embed_folder(
     Args:
         model: a `Served` that takes photos.
         folder: folder of photos, including subfolders.
-        cache: folder of the cache, which no other photo folder may use; None
-            for FOLDER.tbnets next to `folder`, False for no cache.
+        cache: folder of the cache; None for FOLDER.tbnets next to `folder`,
+            False for no cache.
         batch_size: number of photos in a batch; None for the default.
         fault_of_name: function that takes the relative path of a photo and
             returns "" or a reason to leave the photo out.
@@ -138,18 +83,17 @@ def embed_photos(
     # Stamps are taken before reading: a file that changes in between is read
     # again by the next call.
     stamps = {name: stamp_of(path) for name, path in paths.items()}
-    new = [name for name in paths if not cache.knows(name, stamps[name])]
+    new = [name for name in paths if not cache.finds(name, stamps[name])]
     size = batch_size or PHOTO_BATCH_SIZE
     batches = [new[at : at + size] for at in range(0, len(new), size)]
+    embed = functools.partial(_embed, model, paths, cache)
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
         with progress_bar(len(new), "embedding", " photos") as bar:
-            for new_entries in pool.map(
-                lambda names: _embed(model, paths, stamps, names), batches
-            ):
-                cache.add(new_entries)
-                cache.save(at_least=PHOTOS_PER_FILE)
-                bar.update(len(new_entries))
+            for batch, results in zip(batches, pool.map(embed, batches)):
+                cache.add(stamps, *results)
+                cache.save(is_last=False)
+                bar.update(len(batch))
     except KeyboardInterrupt:
         if cache.save():
             _note(
@@ -160,10 +104,9 @@ def embed_photos(
     finally:
         pool.shutdown(cancel_futures=True)
         cache.save()
-    cache.tidy(paths)
-    entries = {name: cache.entries[name] for name in paths}
-    faults = {n: e.reason or fault_of_name(n) for n, e in entries.items()}
-    broken = {pathlib.Path(paths[n]): why for n, why in faults.items() if why}
+    rows, reasons = cache.get(paths)
+    reasons = {n: reasons.get(n) or fault_of_name(n) for n in paths}
+    broken = {pathlib.Path(paths[n]): why for n, why in reasons.items() if why}
     for line in left_out_lines(broken, left_out, len(paths) + len(left_out)):
         _note(line)
     if len(broken) == len(paths):
@@ -173,34 +116,43 @@ def embed_photos(
             f"images={folder}, which contains no valid photo",
             "See the reasons above.",
         )
-    rows = {n: e.embedding for n, e in entries.items() if not faults[n]}
+    rows = {n: row for n, row in rows.items() if not reasons[n]}
     # Much faster than `np.stack` for many rows.
     return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 
 
-def _embed(model, paths, stamps, names):
-    entries, contents = {}, {}
+def _embed(model, paths, cache, names):
+    """Embeds the photos whose content is new.
+
+    Returns ({name: key}, {key: row or reason}, {name: reason} of the files that
+    cannot be read).
+    """
+    keys, contents, results, unreadable = {}, {}, {}, {}
     for name in names:
         try:
-            contents[name] = pictures.read_content(paths[name])
+            content = pictures.read_file(paths[name])
         except pictures.BrokenImageError as error:
-            entries[name] = Entry(None, None, error.reason)
-        if sum(map(len, contents.values())) > HELD_BYTES:
-            entries |= _ask(model, contents, stamps)
+            unreadable[name] = error.reason
+            continue
+        keys[name] = key = hashlib.sha256(content).hexdigest()
+        if key not in cache:
+            contents[key] = name, pictures.as_decodable(content)
+        if sum(len(content) for _, content in contents.values()) > HELD_BYTES:
+            results |= _ask(model, contents)
             contents = {}
-    return entries | _ask(model, contents, stamps)
+    return keys, results | _ask(model, contents), unreadable
 
 
-def _ask(model, contents, stamps):
+def _ask(model, contents):
     if not contents:  # Convolutions on some CPUs reject an empty batch.
         return {}
+    names, contents_ = zip(*contents.values())
     # The model decides which files are photos.
-    embeddings, reasons = model.try_images(list(contents.values()))
-    entries = {}
-    for name, row, reason in zip(contents, embeddings, reasons):
+    rows, reasons = model.try_images(list(contents_))
+    for name, row in zip(names, rows):
         check_finite(f"embedding of {name}", row[None])
-        entries[name] = Entry(stamps[name], None if reason else row, reason)
-    return entries
+    triples = zip(contents, rows, reasons)
+    return {key: reason or row for key, row, reason in triples}
 
 
 def _note(text):
@@ -208,102 +160,99 @@ def _note(text):
 
 
 class EmbeddingCache:
-    """The cache of a folder of photos. `entries` maps their names to `Entry`s.
+    """The embeddings of the photos in a folder, in memory and on disk.
 
     `cache` is as in `embed_folder`. Embeddings from a server are not saved,
     because the server may later use another model.
     """
 
     def __init__(self, cache=False, model=None, folder=""):
-        self.entries, self._unsaved, self._files = {}, {}, []
-        self._can_write = cache is not False and os.path.isdir(model.path)
-        if self._can_write:
-            self._folder, self._identity = folder, identity_of(model)
-            self._cache_folder = files.folder_beside(folder, cache)
-            name = self._identity["model"][:16]
-            self.path = self._cache_folder / "embeddings" / name
-            self._read()
+        self._keys, self._results, self._unreadable = {}, {}, {}
+        self._unsaved, self._store = [], None
+        can_save = cache is not False and os.path.isdir(model.path)
+        self._cache = files.folder_beside(folder, cache) if can_save else None
+        self._folder, self._files = folder, caches.FileKeys(folder, self._cache)
+        if can_save:
+            self._made_by = identity_of(model)
+            self._store = caches.store_folder(
+                self._cache, "embeddings", self._made_by
+            )
+            if store := caches.open_cached(self._store, self._made_by):
+                rows = store.take(range(len(store)))
+                self._results = dict(zip(store.ids, rows))
+                self._results |= caches.lasting_faults(store)
 
-    def knows(self, name, stamp):
-        """Returns whether the cache contains this name with this stamp."""
-        known = self.entries.get(name)
-        return bool(known and stamp) and known.stamp == stamp
+    def __contains__(self, key):
+        return key in self._results
 
-    def add(self, entries):
-        """Adds or replaces entries. `entries` maps names to `Entry`s."""
-        self.entries.update(entries)
-        self._unsaved.update(entries)
+    def finds(self, name, stamp):
+        """Returns whether the result of an unchanged file is known."""
+        key = stamp and self._files.get(name, stamp)
+        if key in self:
+            self._keys[name] = key
+        return key in self
 
-    def save(self, at_least=1):
-        """Writes the new entries if there are at least `at_least` of them.
+    def add(self, stamps, keys, results, unreadable):
+        """Adds what `_embed` returned. `stamps` maps names to stamps."""
+        for name, key in keys.items():
+            if stamps[name]:
+                self._files.add(name, stamps[name], key)
+        self._keys |= keys
+        self._unreadable |= unreadable
+        self._unsaved += [key for key in results if key not in self]
+        self._results |= results
+
+    def get(self, names):
+        """Returns ({name: embedding}, {name: reason}) of the files in `names`.
+
+        Files that were not read yet are in neither.
+        """
+        rows, reasons = {}, {}
+        for name in names:
+            result = self._results.get(self._keys.get(name))
+            result = self._unreadable.get(name) if result is None else result
+            if isinstance(result, str):
+                reasons[name] = result
+            elif result is not None:
+                rows[name] = result
+        return rows, reasons
+
+    def save(self, is_last=True):
+        """Writes new embeddings, if they are many or the last ones.
 
         Returns whether the cache is writable.
         """
-        if len(self._unsaved) >= at_least:
-            self._write(self._unsaved)
-            self._unsaved = {}
-        return self._can_write
-
-    def tidy(self, names):
-        """Removes entries that are not in `names`, and merges the files."""
-        entries = {n: self.entries[n] for n in names if n in self.entries}
-        if len(entries) == len(self.entries) and len(self._files) < 2:
-            return
-        self.entries = entries
-        old, self._files = self._files, []
-        if not self._write(entries):
-            return
-        with contextlib.suppress(OSError):  # Old files only use disk space.
-            for path in old:
-                path.unlink(missing_ok=True)
-
-    def _read(self):
-        try:
-            paths = self.path.glob(f"*{SUFFIX}")
-            self._files = sorted(paths, key=lambda x: x.stat().st_mtime_ns)
-        except OSError:
-            return
-        for path in self._files:
+        is_due = is_last or len(self._unsaved) >= PHOTOS_AT_ONCE
+        if self._store and is_due:
             try:
-                self.entries.update(read_entries(path, self._identity))
-            except (OSError, ValueError) as error:
+                self._write(is_last)
+            except OSError as error:
                 _note(
-                    f"note: {path} cannot be used ({error}); its photos are "
-                    "embedded again"
+                    f"note: the embeddings are not saved in {self._store}: "
+                    f"{os.strerror(error.errno or errno.EIO)}. Choose another "
+                    "folder with --cache."
                 )
-        entries, is_cured = self.entries.items(), pictures.is_cured
-        self.entries = {n: e for n, e in entries if not is_cured(e.reason)}
+                self._store = None
+        return bool(self._store)
 
-    def _write(self, entries):
-        entries = {n: e for n, e in entries.items() if e.stamp}
-        if not (entries and self._can_write):
-            return self._can_write
-        path = self.path / f"{uuid.uuid4().hex}{SUFFIX}"
-        photos = {n: e for n, e in entries.items() if not e.reason}
-        broken = {n: e for n, e in entries.items() if e.reason}
-        header = {
-            **self._identity,
-            "photos": [[n, *e.stamp] for n, e in photos.items()],
-            "broken": [[n, *e.stamp, e.reason] for n, e in broken.items()],
-        }
-        dim = self._identity["embedding_dim"]
-        rows = [np.empty([0, dim], np.float32)]
-        rows += [e.embedding[None] for e in photos.values()]
-        rows = np.concatenate(rows)
-        try:
-            files.make_folder_of(self._folder, self._cache_folder)
-            self.path.mkdir(parents=True, exist_ok=True)
-            npy.write_npz(path, header, {"rows": rows})
-        except OSError as error:
-            self._can_write = False
-            _note(
-                f"note: the embeddings are not saved in {self.path}: "
-                f"{os.strerror(error.errno or errno.EIO)}. Choose another "
-                "folder with --cache."
-            )
-        else:
-            self._files.append(path)
-        return self._can_write
+    def _write(self, is_last):
+        if self._unsaved:
+            files.make_folder_of(self._folder, self._cache)
+            dim = self._made_by["embedding_dim"]
+            with (
+                caches.written_alone(self._store),
+                FeatureWriter(self._store, self._made_by, dim) as writer,
+            ):
+                new = [x for x in self._unsaved if x not in writer.done]
+                results = {key: self._results[key] for key in new}
+                failed = {k: x for k, x in results.items() if type(x) is str}
+                ids = [key for key in new if key not in failed]
+                rows = np.array([results[x] for x in ids], np.float32)
+                writer.add(ids, rows.reshape(-1, dim), failed=failed)
+                if is_last:
+                    writer.finish()
+        self._unsaved = []
+        self._files.save()
 
 
 def stamp_of(path):

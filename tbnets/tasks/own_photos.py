@@ -12,11 +12,11 @@ from tbnets.data.batches import FeatureRows
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
 from tbnets.data.pictures import KINDS
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError, MissingFileError
-from tbnets.features import hub, photo_features
-from tbnets.features.photo_cache import PhotoCache
+from tbnets.features import cache, extraction, hub, photo_features
 from tbnets.files import folder_beside, shown
-from tbnets.progress import say
+from tbnets.progress import progress_bar, say
 from tbnets.tasks.photo_readers import weights_of_run
 from tbnets.tasks.settings.settings import Settings
 
@@ -111,12 +111,12 @@ class OwnPhotos:
         self.settings = settings
         self.sources = settings.sources()
         self.folder = self.sources.photo_folder
-        cache = settings.images.cache and self.sources.from_start(
+        chosen = settings.images.cache and self.sources.from_start(
             settings.images.cache
         )
-        self.cache = folder_beside(self.folder, cache)
+        self.cache = folder_beside(self.folder, chosen)
         self.left_out, self.is_resumed, self._made_by = {}, False, None
-        self._num_reported = 0
+        self._num_reported, self._keys, self._store = 0, {}, None
 
     def remember(self, fitted):
         """Restores the list of skipped photos and the feature description."""
@@ -198,14 +198,6 @@ class OwnPhotos:
         network = photo_features.build_named_cnn(name, weights)
         return photo_features.PhotoFeatures(network)
 
-    @functools.cached_property
-    def _photos(self):
-        """The cache, which builds the network only if features are missing."""
-        made_by = self._made_by or self._features.description()
-        return PhotoCache(
-            self.folder, self.cache, made_by, lambda: self._features
-        )
-
     def extract(self, splits):
         """Extracts the features that are not in the cache.
 
@@ -216,11 +208,22 @@ class OwnPhotos:
         names = {}
         for records in splits:
             names |= zip(records.names, records.image_ids)
+        cache.make_cache(self.folder, self.cache)
+        paths = {name: self.folder / name for name in names}
+        files = cache.FileKeys(self.folder, self.cache)
+        self._keys, problems = files.read(paths)
         try:
-            problems = self._photos.update(list(names))
+            faults = self._complete(
+                {key: paths[name] for name, key in self._keys.items()}
+            )
         except KeyboardInterrupt:
             say("\nstopped; run the command again to continue")
             raise
+        problems |= {
+            name: faults[key]
+            for name, key in self._keys.items()
+            if key in faults
+        }
         if problems and self.is_resumed:
             name, reason = next(iter(problems.items()))
             raise MissingFileError(
@@ -234,6 +237,30 @@ class OwnPhotos:
         if not self.is_resumed and len(self.left_out) > self._num_reported:
             self._num_reported = len(self.left_out)
             self._report(len(names) + len(self.left_out) - len(problems))
+
+    def _complete(self, photos):
+        """Extracts the features that the store lacks.
+
+        `photos` maps keys to paths. Returns {key: reason} of the photos without
+        features.
+        """
+        made_by = self._made_by or self._features.description()
+        folder = cache.store_folder(self.cache, made_by["cnn"], made_by)
+        self._store = cache.open_cached(folder, made_by)
+        missing = photos.keys() - cache.known(self._store)
+        if missing or self._store is None:
+            features, what = self._features, "extracting features"
+            with (
+                cache.written_alone(folder),
+                FeatureWriter(folder, made_by, features.dim) as writer,
+                progress_bar(len(missing), what, "photo", leave=True) as bar,
+            ):
+                extraction.extract_photos(
+                    [*photos.items()], features, writer, progress=bar.update
+                )
+                writer.finish()
+            self._store = cache.open_cached(folder)
+        return self._store.failed
 
     def _report(self, num_images):
         reasons = self.left_out.items()
@@ -254,4 +281,5 @@ class OwnPhotos:
     def load(self, records):
         """Returns the `FeatureRows` of records returned by `usable_records`."""
         self.extract([records])
-        return FeatureRows(*self._photos.load(records.names))
+        keys = [self._keys[name] for name in records.names]
+        return FeatureRows(self._store, self._store.rows(keys))

@@ -137,7 +137,7 @@ def test_only_photos_of_other_splits_may_be_missing(tmp_path):
     (tmp_path / "own.csv").write_text(f"image,caption,split\n{rows}")
     sources = Sources(str(tmp_path), captions="own.csv", images=".")
     path = tmp_path / "deep" / "a.jpg"
-    assert Data(sources).photos == [("deep/a.jpg", path, "deep/a.jpg", 3)]
+    assert Data(sources).photos == [("deep/a.jpg", path)]
     with refusals.refused("--images"):
         Data(dataclasses.replace(sources, dev_split="other")).photos  # noqa: B018
 

@@ -1,6 +1,7 @@
 """Readers of what a training leaves: checkpoints, runs, models, the zoo."""
 
 import json
+import shutil
 import types
 
 import numpy as np
@@ -9,7 +10,7 @@ from zoo_making import cards
 
 from tbnets.data.scenes import dataset as scenes
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.features import photo_cache
+from tbnets.errors import InputError
 from tbnets.serving import checksums, embedding_cache, zoo
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
@@ -17,7 +18,7 @@ from tbnets.tasks import registry, runs
 from tbnets.tasks.settings import records
 from tbnets.training import checkpoints, summary
 from tests import tiny
-from tests.fuzz.reader import Reader, reader_of
+from tests.fuzz.reader import Reader
 from tests.serving.test_export import VOCABULARY, make_network
 from tests.tools.test_make_zoo import CARD
 
@@ -41,7 +42,6 @@ METRICS = {
     "command": "python tools/train.py --flagfile=configs/tiny.flags",
 }
 SCENES = SceneSettings(2, 1, 1)
-HASHES = {f"{i}.jpg": [100 + i, 10**18, "ab" * 32] for i in range(3)}
 
 
 def _write_run(folder):
@@ -111,21 +111,32 @@ def _render_zoo(folder):
     return text, cards.summary(text), cards.render_table(folder)
 
 
-def _write_index(folder):
+def _write_cache(folder):
     (folder / "model/variables").mkdir(parents=True)
     (folder / "model/saved_model.pb").write_bytes(b"graph")
-    index = _index(folder)
-    for number in range(3):
-        row = np.full(3, number, np.float32)
-        entry = embedding_cache.Entry((100 + number, 10**18), row)
-        index.add({f"{number}.jpg": entry})
-    index.add({"x.jpg": embedding_cache.Entry((5, 6), None, "is empty")})
-    index.save()
+    cache = _open_cache(folder)
+    names = [f"{number}.jpg" for number in range(4)]
+    keys = {name: f"{name[0]:>064}" for name in names}
+    rows = [*np.eye(3, dtype=np.float32), "is empty"]
+    stamps = dict.fromkeys(names, (100, 10**18))
+    cache.add(stamps, keys, dict(zip(keys.values(), rows)), {})
+    cache.save()
 
 
-def _index(folder):
+def _open_cache(folder, name="cache"):
     model = types.SimpleNamespace(path=folder / "model", embedding_dim=3)
-    return embedding_cache.EmbeddingCache(folder / "cache", model)
+    return embedding_cache.EmbeddingCache(folder / name, model)
+
+
+def _read_cache(folder):
+    """Reads a copy of the cache, because damaged stores are removed."""
+    shutil.rmtree(folder / "copy", ignore_errors=True)
+    shutil.copytree(folder / "cache", folder / "copy")
+    cache = _open_cache(folder, "copy")
+    names = [f"{number}.jpg" for number in range(4)]
+    if not all(cache.finds(name, (100, 10**18)) for name in names):
+        raise InputError(f"{folder}: expected an undamaged cache")
+    return cache.get(names)
 
 
 def _read_scenes(folder):
@@ -153,14 +164,11 @@ READERS = {
     "zoo_card": Reader(
         _write_zoo, ("tiny/metrics.json", "tiny/README.md"), _render_zoo
     ),
-    "search_index": Reader(
-        _write_index,
-        (f"cache/embeddings/*/*{embedding_cache.SUFFIX}",),
-        lambda folder: _index(folder).entries,
-    ),
-    "photo_hashes": reader_of(
-        {"photos.json": json.dumps(HASHES)},
-        lambda folder: photo_cache._read_index(folder / "photos.json"),
+    "cache": Reader(
+        _write_cache,
+        ("cache/files.json", "cache/embeddings-*/manifest.json"),
+        _read_cache,
+        sealed=("cache/embeddings-*/*s.*",),
     ),
     "scenes": Reader(
         lambda folder: scenes.ensure_scenes(folder / "scenes", SCENES),

@@ -127,8 +127,10 @@ def _of_store(given, folder):
 
 def _of_search(given, folder):
     model = zoo.open_model(given / "colors")
-    entries = embedding_cache.EmbeddingCache(folder / "cache", model).entries
-    return {name: entry.embedding for name, entry in entries.items()}
+    ids, rows = embedding_cache.embed_folder(
+        model, given / "photos", folder / "cache"
+    )
+    return dict(zip(ids, rows))
 
 
 def _of_zoo(given, folder):

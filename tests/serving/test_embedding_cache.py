@@ -1,4 +1,4 @@
-"""Tests of what is kept of a folder of photos between two searches."""
+"""Tests of the embeddings of a folder of photos, and of their cache."""
 
 import os
 import sys
@@ -10,7 +10,6 @@ import PIL.Image
 import pytest
 
 from tbnets.data.pictures import read_square
-from tbnets.data.store import npy
 from tbnets.errors import InputError
 from tbnets.serving import embedding_cache
 from tbnets.serving.identity import identity_of
@@ -70,9 +69,9 @@ def draw(path, colour):
     PIL.Image.new("RGB", (2, 2), colour).save(path)
 
 
-def kept_in(folder):
-    """Returns the files of the cache."""
-    return sorted((folder / "embeddings").rglob(f"*{embedding_cache.SUFFIX}"))
+def stores_of(folder):
+    """Returns the folders of the stores in a cache."""
+    return sorted(folder.glob("embeddings-*"))
 
 
 def assert_found(found, colours):
@@ -91,23 +90,24 @@ def embed(model, folder, place=None, **options):
     return found, model.count - before
 
 
-def test_the_second_time_nothing_is_embedded(model, photos, tmp_path):
+def test_second_search_embeds_nothing(model, photos, tmp_path):
     photos.chmod(0o700)
     found, count = embed(model, photos)
     assert_found(found, COLOURS)
     assert count == 3
-    (path,) = kept_in(tmp_path / "photos.tbnets")
+    cache = tmp_path / "photos.tbnets"
+    (store,) = stores_of(cache)
     # Embeddings of private photos are private.
-    assert (tmp_path / "photos.tbnets").stat().st_mode & 0o7777 == 0o700
+    assert cache.stat().st_mode & 0o7777 == 0o700
     again, count = embed(MeanColour(model.path), photos)
     assert_found(again, COLOURS)
     assert count == 0
-    assert kept_in(tmp_path / "photos.tbnets") == [path]
+    assert stores_of(cache) == [store]
     # Nothing is written among the user's own files.
     assert sorted(os.listdir(photos)) == sorted(COLOURS)
 
 
-def test_two_batches_are_in_work_at_once(model, photos, monkeypatch):
+def test_two_batches_are_embedded_at_once(model, photos):
     draw(photos / "d.png", (9, 9, 9))
     both = threading.Barrier(2, timeout=60)
     try_images = model.try_images
@@ -117,88 +117,93 @@ def test_two_batches_are_in_work_at_once(model, photos, monkeypatch):
     assert count == 4
 
 
-def test_new_changed_and_removed_photos(model, photos, tmp_path):
+def test_only_new_and_changed_photos_are_embedded(model, photos):
     embed(model, photos)
     (photos / "sub").mkdir()
     draw(photos / "sub" / "d.png", (255, 255, 0))
     draw(photos / "b.png", (255, 255, 255))
-    (photos / "a.png").unlink()
+    (photos / "c.png").rename(photos / "renamed.png")
+    (photos / "a.png").rename(photos / "sub" / "moved.png")
     colours = {
         "b.png": (255, 255, 255),
-        "c.png": (0, 0, 255),
+        "renamed.png": (0, 0, 255),
         "sub/d.png": (255, 255, 0),
+        "sub/moved.png": (255, 0, 0),
     }
     found, count = embed(model, photos)
     assert_found(found, colours)
     assert count == 2
-    # One file is left, and what was removed is not in it.
-    (path,) = kept_in(tmp_path / "photos.tbnets")
-    entries = embedding_cache.read_entries(path, identity_of(model))
-    assert entries.keys() == colours.keys()
-    # Touched alone, a photo counts as changed.
-    os.utime(photos / "c.png", ns=(0, 12345))
-    assert embed(model, photos)[1] == 1
+    # A touched photo is read again, but its content is known.
+    os.utime(photos / "renamed.png", ns=(0, 12345))
+    assert embed(model, photos)[1] == 0
 
 
-def test_no_files_tell_a_model_on_a_server(model):
+def test_copies_of_a_photo_are_embedded_once(model, photos):
+    (photos / "copy.png").write_bytes((photos / "a.png").read_bytes())
+    found, count = embed(model, photos)
+    assert sorted(found[0]) == sorted([*COLOURS, "copy.png"])
+    assert count == 3
+
+
+def test_model_on_a_server_has_no_identity(model):
     model.path = "http://localhost:8501/colours"
-    with pytest.raises(InputError, match=model.path):
+    with refused("model"):
         identity_of(model)
+    embedding_cache.EmbeddingCache(None, model).save()
 
 
-def test_broken_photos_are_told_each_time_but_read_once(
+def test_broken_photos_are_reported_each_time_but_read_once(
     model, photos, tmp_path, capsys, monkeypatch
 ):
     (photos / "empty.jpg").write_bytes(b"")
     (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
-    read = []
-    read_content = embedding_cache.pictures.read_content
+    for path in photos.glob("[!g]*"):
+        os.utime(path, (1e9, 1e9))
+    names, read_file = [], embedding_cache.pictures.read_file
 
     def counted(photo):
         if not isinstance(photo, bytes):
-            read.append(photo.name)
-        return read_content(photo)
+            names.append(photo.name)
+        return read_file(photo)
 
-    monkeypatch.setattr(embedding_cache.pictures, "read_content", counted)
-    told = []
+    monkeypatch.setattr(embedding_cache.pictures, "read_file", counted)
+    reports = []
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
-        told.append(capsys.readouterr().err)
-    assert told[0] == told[1]
-    left_out = photo_files.reasons(told[0].splitlines(), photos)
+        reports.append(capsys.readouterr().err)
+    assert reports[0] == reports[1]
+    left_out = photo_files.reasons(reports[0].splitlines(), photos)
     assert [*left_out] == ["empty.jpg", "gone.jpg"]
     # A missing photo may be added later, so its absence is not cached.
-    assert read == [*COLOURS, "empty.jpg", "gone.jpg", "gone.jpg"]
+    assert names == [*COLOURS, "empty.jpg", "gone.jpg", "gone.jpg"]
     draw(photos / "empty.jpg", (9, 9, 9))
     found, count = embed(model, photos)
     assert_found(found, {**COLOURS, "empty.jpg": (9, 9, 9)})
     assert count == 1
 
 
-def test_what_no_one_reads_is_read_once_until_someone_does(
+def test_unreadable_formats_are_tried_again_once_they_can_be_read(
     model, photos, monkeypatch, capsys
 ):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     monkeypatch.delitem(PIL.Image.OPEN, "HEIF", raising=False)
     (photos / "d.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
     (photos / "e.jpg").write_bytes(b"%PDF-1.4")
+    sizes, try_images = [], model.try_images
+    model.try_images = lambda some: sizes.append(len(some)) or try_images(some)
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
         assert "d.heic" in capsys.readouterr().err
-        # All is known by now.
-        monkeypatch.setattr(embedding_cache, "_embed", None)
+    assert sizes == [5]
     monkeypatch.undo()
-    asked = []
-    try_images = model.try_images
-    model.try_images = lambda some: asked.append(len(some)) or try_images(some)
     PIL.Image.init()
     monkeypatch.setitem(PIL.Image.OPEN, "HEIF", PIL.Image.OPEN["BMP"])
     assert_found(embed(model, photos)[0], COLOURS)
     assert "d.heic" in capsys.readouterr().err
-    assert asked == [1]
+    assert sizes == [5, 1]
 
 
-def test_no_photo_at_all(model, tmp_path):
+def test_folder_without_valid_photos_is_refused(model, tmp_path):
     with refused("images"):
         embedding_cache.embed_folder(model, tmp_path)
     (tmp_path / "sub").mkdir()
@@ -209,14 +214,14 @@ def test_no_photo_at_all(model, tmp_path):
     assert model.count == 0
 
 
-def test_links_in_a_circle_do_not_hang(model, photos):
+def test_circular_links_are_not_followed(model, photos):
     (photos / "sub").mkdir()
     (photos / "sub" / "up").symlink_to(photos)
     (photos / "self.png").symlink_to(photos / "self.png")
     assert_found(embed(model, photos)[0], COLOURS)
 
 
-def test_names_that_are_no_text(model, photos, capsys):
+def test_names_that_are_not_text_are_cached(model, photos, capsys):
     name = os.fsdecode(b"b\xfft.png")
     (photos / "x\n\x1b[2J.jpg").write_bytes(b"")
     try:
@@ -225,14 +230,16 @@ def test_names_that_are_no_text(model, photos, capsys):
         pytest.skip("this file system has only names that are text")
     colours = {**COLOURS, name: (1, 2, 3)}
     colours = {key: colours[key] for key in sorted(colours)}
-    for _ in range(2):
-        assert_found(embed(model, photos)[0], colours)
-        told = capsys.readouterr().err
-        assert "x\ufffd\ufffd[2J.jpg" in told
-        assert "\x1b" not in told
+    for count in (4, 0):
+        found = embed(model, photos)
+        assert_found(found[0], colours)
+        assert found[1] == count
+        report = capsys.readouterr().err
+        assert "x\ufffd\ufffd[2J.jpg" in report
+        assert "\x1b" not in report
 
 
-def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch):
+def test_interrupted_search_keeps_its_embeddings(model, photos, monkeypatch):
     monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
@@ -245,28 +252,32 @@ def test_ctrl_c_keeps_what_was_embedded(model, photos, monkeypatch):
 def test_embeddings_are_written_while_others_are_computed(
     model, photos, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(embedding_cache, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(embedding_cache, "PHOTOS_AT_ONCE", 1)
     monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
     try_images, place = model.try_images, tmp_path / "photos.tbnets"
 
-    def wait_for_files(contents):
+    def num_written():
+        counts = place.glob("embeddings-*/ids.txt")
+        return sum(len(path.read_text().splitlines()) for path in counts)
+
+    def wait_for_rows(contents):
         end = time.monotonic() + 60
-        while len(kept_in(place)) < model.count and time.monotonic() < end:
+        while num_written() < model.count and time.monotonic() < end:
             time.sleep(0.01)
-        assert len(kept_in(place)) == model.count
+        assert num_written() == model.count
         return try_images(contents)
 
-    monkeypatch.setattr(model, "try_images", wait_for_files)
+    monkeypatch.setattr(model, "try_images", wait_for_rows)
     embedding_cache.embed_folder(model, photos, batch_size=1)
     assert model.count == 3
 
 
-def test_each_model_has_its_own(model, photos, tmp_path):
+def test_each_model_has_its_own_embeddings(model, photos, tmp_path):
     embed(model, photos)
     other = MeanColour(tmp_path / "other")
     (other.path / "variables" / "variables.index").write_bytes(b"weights")
     assert embed(other, photos)[1] == 3
-    assert len(kept_in(tmp_path / "photos.tbnets")) == 2
+    assert len(stores_of(tmp_path / "photos.tbnets")) == 2
     # A copy under another name is the same model; its notes do not count.
     copy = MeanColour(tmp_path / "copy")
     (copy.path / "assets.extra").mkdir()
@@ -274,47 +285,23 @@ def test_each_model_has_its_own(model, photos, tmp_path):
     assert embed(copy, photos)[1] == 0
 
 
-def forge(path, model, /, dtype=np.float32, **changes):
-    """Writes a cache file whose header has some changes."""
-    header = {"photos": [["a.png", 1, 2]], "broken": []}
-    header = identity_of(model) | header | changes
-    npy.write_npz(path, header, {"rows": np.zeros((1, 3), dtype)})
-
-
-def flip_a_bit(path, model):
-    row = np.float32([0, 1, 0]).tobytes()
-    path.write_bytes(path.read_bytes().replace(row, row[::-1]))
-
-
-DAMAGES = {
-    "a bit": flip_a_bit,
-    "model": lambda path, model: forge(path, model, model="other"),
-    "dtype": lambda path, model: forge(path, model, np.float64),
-    "more": lambda path, model: forge(path, model, photos=[["a", 1, 2]] * 9),
-    "list": lambda path, model: forge(path, model, photos=[1]),
-    "broken": lambda path, model: forge(path, model, broken={"a": 1}),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_told_and_made_again(
-    model, photos, tmp_path, capsys, damage
+def test_damaged_store_is_reported_and_embedded_again(
+    model, photos, tmp_path, capsys
 ):
     embed(model, photos)
-    (path,) = kept_in(tmp_path / "photos.tbnets")
-    DAMAGES[damage](path, model)
+    (store,) = stores_of(tmp_path / "photos.tbnets")
+    path, row = store / "features.npy", np.float32([0, 1, 0]).tobytes()
+    path.write_bytes(path.read_bytes().replace(row, row[::-1]))
     found, count = embed(model, photos)
     assert_found(found, COLOURS)
     assert count == 3
-    told = capsys.readouterr().err
-    assert str(path) in told and told.count("\n") == 1
-    # The damaged file is gone.
+    report = capsys.readouterr().err
+    assert str(store) in report and report.count("\n") == 1
     assert embed(model, photos)[1] == 0
     assert capsys.readouterr().err == ""
-    assert path not in kept_in(tmp_path / "photos.tbnets")
 
 
-def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
+def test_embeddings_that_are_not_finite_are_refused(model, photos, monkeypatch):
     nan = np.full((3, 3), np.nan, np.float32), [""] * 3
     monkeypatch.setattr(model, "try_images", lambda contents: nan)
     with pytest.raises(InputError, match="a.png"):
@@ -323,40 +310,36 @@ def test_numbers_that_are_none_are_not_kept(model, photos, monkeypatch):
     assert embed(model, photos)[1] == 3
 
 
-def test_a_full_disk_in_the_middle(
-    model, photos, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr(embedding_cache, "PHOTOS_PER_FILE", 1)
-    write = npy.write_npz
+def test_full_disk_is_reported_once(model, photos, capsys, monkeypatch):
+    monkeypatch.setattr(embedding_cache, "PHOTOS_AT_ONCE", 1)
+    add, calls = embedding_cache.FeatureWriter.add, []
 
-    def full(*arguments):
-        if kept_in(tmp_path / "photos.tbnets"):
+    def fill(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) > 1:
             raise OSError(28, "No space left on device")
-        write(*arguments)
+        add(*arguments, **options)
 
-    monkeypatch.setattr(npy, "write_npz", full)
+    monkeypatch.setattr(embedding_cache.FeatureWriter, "add", fill)
     assert_found(embed(model, photos, batch_size=1)[0], COLOURS)
     assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.undo()
     assert embed(model, photos)[1] == 2
 
 
-def test_two_at_once_do_not_harm_each_other(model, photos, tmp_path):
+def test_two_processes_add_to_one_store(model, photos, tmp_path):
     place = tmp_path / "photos.tbnets"
-    embed(model, photos)
     first, second = (
-        embedding_cache.EmbeddingCache(place, model) for _ in range(2)
+        embedding_cache.EmbeddingCache(place, model, photos) for _ in range(2)
     )
-    for name, one in (("d.png", first), ("e.png", second)):
-        one.add({name: embedding_cache.Entry((1, 2), np.ones(3, np.float32))})
-        one.save()
-        one.tidy([*COLOURS, name])
-    # The first had removed what the second had read; both are there.
-    last = embedding_cache.EmbeddingCache(place, model)
-    assert last.entries.keys() == {*COLOURS, "d.png", "e.png"}
-    last.tidy(last.entries)
-    assert len(kept_in(place)) == 1
-    assert (
-        embedding_cache.EmbeddingCache(place, model).entries.keys()
-        == last.entries.keys()
-    )
+    stamps = dict.fromkeys("ade", (1, 2))
+    row = np.ones(3, np.float32)
+    for cache, name in ((first, "d"), (second, "e")):
+        keys = {"a": "0" * 64, name: f"{name:0>64}"}
+        results = {"0" * 64: row, keys[name]: f"is {name}"}
+        cache.add(stamps, keys, results, {})
+        cache.save()
+    last = embedding_cache.EmbeddingCache(place, model, photos)
+    assert all(last.finds(name, (1, 2)) for name in "ade")
+    rows, reasons = last.get("ade")
+    assert [*rows] == ["a"] and reasons == {"d": "is d", "e": "is e"}

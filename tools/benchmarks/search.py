@@ -64,13 +64,12 @@ def _time_embedding(model, folder, count, repeats):
 def _time_answers(model, folder, count, repeats):
     rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
-    index = embedding_cache.EmbeddingCache(place, model, folder)
+    cache = embedding_cache.EmbeddingCache(place, model, folder)
     paths, _ = sort_files(folder)
-    for (name, path), row in zip(paths.items(), rows):
-        index.add(
-            {name: embedding_cache.Entry(embedding_cache.stamp_of(path), row)}
-        )
-    index.save()
+    keys = {name: f"{number:064x}" for number, name in enumerate(paths)}
+    stamps = {n: embedding_cache.stamp_of(path) for n, path in paths.items()}
+    cache.add(stamps, keys, dict(zip(keys.values(), rows)), {})
+    cache.save()
 
     def look():
         return list(

@@ -4,6 +4,7 @@
 `X_ims.npy` or `X.npy`. The ids of its rows are in `X_ids.txt`, one per line.
 """
 
+import copy
 import functools
 import os
 from collections.abc import Iterator, Sequence
@@ -66,13 +67,27 @@ class Features:
         return len(self.ids)
 
     @functools.cached_property
-    def _row_of_id(self):
+    def row_of_id(self) -> dict[str, int]:
+        """The row of each id."""
         rows = range(len(self.ids) - 1, -1, -1)
         return dict(zip(reversed(self.ids), rows))
 
+    def under(self, keys: dict[str, str]) -> "Features":
+        """Returns these features under other ids.
+
+        `keys` maps new ids to ids of these features. New ids without a row are
+        missing, or failed for the same reason.
+        """
+        view, row_of = copy.copy(self), self.row_of_id
+        pairs = keys.items()
+        view.row_of_id = {x: row_of[key] for x, key in pairs if key in row_of}
+        failed = self.failed
+        view.failed = {x: failed[key] for x, key in pairs if key in failed}
+        return view
+
     def missing(self, image_ids: Sequence[str]) -> list[str]:
         """Returns the ids that have no row."""
-        return [key for key in image_ids if key not in self._row_of_id]
+        return [key for key in image_ids if key not in self.row_of_id]
 
     def rows(self, image_ids: Sequence[str]) -> np.ndarray:
         """Returns the row for each image id, int64 `[n]`.
@@ -89,7 +104,7 @@ class Features:
                 f"{first}; {self.looks()}",
                 self._advice(missing),
             )
-        return np.array([self._row_of_id[key] for key in image_ids], np.int64)
+        return np.array([self.row_of_id[key] for key in image_ids], np.int64)
 
     def looks(self) -> str:
         """Returns text with an example id, for errors about missing ids."""

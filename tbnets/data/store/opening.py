@@ -40,7 +40,8 @@ class SideBySide(Features):
                     f"concatenated; found no file {ids_file(part.path)}. "
                     "Write one id per row to this file."
                 )
-        common = list(dict.fromkeys(parts[0].ids))
+        row_of_id = parts[0].row_of_id
+        common = sorted(row_of_id, key=row_of_id.get)
         for part in parts:
             missing = set(part.missing(common))
             common = [key for key in common if key not in missing]
@@ -84,7 +85,7 @@ def joined_made_by(parts) -> dict:
 
 
 _checked = set()
-"""(path, inode, size, time) of each file that `_check` accepted."""
+"""(path, inode, size, time) of each file that `check_features` accepted."""
 
 
 def open_features(*paths: Path) -> Features:
@@ -117,6 +118,9 @@ def open_features(*paths: Path) -> Features:
         )
     parts = []
     for path in paths:
+        if isinstance(path, Features):
+            parts.append(path)
+            continue
         advice = "Pass a store's folder or a .npy file, not an array."
         check_kind("paths", path, (str, os.PathLike), advice)
         open_one = open_store if os.path.isdir(path) else open_array
@@ -137,11 +141,12 @@ def load_features(paths, image_ids=None):
     if image_ids is not None:
         rows = features.rows(image_ids)
     for part in features.parts:
-        _check(part)
+        check_features(part)
     return features, rows
 
 
-def _check(part):
+def check_features(part):
+    """Checks that features of one source are unchanged and finite."""
     states = [(os.path.realpath(path), os.stat(path)) for path in part.files]
     key = tuple(
         (path, state.st_ino, state.st_size, state.st_mtime_ns)

@@ -86,17 +86,13 @@ class Photos:
     @property
     def keys(self):
         """The keys of the folder's photos that are not known to be broken."""
-        broken = {key for key, entry in self._known().items() if entry.reason}
-        return [key for key in self._names if key not in broken]
+        _, reasons = self._index.get(self._paths)
+        return [key for key, x in self._names.items() if x not in reasons]
 
     @property
     def num_read(self):
         """Number of photos read so far, including broken photos."""
-        return len(self._known())
-
-    def _known(self):
-        known = dict(self._index.entries)  # A thread may add entries.
-        return {k: known[n] for k, n in self._names.items() if n in known}
+        return sum(map(len, self._index.get(self._paths)))
 
     def embed(self):
         """Embeds new photos in the folder. Other threads can still search."""
@@ -113,10 +109,10 @@ class Photos:
         """Returns the keys and the embeddings of the photos embedded so far."""
         if self._embedded:
             return self._embedded
-        known = self._known().items()
-        good = {key: e.embedding for key, e in known if not e.reason}
-        rows = np.float32([*good.values()])
-        return list(good), rows.reshape(len(good), self._model.embedding_dim)
+        rows, _ = self._index.get(self._paths)
+        keys = [key for key, name in self._names.items() if name in rows]
+        array = np.float32([*rows.values()])
+        return keys, array.reshape(len(keys), self._model.embedding_dim)
 
     def give(self, content):
         """Stores an uploaded photo, drops old uploads, and returns its key."""

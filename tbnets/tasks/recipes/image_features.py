@@ -10,7 +10,7 @@ from tbnets.data.store.manifest import DTYPES
 from tbnets.data.store.reader import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
-from tbnets.features import extraction, photo_features, proposals
+from tbnets.features import cache, extraction, photo_features, proposals
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.extraction import extract_regions
 from tbnets.features.regions import EXTRACTORS
@@ -57,15 +57,36 @@ class OfPhotos(Recipe):
 
     def __init__(self, flagfile, values, data):
         super().__init__(flagfile, values, data, data.photos)
+        self._root = data.sources.photo_folder
 
-    def inputs(self):
-        """Returns the id, name and size of every photo."""
-        return [[key, name, size] for key, _, name, size in self.items]
+    @functools.cached_property
+    def _read(self):
+        names = {self._name(path): path for _, path in self.items}
+        return self.open_keys(self._root).read(names)
+
+    def _name(self, path):
+        return path.relative_to(self._root).as_posix()
+
+    @functools.cached_property
+    def keys(self):
+        """The keys of all photos that can be read, a dict by id."""
+        keys, _ = self._read
+        pairs = ((x, keys.get(self._name(path))) for x, path in self.items)
+        return {image_id: key for image_id, key in pairs if key}
 
     @property
     def photos(self):
-        """The photos, a list of (id, path)."""
-        return [(key, path) for key, path, *_ in self.items]
+        """The distinct photos, a list of (key, path)."""
+        paths = ((self.keys.get(x), path) for x, path in self.items)
+        return [*{key: path for key, path in paths if key}.items()]
+
+    def open(self):
+        """Opens the result as `Features` of the run's photos."""
+        features, (_, reasons) = super().open(), self._read
+        for image_id, path in self.items:
+            if reason := reasons.get(self._name(path)):
+                features.failed[image_id] = reason
+        return features
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -243,13 +264,14 @@ def make_image_features(
     folder,
     features=None,
     batch_size=extraction.BATCH_SIZE,
+    boxes=None,
 ):
     """Makes or completes a store of features for photos or for their boxes.
 
     `values` is an `ImageFeatures`, whose `regions` is the store of boxes, if
-    any. `features` is the result of `build_features`, which is called if it is
-    None. The other arguments are those of `make_proposals`. Returns the number
-    of features per photo or box.
+    any. `features` is the result of `build_features`, and `boxes` is the opened
+    store; None stands for these. The other arguments are those of
+    `make_proposals`. Returns the number of features per photo or box.
     """
     features = features or build_features(values)
     made_by, kind = features.description(), "images"
@@ -257,7 +279,8 @@ def make_image_features(
     inputs = {"features": features, "batch_size": batch_size}
     inputs["write_every"] = BATCHES_PER_WRITE * batch_size
     if values.regions:
-        kind, boxes = "regions", open_store(values.regions)
+        kind = "regions"
+        boxes = open_store(values.regions) if boxes is None else boxes
         made_by = {**made_by, "proposals": boxes.made_by}
         work = extract_regions
         inputs = {"proposals": boxes, "extractor": features}
@@ -298,8 +321,9 @@ class FeaturesOfPhotos(OfPhotos):
 
     def make(self, folder):
         """Makes or completes the store."""
-        values = self.values_with_boxes
-        make_image_features(self.photos, values, folder, self._features)
+        [boxes] = [cache.open_cached(x.folder) for x in self.parts] or [None]
+        values, features = self.values_with_boxes, self._features
+        make_image_features(self.photos, values, folder, features, boxes=boxes)
         del self._features
 
     def files(self):
@@ -319,6 +343,6 @@ class FeaturesOfBoxes(FeaturesOfPhotos):
     def __init__(self, flagfile, values, data):
         check_image_features(values)
         self.parts = (Boxes.read("regions", values.regions, data),)
-        # The digest of `Boxes` identifies the boxes, so drop their recipe.
+        # The description of `Boxes` identifies the boxes.
         values = dataclasses.replace(values, regions="")
         super().__init__(flagfile, values, data)

@@ -8,6 +8,7 @@ from tbnets.tasks.recipes.image_features import (
     FeaturesOfBoxes,
     FeaturesOfPhotos,
 )
+from tbnets.tasks.recipes.recipe import named
 from tbnets.tasks.recipes.text_features import FeaturesOfTexts, TreesOfTexts
 
 
@@ -55,7 +56,7 @@ def missing(data):
         for part in result.missing()
     }
     for part in results.values():
-        with part.named():
+        with named(part.flagfile, part.values):
             part.check()
     return list(results.values())
 

@@ -6,31 +6,23 @@ the photos, captions and folders.
 
 import contextlib
 import functools
-import hashlib
-import json
 import os
 import pathlib
 import re
 
-from tbnets.data.store.locks import FolderLock
-from tbnets.data.store.manifest import MANIFEST, read_manifest
 from tbnets.errors import InputError, MissingFileError, UserError
-from tbnets.features import hub
-from tbnets.features.photo_cache import photo_checksums
+from tbnets.features import cache, hub
 from tbnets.files import can_be_written
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import flags_of, name_flags
 
-# A result is kept in the folder `DATA_ROOT/made/NAME-DIGEST`, with the name of
-# the recipe and a digest of everything that determines the result. A different
-# recipe or different photos give a different folder.
+# The results are in `DATA_ROOT/made`, a cache as described in `features.cache`,
+# in folders `NAME-DIGEST` with the name of the recipe.
 
-FORM = 2
+FORM = 3
 """Increase this number if a code change alters results."""
-DIGITS = 8
-SUMS = "sums.json"
 PRESETS = {"cnn": "image", "features": "text"}
 """Maps a flag that may name a Keras Hub preset to the kind of its input."""
 
@@ -38,17 +30,14 @@ PRESETS = {"cnn": "image", "features": "text"}
 class Recipe:
     """A flag file, and the features, boxes or trees that it makes for a run.
 
-    Subclasses also define `check()`, which raises an error if the result cannot
-    be made.
-
     Attributes:
         verb: name of the command whose flags the recipe sets.
         group: dataclass of these flags.
         preset: flag of the recipe that takes a Keras Hub preset, or "".
         flagfile: path of the flag file.
         values: the flags, an instance of `group`.
-        roots: folders for results. A new result is written to the first
-            writable folder.
+        roots: caches for results. A new result is written to the first
+            writable cache.
         items: list of the photos or texts.
         unit: "photo" or "text".
         parts: the `Recipe`s whose results are inputs of this result.
@@ -84,8 +73,7 @@ class Recipe:
         return len(self.items)
 
     def inputs(self):
-        """Returns the inputs of the result as a JSON value."""
-        return self.items
+        """Returns what the vectors of each item depend on, as a JSON value."""
 
     def make(self, folder):
         """Makes or completes the result in a folder, with a progress bar."""
@@ -101,10 +89,18 @@ class Recipe:
                 files[flag] = paths["config.json"]
         return files
 
+    @property
+    def keys(self):
+        """The keys of all photos or texts in the store, a dict by id."""
+        raise NotImplementedError
+
     def is_made(self, folder):
-        """Returns whether a folder holds the complete result."""
-        is_there = (folder / MANIFEST).is_file()
-        return is_there and read_manifest(folder).complete
+        """Returns whether a folder holds the result of all photos or texts."""
+        return cache.has_all(folder, self.keys.values())
+
+    def open(self):
+        """Opens the result as `Features` of the run's photos or texts."""
+        return cache.open_cached(self.folder).under(self.keys)
 
     @property
     def path(self):
@@ -118,35 +114,35 @@ class Recipe:
         return {**_flags(self.values, False), "parts": parts}
 
     @functools.cached_property
-    def digest(self):
-        """The first digits of a SHA-256 digest of the recipe and inputs."""
+    def description(self):
+        """A JSON value of everything that determines a result."""
         flags = _flags(self.values, False) | _flags(self.values, True)
-        decides = {
+        files = {k: os.path.abspath(x) for k, x in self.files().items()}
+        keys, _ = self.open_keys("/").read({x: x for x in files.values()})
+        return {
             "form": FORM,
             "verb": self.verb,
-            "flags": {**flags, **self._sums()},
-            "of": self.inputs(),
-            "parts": [part.digest for part in self.parts],
+            "inputs": self.inputs(),
+            "flags": flags | {k: keys.get(path) for k, path in files.items()},
+            "parts": [part.description for part in self.parts],
         }
-        text = json.dumps(decides, sort_keys=True).encode()
-        return hashlib.sha256(text).hexdigest()[:DIGITS]
 
-    def _sums(self):
-        files = self.files()
-        cache = next(filter(can_be_written, self.roots), self.roots[0]) / SUMS
-        paths = [os.path.abspath(path) for path in files.values()]
-        digests = photo_checksums("/", paths, cache)
-        return {name: digest for name, (digest, _) in zip(files, digests)}
+    def open_keys(self, folder):
+        """Returns the `FileKeys` of a folder."""
+        roots = filter(can_be_written, self.roots)
+        return cache.FileKeys(folder, next(roots, self.roots[0]))
 
     @functools.cached_property
     def folder(self):
         """The result's folder `ROOT/NAME-DIGEST`, which need not exist."""
-        name = f"{self.flagfile.stem}-{self.digest}"
-        places = [root / name for root in self.roots]
+        name = self.flagfile.stem
+        places = [
+            cache.store_folder(root, name, self.description)
+            for root in self.roots
+        ]
         for place in places:
-            with self.named(place):
-                if self.is_made(place):
-                    return place
+            if self.is_made(place):
+                return place
         can = [place for place in places if can_be_written(place)]
         if not can:
             raise InputError(
@@ -171,13 +167,7 @@ class Recipe:
 
     def _make_alone(self):
         place = self.folder
-
-        def wait(who):
-            say(f"waiting   for process {who}, which makes {place}")
-
-        with self.named(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FolderLock.wait(place.parent, f".{place.name}.lock", wait)
+        with named(self.flagfile, self.values), cache.written_alone(place):
             if not self.is_made(place):
                 say(f"making    {place}, by {self.flagfile}")
                 try:
@@ -185,17 +175,9 @@ class Recipe:
                 except KeyboardInterrupt:
                     say("\nstopped; run the command again to continue")
                     raise
-            del lock
 
-    def named(self, place=None):
-        """Adds the flag file and advice to errors in the block, see `named`.
-
-        The advice is to remove `place`, the folder of the result, if it exists.
-        """
-        advice = ""
-        if place and place.exists():
-            advice = f" Or remove {place} to compute it again."
-        return named(self.flagfile, self.values, advice)
+    def check(self):
+        """Raises an error if the result cannot be made."""
 
 
 def _read_flags(flag, item, kind, sources):
@@ -258,7 +240,7 @@ def _located(values, sources):
 
 
 @contextlib.contextmanager
-def named(flagfile, values, advice=""):
+def named(flagfile, values):
     """Adds a flag file and the names of its flags to errors in the block."""
     try:
         yield
@@ -266,5 +248,5 @@ def named(flagfile, values, advice=""):
         name_flags(error, vars(values))
         if len(error.args) == 1:  # Not an error of the system.
             text = str(error).removeprefix(f"{flagfile}: ")
-            error.args = (f"{flagfile}: {text}{advice}",)
+            error.args = (f"{flagfile}: {text}",)
         raise

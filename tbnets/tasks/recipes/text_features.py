@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import itertools
 import time
@@ -132,6 +133,10 @@ class TreesOfTexts(Recipe):
 
     def __init__(self, flagfile, values, data):
         super().__init__(flagfile, values, data, texts_by_id(data))
+
+    def inputs(self):
+        """Returns the texts, whose trees are all in one file."""
+        return self.items
 
     @property
     def path(self):
@@ -293,10 +298,20 @@ class FeaturesOfTexts(Recipe):
         super().__init__(flagfile, values, data, items)
         check_text_features(values)
 
+    @functools.cached_property
+    def keys(self):
+        """The ids of the distinct texts in the store, a dict."""
+        texts = itertools.chain.from_iterable(some for _, some in self.items)
+        return {key: key for key in map(caption_key, texts)}
+
     @property
     def count(self):
         """The number of distinct texts."""
-        return len({caption_key(x) for _, some in self.items for x in some})
+        return len(self.keys)
+
+    def inputs(self):
+        """Returns the texts to which an encoder is fitted, unlike presets."""
+        return None if hub.is_hub(self.values.features) else self.items
 
     def check(self):
         """Raises an error if a package is missing."""

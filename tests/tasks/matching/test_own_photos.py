@@ -172,6 +172,27 @@ def test_a_run_remembers_what_was_left_out_and_its_splits(
     assert len(scores.image_embeddings) == len(ids_of(again, split))
 
 
+def test_only_new_and_changed_photos_are_extracted(folder, monkeypatch):
+    extracted, extract = [], own_photos.extraction.extract_photos
+
+    def noted(photos, features, writer, **options):
+        new = own_photos.extraction.remaining(photos, writer)
+        extracted.extend(path.name for _, path in new)
+        return extract(photos, features, writer, **options)
+
+    monkeypatch.setattr(own_photos.extraction, "extract_photos", noted)
+    begun(settings_for())
+    assert extracted == []
+    content = bytearray((folder / "photos" / "0.jpg").read_bytes())
+    content[-9] ^= 1
+    (folder / "photos" / "0.jpg").write_bytes(content)  # Of the same size.
+    (folder / "photos" / "1.jpg").rename(folder / "photos" / "renamed.jpg")
+    (folder / "photos" / "new.jpg").write_bytes(photo(99))
+    write_captions("own.csv", ["renamed.jpg", "new.jpg", *NAMES])
+    begun(settings_for("--run_dir=runs/other"))
+    assert sorted(extracted) == ["0.jpg", "new.jpg"]
+
+
 def test_a_photo_that_broke_since_is_named(session, folder):
     name = next(iter(ids_of(session, "train")))
     path = folder / "photos" / name

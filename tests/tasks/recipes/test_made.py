@@ -1,7 +1,7 @@
-"""Tests of what recipes make of photos, and where that is kept."""
+"""Tests of the results of recipes, and of the cache that holds them."""
 
 import functools
-import json
+import itertools
 import pathlib
 import shutil
 
@@ -10,14 +10,10 @@ import pytest
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.data.store import locks
 from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.npy import HEADER_BYTES
-from tbnets.data.store.reader import open_store
-from tbnets.errors import InputError
+from tbnets.data.store.opening import open_features
 from tbnets.features import extraction
-from tbnets.files import try_lock
-from tbnets.tasks.recipes import plan, recipe
+from tbnets.tasks.recipes import plan
 from tbnets.tasks.recipes.plan import missing, read_recipes
 from tests import verbs
 from tests.features import tiny_cnn
@@ -52,11 +48,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Makes numbers up, where it does not matter which these are."""
+    """Replaces features by the number of the call that computes them."""
+    calls = itertools.count(1)
 
     def extract(photos, features, writer, progress, **_):
         left = [key for key, _ in extraction.remaining(photos, writer)]
-        writer.add(left, np.ones((len(left), features.dim)))
+        writer.add(left, np.full((len(left), features.dim), next(calls)))
         progress(len(left))
         return []
 
@@ -116,32 +113,34 @@ def extract(output, given, *flags):
     )
 
 
-def files(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def assert_equal(features, other, ids=NAMES):
+    """Two `Features` have the same rows for some ids."""
+    rows = (x.take(x.rows(ids)) for x in (features, other))
+    np.testing.assert_array_equal(*rows)
 
 
-def test_features_are_those_of_the_tool_and_made_once(folder, by_tool, capsys):
+def test_features_equal_those_of_the_tool_and_are_computed_once(
+    folder, by_tool, capsys
+):
     data = opened()
-    [one] = missing(data)
+    [recipe] = missing(data)
     rows = data.split("train").images
-    assert files(one.folder) == files(by_tool)
-    assert one.folder.parent.samefile(folder / "data" / "made")
-    assert open_store(one.folder).ids == NAMES and rows.shape == (3,)
-    assert str(one.folder) in capsys.readouterr().err
+    assert_equal(rows.features, open_features(by_tool))
+    assert recipe.folder.parent.samefile(folder / "data" / "made")
+    assert rows.shape == (3,)
+    assert str(recipe.folder) in capsys.readouterr().err
     again = opened(image_features="tiny.flags, tiny.flags")
     assert missing(again) == []
     assert again.split("test").images.shape == (6,)
     assert capsys.readouterr().err == ""
 
 
-def test_features_of_regions_of_a_recipe_of_boxes(folder):
+def test_region_features_equal_those_of_the_tools(folder):
     pytest.importorskip("cv2")
     data = opened(regions="tiny_regions.flags")
-    boxes, features = [
-        one for one in missing(data) if one.flagfile.stem != "tiny"
-    ]
+    boxes, features = [x for x in missing(data) if x.flagfile.stem != "tiny"]
     store, rows = data.split("dev").regions
-    assert store.ids[rows[0]] == "b.png" and store.dim == 6
+    assert store.rows(["b.png"]) == rows and store.dim == 6
     verbs.ask(
         "propose_regions",
         "--images=photos",
@@ -149,95 +148,108 @@ def test_features_of_regions_of_a_recipe_of_boxes(folder):
         "--limit=3",
         "--output=boxes",
     )
-    assert files(boxes.folder) == files(folder / "boxes")
     extract("store", folder, "--regions=boxes", "--layers=second")
-    assert files(features.folder) == files(folder / "store")
-    made_by = open_store(features.folder).made_by
-    assert made_by["proposals"]["limit"] == 3
-    # Of what is made of them, boxes need not be kept.
-    (boxes.folder / MANIFEST).unlink()
+    by_tool = open_features("store")
+    for name in NAMES:
+        pairs = zip(*(x.regions(*x.rows([name])) for x in (store, by_tool)))
+        for arrays in pairs:
+            np.testing.assert_array_equal(*arrays)
+    assert store.made_by["proposals"]["limit"] == 3
+    # Features remain when the boxes are removed.
+    shutil.rmtree(boxes.folder)
     assert features.missing() == []
-    # Other boxes are other features; another name of the same is not.
+    # Other boxes are other features, but their recipe may have another name.
     (folder / "more.flags").write_text("--limit=3\n")
     changed = REGIONS.replace("boxes", "more")
     (folder / "tiny_regions.flags").write_text(changed)
     same = planned("regions", regions="tiny_regions.flags")
-    assert same.digest == features.digest
+    assert same.description == features.description
     (folder / "more.flags").write_text("--limit=4\n")
     other = planned("regions", regions="tiny_regions.flags")
-    assert other.digest != features.digest
+    assert other.description != features.description
 
 
-def test_a_digest_tells_all_that_decides(folder, monkeypatch):
-    digest = planned().digest
-    with monkeypatch.context() as patched:
-        patched.setattr(recipe, "FORM", recipe.FORM + 1)
-        assert planned().digest != digest
+def test_description_has_the_values_of_flags(folder):
+    description = planned().description
     (folder / "tiny.flags").write_text(f"{FEATURES}--crops=one\n# Words.\n")
-    assert planned().digest == digest  # It is the default.
-    (folder / "photos" / "d.jpg").write_bytes(photo(4))
-    assert planned().digest == digest  # No caption names it.
+    assert planned().description == description  # It is the default.
     (folder / "tiny.flags").write_text(f"{FEATURES}--crops=ten\n")
-    assert planned().digest != digest
-    (folder / "tiny.flags").write_text(FEATURES)
-    with open(folder / "photos" / "a.jpg", "ab") as file:
-        file.write(b"more")
-    assert planned().digest != digest
+    assert planned().description != description
 
 
 def test_weights_count_by_their_content(folder):
     flags = FEATURES.replace("random", "{}.h5")
-    digests = []
+    descriptions = []
     for name, content in (("one", b"1"), ("two", b"1"), ("two", b"2")):
         (folder / f"{name}.h5").write_bytes(content)
         (folder / "tiny.flags").write_text(flags.format(name))
-        digests.append(planned().digest)
-    assert digests[0] == digests[1] != digests[2]
+        descriptions.append(planned().description)
+    assert descriptions[0] == descriptions[1] != descriptions[2]
 
 
-def test_what_a_kill_left_goes_on(folder, quick):
-    one = planned()
-    extract(one.folder, folder, "--splits=train")
-    manifest = json.loads((one.folder / MANIFEST).read_text())
-    manifest["complete"] = False
-    (one.folder / MANIFEST).write_text(json.dumps(manifest))
-    before = (one.folder / "features.npy").read_bytes()
-    assert opened().split("test").images.shape == (3,)
-    assert open_store(one.folder).ids == NAMES
-    after = (one.folder / "features.npy").read_bytes()
-    assert after[HEADER_BYTES : len(before)] == before[HEADER_BYTES:]
+def test_only_new_and_changed_photos_are_extracted(folder, monkeypatch):
+    photos, extracted = folder / "photos", []
+    extract_photos = extraction.extract_photos
+
+    def noted(photos, *rest, writer, **options):
+        left = extraction.remaining(photos, writer)
+        extracted.append(sorted(path.name for _, path in left))
+        return extract_photos(photos, *rest, writer=writer, **options)
+
+    monkeypatch.setattr(extraction, "extract_photos", noted)
+    read()
+    path = photos / "a.jpg"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)  # Its size is the same.
+    (photos / "b.png").rename(photos / "renamed.png")
+    (photos / "new.jpg").write_bytes(photo(7))
+    captions = (folder / "captions.csv").read_text()
+    captions = captions.replace("b.png", "renamed.png") + "new.jpg,x,test\n"
+    (folder / "captions.csv").write_text(captions)
+    found = read()
+    assert extracted == [["a.jpg", "b.png", "c.jpg"], ["a.jpg", "new.jpg"]]
+    extract("store", folder)
+    names = ["a.jpg", "renamed.png", "more/c.jpg", "new.jpg"]
+    rows = (
+        x.take(x.rows(names)) for x in (found.features, open_features("store"))
+    )
+    np.testing.assert_allclose(*rows, atol=1e-5)
+    assert planned().missing() == []
 
 
-def test_a_second_process_waits_for_the_first(
-    folder, by_tool, monkeypatch, capsys
+def test_interrupted_extraction_is_continued(folder, quick, monkeypatch):
+    extract_photos = extraction.extract_photos
+
+    def stop(photos, features, **options):
+        extract_photos(photos[:1], features, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(extraction, "extract_photos", stop)
+    with pytest.raises(KeyboardInterrupt):
+        read()
+    monkeypatch.setattr(extraction, "extract_photos", extract_photos)
+    features = read().features
+    rows = features.take(features.rows(NAMES))
+    assert [*rows.max(axis=1)] == [1, 2, 2]  # `quick` counts its calls.
+
+
+def test_results_are_read_from_any_cache_and_written_to_the_first_writable(
+    folder, quick
 ):
-    one, told = planned(), []
-    one.folder.parent.mkdir(parents=True)
-    lock = open(one.folder.parent / f".{one.folder.name}.lock", "wb")
-    assert try_lock(lock.fileno())
-
-    def make_meanwhile(_):
-        told.append(capsys.readouterr().err)
-        shutil.copytree(by_tool, one.folder)
-        lock.close()
-
-    monkeypatch.setattr(locks.time, "sleep", make_meanwhile)
-    monkeypatch.setattr(type(one), "make", None)
-    one.make_if_missing()
-    assert str(one.folder) in told[0]
-
-
-def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
+    read()
     (folder / "root").mkdir()
-    shutil.copytree(by_tool, f"root/made/{planned().folder.name}")
-    there = planned(data_root="root").folder
-    assert there.parent.samefile(folder / "root" / "made")
+    shutil.move("data/made", "root/made")
+    there = planned(data_root="root")
+    assert there.missing() == []
+    assert there.folder.parent.samefile(folder / "root" / "made")
     (folder / "other").mkdir()
     (folder / "other" / "made").touch()
     here = planned(data_root="other").folder
     assert here.parent == pathlib.Path("data", "made")
     (folder / "kept").mkdir(mode=0o555)  # Of root, too, who could write.
     assert planned(data_root="kept").folder == here
+    shutil.rmtree("data", ignore_errors=True)
     (folder / "data").mkdir()
     (folder / "data" / "made").touch()
     beside = planned(data_root="other").folder
@@ -247,23 +259,16 @@ def test_a_root_that_can_not_be_written_is_read(folder, by_tool):
         planned(data_root="other").missing()
 
 
-def test_what_is_damaged_names_the_folder_to_remove(folder, by_tool):
-    one = planned()
-    shutil.copytree(by_tool, one.folder)
-    path = one.folder / "features.npy"
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    manifest = one.folder / MANIFEST
-    for spoil in (
-        lambda: None,
-        lambda: manifest.write_text("{"),
-        manifest.unlink,
-    ):
-        spoil()
-        with pytest.raises(InputError, match=f"{one.folder}"):
-            read()
+def test_damaged_results_are_computed_again(folder, quick, capsys):
+    read()
+    place = planned().folder
+    (place / MANIFEST).write_text("{")
+    assert missing(opened())
+    assert str(place) in capsys.readouterr().err
+    assert read().shape == (3,)
 
 
-def test_a_model_that_learned_from_others_refuses_what_is_made(folder, quick):
+def test_features_must_match_those_of_the_trained_model(folder, quick):
     data, made_by = opened(), {"cnn": "another"}
     data.check_made_by("image_features", ["train"], made_by, "best.npz")
     with refused("--image_features"):

@@ -93,9 +93,9 @@ def test_how_work_is_done_is_not_what_decides(folder):
     one = planned("trees", trees="trees.flags")
     with (folder / "trees.flags").open("a") as file:
         file.write("--processes=2\n")
-    assert planned("trees", trees="trees.flags").digest == one.digest
+    assert planned("trees", trees="trees.flags").description == one.description
     (folder / "trees.flags").write_text("--parser=embedded\n")
-    assert planned("trees", trees="trees.flags").digest != one.digest
+    assert planned("trees", trees="trees.flags").description != one.description
 
 
 def test_values_of_flags_count_however_they_are_set(folder):
@@ -128,8 +128,8 @@ def test_things_may_be_made_of_the_photos_of_one_split(folder):
         opened().original_sources, plan=read_recipes, photos_of=("dev",)
     )
     [one] = data.recipe_results("image_features").values()
-    assert [key for key, _ in one.photos] == ["b.png"]
-    assert one.count == 1 and one.digest != planned().digest
+    assert [*one.keys] == ["b.png"]
+    assert one.count == 1 and one.folder == planned().folder
     assert read_recipes("phrases", data) == {}
 
 

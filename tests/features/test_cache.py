@@ -1,0 +1,185 @@
+"""Tests of the cache of vectors: keys of files, and stores by description."""
+
+import hashlib
+import json
+import os
+import time
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tbnets.data import pictures
+from tbnets.data.store import locks
+from tbnets.data.store.manifest import MANIFEST
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.features import cache
+from tbnets.files import try_lock
+from tests.refusals import refused
+
+MADE_BY = {"network": "tiny", "layers": ["last"]}
+
+
+@pytest.fixture
+def paths(tmp_path):
+    """Three files that are an hour old, {name: path}."""
+    (tmp_path / "photos").mkdir()
+    paths = {name: tmp_path / "photos" / name for name in "abc"}
+    for name, path in paths.items():
+        write(path, name.encode())
+    return paths
+
+
+def write(path, content, age=3600):
+    path.write_bytes(content)
+    os.utime(path, (time.time() - age,) * 2)
+
+
+def key(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def read(paths):
+    """Returns the result of `FileKeys.read`, and the names that it read."""
+    names, folder = [], paths["a"].parent
+    read_file = pictures.read_file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            pictures,
+            "read_file",
+            lambda x: names.append(x.name) or read_file(x),
+        )
+        found = cache.FileKeys(folder, folder.parent).read(paths)
+    return found, sorted(names)
+
+
+def test_files_are_read_only_if_their_size_or_time_has_changed(paths):
+    keys = {name: key(name.encode()) for name in paths}
+    assert read(paths) == ((keys, {}), ["a", "b", "c"])
+    assert read(paths) == ((keys, {}), [])
+    write(paths["b"], b"x", age=1800)  # Its size is the same.
+    assert read(paths) == ((keys | {"b": key(b"x")}, {}), ["b"])
+
+
+def test_young_file_is_read_again(paths):
+    write(paths["a"], b"a", age=0)
+    read(paths)
+    assert read(paths)[1] == ["a"]
+
+
+def test_files_that_cannot_be_read_have_reasons(paths):
+    paths["a"].unlink()
+    paths["b"].unlink()
+    paths["b"].mkdir()
+    (keys, reasons), _ = read(paths)
+    assert keys == {"c": key(b"c")}
+    assert reasons == {"a": "does not exist", "b": "is not a file"}
+
+
+def test_folders_and_processes_share_the_file_of_keys(paths, tmp_path):
+    folder, other = paths["a"].parent, tmp_path / "other"
+    first, second, third = (
+        cache.FileKeys(x, tmp_path) for x in (folder, folder, other)
+    )
+    for number, files in enumerate((first, second, third)):
+        files.add(f"{number}", (1, 2), key(b""))
+        files.save()
+    known = cache.FileKeys(folder, tmp_path)
+    found = [known.get(f"{number}", (1, 2)) for number in range(3)]
+    assert found == [key(b""), key(b""), None]
+    assert cache.FileKeys(other, tmp_path).get("2", (1, 2)) == key(b"")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", '{"F": 3}', '{"F": {"a": 3}}', '{"F": {"a": [1, 2, 3]}}'),
+        *('{"F": {"a": [1, 2]}}', '{"F": {"a": [1, 2, "../x"]}}', '{"F": []}'),
+    ],
+)
+def test_damaged_file_of_keys_is_ignored(paths, tmp_path, content):
+    content = content.replace("F", str(paths["a"].parent))
+    (tmp_path / cache.FILES).write_text(content)
+    assert read(paths)[1] == ["a", "b", "c"]
+    assert read(paths)[1] == []
+
+
+def write_store(tmp_path, failed=()):
+    folder = cache.store_folder(tmp_path, "tiny", MADE_BY)
+    with FeatureWriter(folder, MADE_BY, 2) as writer:
+        writer.add([key(b"a")], np.ones((1, 2)), failed=failed)
+        writer.finish()
+    return folder
+
+
+def test_each_description_has_a_store(tmp_path):
+    descriptions = MADE_BY, MADE_BY | {"layers": ["first"]}
+    folders = {cache.store_folder(tmp_path, "x", y) for y in descriptions}
+    assert len(folders) == 2
+    reordered = dict(reversed(MADE_BY.items()))
+    assert cache.store_folder(tmp_path, "x", reordered) in folders
+
+
+def flip_a_bit(folder):
+    path = folder / "features.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x3e")
+
+
+DAMAGES = {
+    "a bit": flip_a_bit,
+    "manifest": lambda folder: (folder / MANIFEST).write_text("{"),
+    "ids": lambda folder: (folder / "ids.txt").write_text(""),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_store_is_reported_and_removed(tmp_path, capsys, damage):
+    folder = write_store(tmp_path)
+    DAMAGES[damage](folder)
+    assert cache.open_cached(folder) is None
+    assert str(folder) in capsys.readouterr().err
+    assert not folder.exists()
+    write_store(tmp_path)
+    assert cache.open_cached(folder, MADE_BY).ids == (key(b"a"),)
+
+
+def test_store_of_other_settings_is_removed(tmp_path):
+    folder = write_store(tmp_path)
+    assert cache.open_cached(folder, {"network": "other"}) is None
+    assert not folder.exists()
+
+
+def test_faults_last_unless_they_may_be_cured(tmp_path, monkeypatch):
+    reasons = "is empty", "is a HEIF file: convert it", "cannot be read: disk"
+    failed = {key(x.encode()): x for x in reasons}
+    monkeypatch.setitem(PIL.Image.OPEN, "HEIF", None)
+    store = cache.open_cached(write_store(tmp_path, failed))
+    assert cache.known(store) == {key(b"a"), key(b"is empty")}
+    assert cache.known(None) == set()
+
+
+def test_second_process_waits_until_the_first_has_written(
+    tmp_path, monkeypatch, capsys
+):
+    folder = tmp_path / "cache" / "tiny"
+    folder.parent.mkdir()
+    lock = open(folder.parent / ".tiny.lock", "wb")
+    assert try_lock(lock.fileno())
+    monkeypatch.setattr(locks.time, "sleep", lambda _: lock.close())
+    with cache.written_alone(folder):
+        assert lock.closed
+    assert str(folder) in capsys.readouterr().err
+
+
+def test_cache_that_cannot_be_made_is_named(paths, tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    with refused("--cache", kind=OSError):
+        cache.make_cache(paths["a"].parent, tmp_path / "cache")
+
+
+def test_file_of_keys_has_sizes_times_and_digests(paths, tmp_path):
+    read(paths)
+    folders = json.loads((tmp_path / cache.FILES).read_text())
+    state = paths["c"].stat()
+    entry = [state.st_size, state.st_mtime_ns, key(b"c")]
+    assert folders[str(paths["c"].parent)]["c"] == entry
