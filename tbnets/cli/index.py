@@ -26,7 +26,7 @@ import os
 from tbnets.cli.model_flags import MODEL, ModelFlags, check_endpoints
 from tbnets.data.store.manifest import DTYPES
 from tbnets.data.store.opening import load_features
-from tbnets.data.store.writer import fault_of_name
+from tbnets.data.store.writer import CACHE, fault_of_name
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 from tbnets.serving import embedding_cache, search, zoo
@@ -63,8 +63,8 @@ class Options(ModelFlags):
     )
     cache: str = flag(
         "",
-        "Folder that caches the network's output for photos; default: "
-        "FOLDER.tbnets next to FOLDER.",
+        "Folder that caches the embeddings of photos, such as FOLDER.tbnets of "
+        "tbnets query. Default: the folder cache in --output.",
     )
     batch_size: Count = flag(
         embedding_cache.PHOTO_BATCH_SIZE, "Photos per batch."
@@ -74,8 +74,9 @@ class Options(ModelFlags):
 def index_photos(options, model):
     """Yields (ids, embeddings) of the photos in the folder."""
     [folder] = options.folder
+    cache = options.cache or os.path.join(options.output, CACHE)
     yield embedding_cache.embed_folder(
-        model, folder, options.cache, options.batch_size, fault_of_name
+        model, folder, cache, options.batch_size, fault_of_name
     )
 
 

@@ -125,7 +125,7 @@ class Options(RuntimeFlags):
         None,
         "Picture (.png): one row per query with its best images, for up to "
         "40 queries and 50 images. Default: answers.png in the folder of "
-        "--cache. Empty: no picture.",
+        "--cache, but with --index no picture. Empty: no picture.",
     )
     explain: str = flag(
         "",
@@ -457,7 +457,10 @@ def main(options):
         open_any = open_approximate if options.approximate else open_index
         index = open_any(options.index)
         photos = options.images or str(index.photos or "")
-        options = dataclasses.replace(options, images=photos)
+        montage_path = options.montage or ""  # Nothing is written unasked.
+        options = dataclasses.replace(
+            options, images=photos, montage=montage_path
+        )
     query_flags = options.queries, options.like, options.image, options.captions
     searched = options.images, options.index, options.image_features
     is_open = any(searched) and not any(query_flags)

@@ -9,10 +9,11 @@ import PIL.Image
 import pytest
 
 import tbnets
+from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.served import load_saved_model
 from tests import saved_models
 from tests.tools.test_query import COLORS, answers_of, write_networks
-from tests.verbs import ask
+from tests.verbs import ask, call
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,11 @@ def index(folder, *words, photos="photos", output="photos.index"):
     return ask("index", f"--model={folder}/bytes/1", *line)[2]
 
 
+def contents(folder):
+    """Returns the content of each file in a folder and its subfolders."""
+    return {x: x.read_bytes() for x in folder.rglob("*") if x.is_file()}
+
+
 def query(folder, index, *words, model="bytes"):
     """Asks an index; returns output and error."""
     line = [f"--model={folder}/{model}/1", f"--index={folder / index}"]
@@ -57,8 +63,6 @@ def test_photos_are_indexed_searched_and_brought_up_to_date(folder):
     [[title, found], [_, like]] = answers_of(out)
     assert title == '"red" among 3 images'
     assert [found[0], like[0]] == [("1.000", "red.png"), ("1.000", "blue.png")]
-    # The pictures are those of the folder that the index tells.
-    assert (folder / "own.tbnets" / "answers.png").is_file()
     (own / "red.png").unlink()
     PIL.Image.new("RGB", (9, 9), COLORS["red"]).save(own / "blue.png")
     shutil.copy(own / "green.png", own / "new.png")
@@ -77,7 +81,7 @@ def test_a_subfolder_that_cannot_be_listed_leaves_the_index_unchanged(
     (own / "red.png").rename(own / "more" / "red.png")
     line = own, f"--output={own}.index", f"--model={folder}/bytes/1"
     ask("index", *line)
-    before = {x: x.read_bytes() for x in (folder / "partly.index").iterdir()}
+    before = contents(folder / "partly.index")
     listed = os.scandir
 
     def scandir(path="."):
@@ -88,9 +92,25 @@ def test_a_subfolder_that_cannot_be_listed_leaves_the_index_unchanged(
     monkeypatch.setattr(os, "scandir", scandir)
     _, _, failure = ask("index", *line)
     assert f"{own}/more cannot be listed: Input/output error" in failure
-    assert before == {
-        x: x.read_bytes() for x in (folder / "partly.index").iterdir()
-    }
+    assert contents(folder / "partly.index") == before
+
+
+def test_nothing_is_written_beside_the_photos(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "photos", tmp_path / "own")
+    shutil.copytree(folder / "bytes", tmp_path / "bytes")
+    line = (tmp_path / "own", f"--output={tmp_path}/x.index")
+    before = {*tmp_path.iterdir(), tmp_path / "x.index"}
+    for _ in range(2):  # The first update is interrupted.
+        with monkeypatch.context() as patch:
+            patch.setattr(IndexWriter, "put", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                call("index", f"--model={tmp_path}/bytes/1", *line)
+    _, _, failure = ask("index", f"--model={tmp_path}/bytes/1", *line)
+    assert failure == ""
+    query(tmp_path, "x.index", "red")
+    assert {*tmp_path.iterdir()} == before
+    assert len([*tmp_path.glob("x.index/cache/embeddings-*")]) == 1
+    assert not [*(tmp_path / "own").glob("*.tbnets")]
 
 
 def test_the_answers_are_those_of_the_folder(folder):

@@ -32,6 +32,10 @@ _LEAST = {"counts": 0, "sizes": 1}
 """Maps each integer array with one row per image to its minimum value."""
 
 
+CACHE = "cache"
+"""Folder in a search index for the embeddings of an unfinished update."""
+
+
 class Appender:
     """Appends rows to the files of a store, without checking their values.
 
@@ -331,11 +335,14 @@ def new_manifest(extraction, dim, dtype, kind):
 
 
 def make_folder(path):
-    """Creates the folder of a store. Raises an error if it contains files."""
+    """Creates the folder of a store.
+
+    Raises an error if it contains anything but a folder `CACHE`.
+    """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
         names = {n for n in os.listdir(path) if not files.is_partial(n)}
-        if names:
+        if names := names - {CACHE}:
             holds = f"has {', '.join(sorted(names)[:5])} but no {MANIFEST}"
     if holds:
         raise InputError(
