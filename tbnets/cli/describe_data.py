@@ -13,10 +13,9 @@ problems with their files and lines: unreadable rows, images in two splits,
 broken or missing image files, and missing or non-finite features. Problems with
 the same message are printed together. The exit code is 1 if there are problems.
 
-Findings, such as captions that several images share, very long captions or
-captions in a foreign language, do not change the exit code. With --images, the
-command also finds near-copies of photos and, with --image_features, different
-photos of one scene.
+With --images, it also decodes each photo, and counts the photos that have no
+captions. It does not look for blurred photos or near-copies; the package
+cleanvision does.
 
 Count phrases with and without boxes:
 
@@ -25,11 +24,11 @@ Count phrases with and without boxes:
 docs/data_formats.md describes the formats.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import json
-import os
 
 import numpy as np
 
@@ -38,21 +37,22 @@ from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.archives import has_archives, photo_root
 from tbnets.data.captions import CaptionedImages, common_images
-from tbnets.data.findings import (
-    Photo,
-    caption_findings,
-    look_at_all,
-    photo_findings,
+from tbnets.data.images import faults
+from tbnets.data.photos import (
+    MATCHED,
+    find_photos,
+    match_names,
+    with_matches,
 )
-from tbnets.data.photos import MATCHED, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
 from tbnets.data.sources import Sources
 from tbnets.data.splits import fill_split
 from tbnets.data.store.features import check_finite
 from tbnets.data.store.opening import open_features
-from tbnets.errors import InputError
+from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, Problem, listed, shown
+from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import flag
 from tbnets.text.vocabulary import count_words
 
@@ -148,34 +148,42 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
         )
 
 
-def check_images(images: CaptionedImages, folder, problems: list) -> list:
-    """Decodes the images of a split and adds a problem for each failure.
+def check_images(images: CaptionedImages, folder, problems: list):
+    """Decodes the images of a split and adds a problem for each failure."""
+    paths = [photo_root(folder) / name for name in images.names]
+    with progress_bar(len(paths), "photos", "photo") as bar:
+        for key, path, fault in zip(images.image_ids, paths, faults(paths)):
+            bar.update()
+            if fault:
+                CheckedFile(path, problems).report(
+                    f"expected the image of id {shown(key)} in "
+                    f"{images.split!r}, a complete photo ({KINDS}); found that "
+                    f"it {fault}. Copy or convert it."
+                )
 
-    Returns a list with the `Look` of each image.
-    """
-    folder = photo_root(folder)
-    paths = [os.path.join(folder, name) for name in images.names]
-    looks = list(look_at_all(paths))
-    for key, path, look in zip(images.image_ids, paths, looks):
-        if look.fault:
-            CheckedFile(path, problems).report(
-                f"expected the image of id {shown(key)} in {images.split!r}, "
-                f"a complete photo ({KINDS}); found that it {look.fault}. Copy "
-                "or convert it."
-            )
-    return looks
+
+def unused_photos(folder, splits: dict[str, CaptionedImages]) -> str:
+    """Returns a line about the photos without captions, or ""."""
+    root = photo_root(folder)
+    used = {root / name for images in splits.values() for name in images.names}
+    unused = []
+    with contextlib.suppress(MissingFileError):
+        unused = [key for key, path in find_photos(folder) if path not in used]
+    if not unused:
+        return ""
+    verb = "photo has" if len(unused) == 1 else "photos have"
+    return f"{len(unused)} {verb} no row in the captions: {listed(unused)}."
 
 
 def describe_features(
     images: CaptionedImages, patterns: list[str], problems: list
-) -> tuple[dict, np.ndarray | None]:
+) -> dict:
     """Checks the features of a split's images.
 
     `patterns` lists the paths of the features to concatenate. Problems are
     appended to `problems`.
 
-    Returns (counts, features): a dict, and a float32 array `[num_images, dim]`
-    with 0 for missing features; or ({}, None) if the features cannot be read.
+    Returns a dict of counts, which is empty if the features cannot be read.
     """
     path = ", ".join(patterns)
     try:
@@ -186,7 +194,7 @@ def describe_features(
     except (OSError, ValueError) as error:
         message = str(error).removeprefix(f"{path}: ")
         problems.append(Problem(path, None, message))
-        return {}, None
+        return {}
     file = CheckedFile(path, problems)
     missing = features.missing(images.image_ids)
     failed = [key for key in missing if key in features.failed]
@@ -201,19 +209,13 @@ def describe_features(
             f"{images.split!r}; found none for {len(missing)}: "
             f"{listed([*map(repr, missing)])}; {features.looks()}."
         )
-    counts = {
+    return {
         "feature_rows": len(features),
         "features_per_row": features.dim,
         "images_without_features": len(missing),
         "images_failed": len(failed),
         "rows_not_finite": check_finite(features, problems),
     }
-    unknown = set(missing)
-    known = [i for i, key in enumerate(images.image_ids) if key not in unknown]
-    ids = [images.image_ids[row] for row in known]
-    rows = np.zeros((images.num_images, features.dim), np.float32)
-    rows[known] = features.take(features.rows(ids))
-    return counts, np.where(np.isfinite(rows), rows, 0)
 
 
 def format_counts(splits: dict[str, dict]) -> str:
@@ -235,6 +237,7 @@ def format_counts(splits: dict[str, dict]) -> str:
 
 
 _TITLES = {
+    "no_box_repeated": "rows with the same phrase and box",
     "no_box_notvisual": "no box: chain 0",
     "no_box_scene": "no box: scene",
     "no_box_nobndbox": "no box: not visible",
@@ -274,8 +277,7 @@ class Options(CaptionFlags):
     )
     images: str = flag(
         "",
-        "Folder of the image files; each file is decoded and compared with "
-        "the others.",
+        "Folder of the image files; each file of the captions is decoded.",
     )
     image_features: list[str] = flag(
         [],
@@ -286,7 +288,7 @@ class Options(CaptionFlags):
         "train",
         "Split that defines the known words; 'train+restval' merges two.",
     )
-    json: str = flag("", "JSON file for the counts, findings and problems.")
+    json: str = flag("", "JSON file for the counts and problems.")
 
 
 def read_splits(options, problems):
@@ -307,17 +309,15 @@ def read_splits(options, problems):
     return splits, set(count_words(training.captions)[0])
 
 
-def print_report(splits, findings, problems):
-    """Prints the counts, the findings and the problems."""
+def print_report(splits, unused, problems):
+    """Prints the counts, the line on unused photos, and the problems."""
     print(format_counts(splits))
     print(
         "\nModels split captions into words of lower-case letters and digits: "
         "man's becomes two words, and don't becomes dont."
     )
-    if findings:
-        print("\nFindings, which are not errors:")
-    for finding in findings:
-        print(f"\n{finding}")
+    if unused:
+        print(f"\n{unused}")
     count = len(problems)
     print(f"\n{count or 'No'} problem{'s' * (count != 1)}.")
     places = {}
@@ -333,26 +333,19 @@ def print_report(splits, findings, problems):
         print("... and more; --json writes all problems.")
 
 
-def describe_one(options, images, phrases, vocabulary, problems, photos):
+def describe_one(options, images, phrases, vocabulary, problems):
     """Returns the counts of one split that the flags select.
 
-    `phrases` and `vocabulary`, the set of training words, may be None. If
-    --images is set, adds a `Photo` for each file name to the dict `photos`.
+    `phrases` and `vocabulary`, the set of training words, may be None.
     """
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
-    rows = None
     if options.image_features:
-        more, rows = describe_features(images, options.image_features, problems)
-        counts |= more
+        patterns = options.image_features
+        counts |= describe_features(images, patterns, problems)
     if options.images:
-        looks = check_images(images, options.images, problems)
-        rows = [None] * images.num_images if rows is None else rows
-        for key, name, look, row in zip(
-            images.image_ids, images.names, looks, rows
-        ):
-            photos.setdefault(name, Photo(images.split, key, look, row))
+        check_images(images, options.images, problems)
     return counts
 
 
@@ -390,19 +383,18 @@ def main(options):
             for name, split in (splits or {"all": None}).items()
         }
     splits = splits or {name: x.images for name, x in phrases.items()}
-    counts, photos = {}, {}
+    counts, unused = {}, ""
     for name, images in splits.items():
         about = images, phrases.get(name), vocabulary
-        counts[name] = describe_one(options, *about, problems, photos)
+        counts[name] = describe_one(options, *about, problems)
     check_splits(splits, problems)
-    findings = caption_findings(splits) if options.captions else []
-    findings += photo_findings([*photos.values()])
+    if options.images and not options.splits:
+        unused = unused_photos(options.images, splits)
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
-    print_report(counts, findings, problems)
+    print_report(counts, unused, problems)
     if options.json:
         report = {
             "splits": counts,
-            "findings": list(map(vars, findings)),
             "problems": list(map(vars, problems)),
         }
         with open(options.json, "w", encoding="utf-8") as stream:

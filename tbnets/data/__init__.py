@@ -15,6 +15,5 @@ To learn the package, read the modules in this order::
     phrases                      phrases with boxes
     entities, phrase_tables      the readers of phrases
     phrase_pairs, localization/  batches of phrases and regions
-    findings                     looks for weaknesses of a data set
     scenes/                      renders a data set
 """

@@ -142,6 +142,8 @@ def _read_row(file, line, row, images):
             file.refuse(f"words of the caption {shown(caption)}", text, line)
             return
         phrases.append(MarkedPhrase(text, *span, chain, types))
+    elif box in entry.boxes[chain]:
+        entry.left_out["repeated"] += 1
     if phrases is new.phrases:
         entry.captions.append(new)
     entry.boxes.setdefault(chain, []).append(box)

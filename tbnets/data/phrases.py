@@ -44,8 +44,8 @@ class PhraseRegions:
             image have the same chain, they refer to the same object.
         boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels.
             A box encloses all objects that the phrase names.
-        left_out: maps a reason for missing boxes to int `[num_images]`, the
-            number of phrases per image without a box for this reason.
+        left_out: maps a reason, such as a missing box, to int `[num_images]`,
+            the number of phrases per image that were left out for it.
 
     Raises:
         ValueError: the lengths of the arguments do not match, an id is

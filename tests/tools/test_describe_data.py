@@ -56,29 +56,35 @@ def test_captions_in_the_folder_of_photos_need_no_flag(tmp_path):
     assert describe(f"--images={shard}").returncode == 1
 
 
-def test_findings_do_not_change_the_exit_code(table, tmp_path):
+def test_counts_and_unused_photos_are_printed(table, tmp_path):
     with open(table, "a") as stream:
         stream.write("c.jpg,A dog,test\n")
-    for name in "abc":
-        content = photo_files.encode(seed=ord(name) % 2)  # a.jpg equals c.jpg.
-        (tmp_path / f"{name}.jpg").write_bytes(content)
+    for name in ("a", "b", "c", "d", "more/e"):
+        path = tmp_path / f"{name}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(photo_files.encode())
     np.save(tmp_path / "ims.npy", np.eye(3, dtype=np.float32))
     (tmp_path / "ims_ids.txt").write_text("a.jpg\nb.jpg\nc.jpg\n")
-    result = describe(
-        *(f"--captions={table}", f"--images={tmp_path}"),
-        f"--image_features={tmp_path / 'ims.npy'}",
-        f"--json={tmp_path / 'out.json'}",
-    )
+    line = [f"--captions={table}", f"--images={tmp_path}"]
+    result = describe(*line, f"--image_features={tmp_path / 'ims.npy'}")
     assert (result.returncode, result.stderr) == (0, "")
     assert line_of(result, " ") == ["train", "test"]
     assert line_of(result, "captions ")[-2:] == ["2", "2"]
     # "cat" is one of four words of the test split.
     assert line_of(result, "unknown words, share")[-2:] == ["0.00%", "25.00%"]
-    found = json.loads((tmp_path / "out.json").read_text())["findings"]
-    kinds = ["shared_captions", "same_file_in_two_splits"]
-    assert [finding["kind"] for finding in found] == kinds
-    assert "'A dog': train 'a.jpg', test 'c.jpg'" in result.stdout
-    assert "train 'a.jpg' and test 'c.jpg'" in result.stdout
+    unused = "2 photos have no row in the captions: d.jpg, more/e.jpg."
+    assert unused in result.stdout
+    assert unused not in describe(*line, "--splits=test").stdout
+
+
+def test_repeated_boxes_are_counted(tmp_path):
+    row = '{"image": "a.jpg", "phrase": "a dog", "box": [1, 2, 3, 4]}\n'
+    other = row.replace("4]", "5]")
+    path = tmp_path / "phrases.jsonl"
+    path.write_text(row + other + row)
+    result = describe(f"--phrases={path}")
+    assert line_of(result, "phrases with a box")[-1] == "2"
+    assert line_of(result, "rows with the same phrase and box")[-1] == "1"
 
 
 def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
