@@ -107,12 +107,12 @@ class CaptionFile(CheckedFile):
     @functools.cached_property
     def is_json_lines(self):
         """Whether the file is in the JSON Lines format."""
-        if not self.start.startswith("{"):
-            return False
+        is_named = self.path.lower().endswith((".jsonl", ".ndjson"))
+        if is_named or not self.start.startswith("{"):
+            return is_named and self.start[:1] in ("", "{")
         lines = [line.strip() for line in self.start.split("\n", 2)[:2]]
         is_complete = all(line[:1] + line[-1:] == "{}" for line in lines)
-        is_named = self.path.lower().endswith((".jsonl", ".ndjson"))
-        return is_named or (len(lines) > 1 and is_complete)
+        return is_complete and len(lines) > 1
 
     @functools.cached_property
     def _photos(self):

@@ -152,7 +152,7 @@ def read_phrases(file):
     """Reads a file of phrases, and returns them as captions of their images."""
     rows = (
         Row(place, row | {"caption": row["phrase"]})
-        for place, row in rows_of(file, file.content)
+        for place, row in rows_of(file)
     )
     names = ["image", "caption"]
     first = next(rows, None)

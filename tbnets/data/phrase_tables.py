@@ -17,6 +17,7 @@ import urllib.parse
 from typing import NamedTuple
 
 from tbnets.checks import letters
+from tbnets.data.caption_files import CaptionFile
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
@@ -77,22 +78,14 @@ _TYPE = re.compile(r"[^\s/\[\]]+")
 def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     """Reads a file whose rows have the keys `image`, `phrase` and `box`.
 
-    The file is a `.jsonl` table or a JSON file that `rows_of` reads.
-    Optional keys are `caption` (the sentence; by default the phrase), `type` (a
-    name or a list of names), `chain` (an id of the object that the phrase
-    names), `width` and `height`. A chain has the boxes of all its rows. Phrases
-    without `chain` are assumed to name the same object if they have the same
-    box.
+    The file is JSON Lines, or a JSON file that `rows_of` reads. Optional keys
+    are `caption` (the sentence; by default the phrase), `type` (a name or a
+    list of names), `chain` (an id of the object that the phrase names), `width`
+    and `height`. A chain has the boxes of all its rows. Phrases without `chain`
+    are assumed to name the same object if they have the same box.
     """
-    file = CheckedFile(path, problems)
-    images_by_path = {}
-    is_table = file.path.lower().endswith(".jsonl")
-    if is_table:
-        rows = file.json_rows(NEEDED)
-    else:
-        refuse_pickle(file)
-        rows = rows_of(file, file.json())
-    for place, row in rows:
+    file, images_by_path = CaptionFile(path, problems), {}
+    for place, row in rows_of(file):
         _read_row(file, place, row, images_by_path)
     if not images_by_path and not problems:
         file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
@@ -233,16 +226,19 @@ PICKLES = (".p", ".pkl", ".pickle")
 INSTANCES, IMAGE_DATA = "instances.json", "image_data.json"
 
 
-def rows_of(file, content):
-    """Yields (place, row) for each phrase in the content of a JSON file.
+def rows_of(file):
+    """Yields (place, row) for each phrase in a `CaptionFile` of JSON.
 
     `row` is a dict with the keys of a phrase table. For Visual Genome and
     RefCOCO, it contains `bbox` instead of `box`: x, y, width and height of a
     box that may extend beyond its image.
     """
-    if content is not None:
-        read = published_reader(content) or _rows
-        yield from read(file, content)
+    _refuse_pickle(file)
+    if file.is_json_lines:
+        yield from file.json_rows(NEEDED)
+    elif file.content is not None:
+        read = published_reader(file.content) or _rows
+        yield from read(file, file.content)
 
 
 def published_reader(content):
@@ -266,8 +262,7 @@ def _rows(file, entries):
             file.refuse(expected, sorted(row), place)
 
 
-def refuse_pickle(file):
-    """Raises ValueError if the name of a file is that of a pickle."""
+def _refuse_pickle(file):
     if file.path.lower().endswith(PICKLES):
         name = os.path.basename(file.path)
         raise InputError(

@@ -215,8 +215,8 @@ def read_phrases(
     """Reads phrases and their boxes.
 
     Args:
-        path: a folder with `Sentences` and `Annotations`, a `.jsonl` table, or
-            a JSON file of Visual Genome or RefCOCO.
+        path: a folder with `Sentences` and `Annotations`, a table in JSON Lines
+            or JSON, or a JSON file of Visual Genome or RefCOCO.
         images: the images to read, in this order; None for all images, sorted
             by name. Captions in `images` are ignored, because `path` contains
             captions.
@@ -245,8 +245,7 @@ def read_phrases(
         check_kind("images", images, CaptionedImages, advice)
         names, split = dict(zip(images.image_ids, images.names)), images.split
     path = os.fspath(path)
-    is_table = os.path.isfile(path) or path.lower().endswith(".jsonl")
-    reader = read_phrase_table if is_table else read_entities
+    reader = read_entities if os.path.isdir(path) else read_phrase_table
     return _joined(reader(path, names, problems), split, path)
 
 
