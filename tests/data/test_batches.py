@@ -48,7 +48,7 @@ def rows(seed=0, epoch=0, images=2, captions=2):
     ]
 
 
-def test_examples_are_known_by_themselves_not_by_what_they_hold():
+def test_examples_are_equal_only_to_themselves():
     one, other = examples(np.zeros(6, np.int64)), examples()
     assert one == one != other
     assert len({one, other, one}) == 2
@@ -91,7 +91,7 @@ def test_an_epoch_draws_every_captioned_image_once():
         (3, 1, [1, 1, 1]),
     ],
 )
-def test_no_batch_but_an_only_one_ends_an_epoch_with_one(
+def test_a_single_last_item_is_added_to_the_previous_batch(
     count, per_batch, sizes
 ):
     bounds = batches.batch_bounds(count, per_batch)
@@ -100,7 +100,7 @@ def test_no_batch_but_an_only_one_ends_an_epoch_with_one(
     assert drawn == list(range(count))
 
 
-def test_batches_follow_from_seed_and_epoch_alone():
+def test_batches_depend_only_on_the_seed_and_the_epoch():
     several = {str(rows(seed, epoch)) for seed in (0, 1) for epoch in range(5)}
     assert len(several) > 5
     assert rows(seed=7, epoch=0, images=3) == [([2, 3, 0], [3, 1, 5, 2, 0])]
@@ -108,7 +108,7 @@ def test_batches_follow_from_seed_and_epoch_alone():
 
 
 @pytest.mark.parametrize("ids", [None, np.array([7, 7, 8, 9, 10, 11])])
-def test_training_batches_hold_what_the_rows_say(ids):
+def test_batches_contain_the_drawn_rows(ids):
     found = EpochBatches(examples(ids), 2, 2, seed=0)
     for found.epoch in (0, 1, 1):  # An epoch can be gone through again.
         drawn = rows(epoch=found.epoch)
@@ -129,7 +129,7 @@ def test_training_batches_hold_what_the_rows_say(ids):
                 np.testing.assert_array_equal(batch[key], array)
 
 
-def test_bad_arguments_are_named():
+def test_errors_of_batches_name_the_argument():
     words, bad = np.zeros((2, 3)), np.full((2, 3), np.nan)
     nothing = Examples(RECORDS.subset([1]), ArrayRows([[0.0]]), None)
     for argument, create, *values in (
@@ -144,7 +144,7 @@ def test_bad_arguments_are_named():
             create(*values)
 
 
-def test_examples_of_arrays_give_the_rows_of_the_arrays():
+def test_examples_from_arrays_contain_the_rows_of_the_arrays():
     [batch] = pairs_of_words().dataset.as_numpy_iterator()
     # Image i has the features 2 i and 2 i + 1.
     images, owners = batch["image_ids"], batch["caption_image_ids"]
@@ -170,7 +170,7 @@ def shares(batches, count):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_parts_follow_each_other_and_differ_by_one(count):
+def test_shares_are_consecutive_and_differ_by_at_most_one_row(count):
     for rows in range(8):
         parts = [Share(place, count).of(rows) for place in range(count)]
         found = [row for part in parts for row in range(rows)[part]]
@@ -187,12 +187,12 @@ def assert_shares(whole, parts):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_shares_of_images_and_captions_are_the_batch(count):
+def test_concatenated_shares_equal_the_batch(count):
     [whole] = pairs_of_words().dataset.as_numpy_iterator()
     assert_shares(whole, shares(pairs_of_words(), count))
 
 
-def test_shares_of_phrases_go_with_their_captions():
+def test_concatenated_shares_of_phrases_equal_the_batch():
     [whole] = pair_batches(HELD).dataset.as_numpy_iterator()
     parts = shares(pair_batches(HELD), 2)
     before = 0
@@ -203,7 +203,7 @@ def test_shares_of_phrases_go_with_their_captions():
     assert_shares(whole, parts)
 
 
-def test_a_batch_without_a_photo_for_some_replica_is_refused():
+def test_fewer_photos_than_replicas_raise_an_error():
     class Strategy:
         num_replicas_in_sync = 6
 
@@ -214,7 +214,7 @@ def test_a_batch_without_a_photo_for_some_replica_is_refused():
         distributed(Strategy(), batches)
 
 
-def test_what_is_untuned_has_the_same_elements_and_other_options():
+def test_untuned_datasets_keep_their_elements_and_options():
     options = tf.data.Options()
     options.deterministic = True
     dataset = tf.data.Dataset.range(3).prefetch(1).with_options(options)

@@ -98,12 +98,14 @@ def test_subset_keeps_captions_with_their_images():
         ("file_names", ("x", "y"), [0, 1], ("x",)),
     ],
 )
-def test_record_refuses_what_does_not_fit(argument, ids, rows, names):
+def test_inconsistent_arguments_of_records_raise_errors(
+    argument, ids, rows, names
+):
     with refusals.refused(argument):
         CaptionedImages(ids, ("p", "q"), np.asarray(rows), "s", "h", names)
 
 
-# All formats: what is written is read.
+# Splits.
 
 
 def karpathy_image(name, split, *captions, **more):
@@ -135,86 +137,33 @@ def precomputed(folder, rows, captions, ids=None, split="train"):
     return folder
 
 
-def write_karpathy(folder, splits):
+def test_splits_have_equivalent_names_and_can_be_joined(tmp_path):
     images = [
-        karpathy_image(name, split, *captions)
-        for split, images in splits.items()
-        for name, captions in images.items()
+        karpathy_image("b.jpg", "train", 'A "big", dog', "Two\u2028lines"),
+        karpathy_image("a.jpg", "train", " A cat ", ""),
+        # As float32 both are one number.
+        karpathy_image("1000092796", "val", "A cow"),
+        karpathy_image("1000092795", "val", "'"),
     ]
-    return write(folder / "all.json", karpathy(*images))
-
-
-def write_flickr(folder, splits):
-    rows = ""
-    for split, images in splits.items():
-        # The token file has another order than the lists.
-        for name, captions in reversed(images.items()):
-            for number, text in enumerate(captions):
-                rows += f"{name}#{number}\t{text}\r\n"
-        write(folder / f"F.{split}Images.txt", "\n".join(images))
-    write(folder / "readme.txt", "no list")
-    return write(folder / "F.token", rows)
-
-
-def write_references(folder, splits):
-    images, references, box = [], [], [0, 0, 1, 1]
-    for split, captions in splits.items():
-        for name, texts in captions.items():
-            key = {"image_id": len(images), "ann_id": len(images)}
-            images.append({"id": len(images), "file_name": name})
-            said = [{"sent": text} for text in texts]
-            references.append(key | {"split": split, "sentences": said})
-    boxes = [{"id": row, "bbox": box} for row in range(len(images))]
-    instances = {"images": images, "annotations": boxes}
-    write(folder / "instances.json", json.dumps(instances))
-    return write(folder / "refs.json", json.dumps(references))
-
-
-def write_precomputed(folder, splits):
-    for split, images in splits.items():
-        captions = [text for some in images.values() for text in some]
-        rows = np.arange(len(images))[:, None]
-        precomputed(folder, rows, captions, images, split)
-    return folder
-
-
-WRITERS = {
-    "karpathy": ("karpathy", write_karpathy),
-    "flickr": ("flickr", write_flickr),
-    "precomputed": ("precomputed", write_precomputed),
-    "references": ("phrases", write_references),
-}
-WRITTEN = {
-    "train": {
-        "b.jpg": ['A "big", dog', "Two\u2028lines, caf\u00e9"],
-        "a.jpg": [" A cat ", ""],
-    },
-    # As float32 both are one number.
-    "val": {"1000092796": ["A cow"], "1000092795": ["'"]},
-}
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_what_is_written_is_read(tmp_path, kind):
-    format, write_splits = WRITERS[kind]
-    path = write_splits(tmp_path, WRITTEN)
-    assert CaptionSource(format, path).splits() == ("train", "val")
-    train = read_captions(format, path, "train")
-    said = ('A "big", dog', "Two\u2028lines, café", "A cat", "")
-    assert columns(train) == (("b.jpg", "a.jpg"), said, [0, 0, 1, 1])
+    path = write(tmp_path / "all.json", karpathy(*images))
+    assert CaptionSource("karpathy", path).splits() == ("train", "val")
+    train = read_captions("karpathy", path, "train")
+    texts = ('A "big", dog', "Two\u2028lines", "A cat", "")
+    assert columns(train) == (("b.jpg", "a.jpg"), texts, [0, 0, 1, 1])
     assert (train.split, train.path) == ("train", str(path))
     assert train.names == train.image_ids and train.has_ids
     for name in ("val", "dev", "validation"):
-        found = read_captions(format, path, name)
-        assert columns(found) == ((*WRITTEN["val"],), ("A cow", "'"), [0, 1])
-        assert found.split == name
-    both = read_captions(format, path, "val+train")
-    assert both.captions == ("A cow", "'", *said)
+        images = read_captions("karpathy", path, name)
+        ids = ("1000092796", "1000092795")
+        assert columns(images) == (ids, ("A cow", "'"), [0, 1])
+        assert images.split == name
+    both = read_captions("karpathy", path, "val+train")
+    assert both.captions == ("A cow", "'", *texts)
     assert both.caption_to_image.tolist() == [0, 1, 2, 2, 3, 3]
     with pytest.raises(NoSuchSplit, match="'train', 'val'"):
-        read_captions(format, path, "test")
+        read_captions("karpathy", path, "test")
     with refusals.refused("split"):
-        read_captions(format, path, "train+train")
+        read_captions("karpathy", path, "train+train")
     with refusals.refused("format"):
         read_captions("csv", path, "train")
 
@@ -227,10 +176,7 @@ JSON_SPLIT = '{"image": "a", "caption": "p", "split": "all"}\n'
 BAD_IMAGES = [
     karpathy_image("../x.jpg", "all"),
     karpathy_image("/etc/x.jpg", "all"),
-    karpathy_image("C:\\x.jpg", "all"),
-    karpathy_image("a/../../x.jpg", "all"),
     karpathy_image("a\\..\\x.jpg", "all"),
-    karpathy_image("..a/../x.jpg", "all"),
     karpathy_image("", "all"),
     karpathy_image(None, "all"),
     karpathy_image("x.jpg", "all", filepath=".."),
@@ -307,7 +253,7 @@ def bad_files():
 
 
 @pytest.mark.parametrize("format, name, content, place", bad_files())
-def test_a_bad_entry_is_named_and_the_rest_is_read(
+def test_the_error_of_a_bad_row_names_its_place_and_other_rows_are_read(
     tmp_path, format, name, content, place
 ):
     path = write(tmp_path / name, content)
@@ -342,7 +288,9 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("format, name, content, line", WHOLE)
-def test_a_bad_file_is_refused(tmp_path, format, name, content, line):
+def test_files_without_rows_raise_an_error(
+    tmp_path, format, name, content, line
+):
     path = write(tmp_path / name, content)
     with refusals.at(path, line):
         read_captions(format, path, "all")
@@ -351,7 +299,7 @@ def test_a_bad_file_is_refused(tmp_path, format, name, content, line):
             CaptionSource(format, path).splits()
 
 
-def test_files_of_another_format_are_told_as_such(tmp_path):
+def test_another_format_than_expected_is_named(tmp_path):
     precomputed(tmp_path / "folder", [[1]], "p")
     write(tmp_path / "t.csv", "image,caption,split\na.jpg,A dog,train\n")
     write(tmp_path / "a.jsonl", '{"image": "a", "caption": "b"}\n')
@@ -392,10 +340,6 @@ def test_karpathy_keeps_restval_apart_and_images_without_captions(tmp_path):
 
 def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
     path = write(tmp_path / "r.token", "1.jpg#0\tp\n2.jpg#0\tq\n")
-    assert splits_of("flickr", path) == ("all",)
-    assert read_captions("flickr", path, "all").num_images == 2
-    with pytest.raises(NoSuchSplit):
-        read_captions("flickr", path, "train")
     write(tmp_path / "train.txt", "2\n")
     write(tmp_path / "validation.txt", "1\n")
     assert CaptionSource("flickr", path).splits() == ("train", "validation")
@@ -409,7 +353,7 @@ def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
     "listed, lines",
     [("b.jpg\n\nnone.jpg\nb.jpg\n", [3, 4]), ("1\n", [1, None]), ("", [None])],
 )
-def test_flickr_listed_image_that_is_none_is_named(tmp_path, listed, lines):
+def test_listed_images_without_captions_raise_an_error(tmp_path, listed, lines):
     path = write(tmp_path / "r.token", "1.jpg#0\tp\n1.png#0\tq\nb.jpg#0\tr\n")
     lists = write(tmp_path / "train.txt", listed)
     problems = []
@@ -468,7 +412,7 @@ def test_precomputed_rows_are_images_or_captions(
         ("", "xy", "caps", 0),
     ],
 )
-def test_precomputed_files_that_do_not_fit_are_named(
+def test_precomputed_captions_with_another_number_of_features(
     tmp_path, captions, ids, file, line
 ):
     precomputed(tmp_path, [[1], [1]], captions, ids)
@@ -476,7 +420,7 @@ def test_precomputed_files_that_do_not_fit_are_named(
         read_captions("precomputed", tmp_path, "train")
 
 
-def test_a_table_as_hands_write_it(tmp_path):
+def test_a_table_with_quotes_empty_lines_and_unnamed_columns(tmp_path):
     path = write(
         tmp_path / "t.csv",
         "\ufeffImage, caption ,split,,\n"
@@ -594,7 +538,9 @@ def test_pattern_may_name_the_split_twice(tmp_path):
         ("table", "there.xlsx", InputError),
     ],
 )
-def test_missing_files_are_named(tmp_path, format, name, kind):
+def test_the_error_of_a_missing_file_contains_its_path(
+    tmp_path, format, name, kind
+):
     write(tmp_path / "there.xlsx", "x")
     path = tmp_path / name
     for read in (splits_of, lambda *one: read_captions(*one, "train")):
@@ -627,7 +573,7 @@ def captioned(images, captions, rows):
     )
 
 
-def test_captions_are_found_within_their_photo():
+def test_captions_of_two_sources_are_matched_within_their_photo():
     said = ("A dog .", "a cat", "a grey dog", "it", *["a dog"] * 3)
     marked = captioned("xyz", said, [0, 0, 1, 1, 2, 2, 2])
     # Photo y stands first; `a cat` is of x and of y.
@@ -639,7 +585,7 @@ def test_captions_are_found_within_their_photo():
     assert is_exact.tolist() == [True, True, False, False, True, True, False]
 
 
-def test_an_image_without_captions_stays(tmp_path):
+def test_images_without_captions_are_kept(tmp_path):
     content = '[{"image": "a.jpg", "captions": ["p"]}, '
     content += '{"image": "b.jpg", "captions": []}]'
     images = read_captions("auto", write(tmp_path / "x.json", content), "all")

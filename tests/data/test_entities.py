@@ -99,7 +99,7 @@ ENTITIES = (
         ),
     ],
 )
-def test_annotations_that_are_none_are_refused(write, text):
+def test_files_that_are_not_annotations_raise_an_error(write, text):
     path = write(text)
     for problems in (None, []):
         with pytest.raises(ProblemError) as error:
@@ -108,7 +108,7 @@ def test_annotations_that_are_none_are_refused(write, text):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "cp1252"])
-def test_annotations_may_name_a_usual_encoding(write, encoding):
+def test_annotations_may_declare_an_encoding(write, encoding):
     head = f'<?xml version="1.0" encoding="{encoding}"?>'
     path = write(annotation(head=head))
     assert entities.read_annotations(path).width == 20
@@ -137,7 +137,7 @@ def test_read_boxes_by_id_or_file_name_has_each_box_once_and_scaled(write):
             entities.read_boxes(path.parent, key)
 
 
-def test_caption_is_taken_apart_word_by_word():
+def test_a_caption_is_split_into_words_and_phrases():
     found = entities.parse_caption(
         "[/EN#41/people Two men] lift [/EN#7/other/vehicles a big cart] "
         "over [/EN#0/notvisual it] .",
@@ -167,7 +167,7 @@ def test_caption_is_taken_apart_word_by_word():
         ("[/EN#00/a x][/EN#07/a y]", "x y", [(0, 1), (1, 2)]),
     ],
 )
-def test_caption_at_the_edges(line, text, spans):
+def test_captions_with_phrases_at_both_ends(line, text, spans):
     found = entities.parse_caption(line)
     assert found.text == text
     assert [(p.first, p.end) for p in found.phrases] == spans
@@ -195,13 +195,13 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40])
-def test_malformed_tags_are_refused(line):
+def test_malformed_tags_raise_an_error(line):
     with pytest.raises(InputError) as error:
         entities.parse_caption(line)
     assert len(str(error.value)) < 400
 
 
-def test_bad_lines_are_named_or_left_out(tmp_path):
+def test_the_error_of_a_bad_sentence_names_its_line(tmp_path):
     path = tmp_path / "7.txt"
     path.write_text("[/EN#1/a x] .\n[/EN#/a y]\n\n[/EN#2/b z\n[/EN#3/c w]\n")
     found, problems = refusals.read_past(
@@ -215,7 +215,7 @@ def test_bad_lines_are_named_or_left_out(tmp_path):
     ]
 
 
-def test_files_that_are_no_captions_are_refused(tmp_path):
+def test_empty_and_missing_sentences_raise_an_error(tmp_path):
     (tmp_path / "empty.txt").write_bytes(b"")
     with refusals.at(tmp_path / "empty.txt"):
         entities.read_sentences(tmp_path / "empty.txt")

@@ -23,7 +23,7 @@ def write_store(path, layers="conv1", name="a"):
     return path
 
 
-def test_features_of_splits_are_compared_with_a_description(
+def test_features_with_other_extraction_settings_raise_an_error(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -71,7 +71,7 @@ def text_features(folder, ids=None, rows=None):
     return split.texts.batch(np.arange(len(counts))), counts
 
 
-def test_text_features_are_joined_by_the_ids_beside_them(tmp_path):
+def test_text_features_are_matched_with_captions_by_id(tmp_path):
     folder = tiny.write_precomputed(tmp_path)
     with refusals.refused("--text_features"):  # Without ids: one row too few.
         text_features(folder, rows=range(23))
@@ -92,7 +92,7 @@ def test_text_features_are_joined_by_the_ids_beside_them(tmp_path):
     "images, data_root, found",
     [("", "", False), ("photos", "here", True), ("photos", "elsewhere", False)],
 )
-def test_photos_are_shown_where_there_are_any(
+def test_photo_folder_is_none_if_the_first_photo_is_missing(
     tmp_path, images, data_root, found
 ):
     (tmp_path / "here" / "photos").mkdir(parents=True)
@@ -159,13 +159,13 @@ def test_paths_start_from_the_data_root(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["phrases", "captions", "trees"])
-def test_what_is_not_named_is_asked_for(flag):
+def test_a_flag_without_a_value_raises_an_error(flag):
     with refusals.refused(f"--{flag}"):
         Sources().value(flag)
 
 
 @pytest.mark.parametrize("name", ["features", "features/{split}"])
-def test_stores_that_were_made_here_are_found(here, name):
+def test_stores_are_looked_up_in_the_data_root_first(here, name):
     path = pathlib.Path(name.replace("{split}", "train"))
     for root in ("", "data"):  # The data root comes first.
         write_store(here / root / path)
@@ -186,7 +186,7 @@ def test_arrays_are_found_under_either_name_of_a_split(here):
         assert error.value.names == names
 
 
-def test_a_run_reads_below_the_environments_root(monkeypatch, tmp_path):
+def test_the_data_root_comes_from_the_environment(monkeypatch, tmp_path):
     folder = tiny.write_precomputed(tmp_path)
     line = tiny.arguments("absent", tmp_path / "run")
     del line["data_root"]

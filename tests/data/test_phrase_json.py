@@ -153,7 +153,7 @@ def _region(**changes):
         ([], ""),
     ],
 )
-def test_bad_entries_are_named_by_their_place(write, content, place):
+def test_the_error_of_a_bad_entry_names_its_place(write, content, place):
     path = write(content, instances=INSTANCES)
     _, problems = refusals.read_past(
         lambda problems: read_phrases(path, problems=problems)

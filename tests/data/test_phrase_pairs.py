@@ -90,9 +90,7 @@ HELD = {
     # Of the first two regions the one holds 25 of the other's 30 pixels: 5/6.
     [(0.84, [[2, 3, 4], [0, 1], []]), (0.8, [[2, 4], [0], []])],
 )
-def test_regions_that_overlap_an_earlier_one_are_passed_over(
-    most_overlap, rows
-):
+def test_regions_that_overlap_an_earlier_region_are_skipped(most_overlap, rows):
     regions = examples(19, most_overlap).regions
     assert regions.counts.tolist() == [len(one) for one in rows]
     for image, wanted in enumerate(rows):
@@ -107,7 +105,7 @@ def test_regions_that_overlap_an_earlier_one_are_passed_over(
     assert few.candidates(2).tolist() == [[0, 0, 10, 10]]
 
 
-def test_a_batch_by_hand():
+def test_a_batch_of_pairs_computed_by_hand():
     found = batch(HELD)
     # Photo 1 (place 0): dog has region 1, cat the photo. Photo 0 (place 1):
     # dog has region 0, cat the photo, old cat region 1, dog region 0.
@@ -135,7 +133,7 @@ def test_pairs_are_contrasted_with_those_of_other_photos():
     np.testing.assert_array_equal(found, expected)
 
 
-def test_pairs_are_contrasted_with_others_of_their_photo_too():
+def test_contrast_batch_includes_regions_of_the_same_photo():
     found = batch(HELD, contrast="batch")["is_contrast"].T
     assert found[3, 0] and found[0, 1]  # Photo 1 and its region 1: 0.3.
     # Regions 0 and 1 of photo 0 overlap by 5/6, with the photo by 0.25, 0.3.
@@ -144,20 +142,20 @@ def test_pairs_are_contrasted_with_others_of_their_photo_too():
     assert not found[5].any()  # Photo 2, which nothing chose.
 
 
-def test_before_anything_is_held_pairs_weigh_nothing():
+def test_pairs_have_weight_zero_before_the_first_assignments():
     found, again = batch({}), batch({})
     assert found["weights"].tolist() == [0] * 6
     np.testing.assert_array_equal(again["region_of"], found["region_of"])
 
 
-def test_every_region_may_come_along():
+def test_a_batch_may_contain_every_region():
     found = batch(HELD, every_region=True)
     assert found["region_images"].tolist() == [0, 0, 1, 1, 1]
     assert found["regions"][:, 0].tolist() == [0, 1, 2, 3, 4]
     assert found["region_of"].tolist() == [1, 5, 2, 6, 3, 2]
 
 
-def test_pairs_beyond_the_most_are_left_out(monkeypatch):
+def test_a_batch_has_a_maximum_number_of_pairs(monkeypatch):
     all_of_them = batch(HELD)
     monkeypatch.setattr(phrase_pairs, "MOST_PAIRS", 4)
     few = batch(HELD)
@@ -165,7 +163,7 @@ def test_pairs_beyond_the_most_are_left_out(monkeypatch):
     assert set(few["phrase_nodes"]) < set(all_of_them["phrase_nodes"])
 
 
-def test_epochs_have_the_shapes_that_are_promised():
+def test_batches_have_the_shapes_of_the_signature():
     [found] = batches({}).dataset.as_numpy_iterator()
     shape = (len(found["region_of"]), len(found["regions"]) + 3)
     assert found["is_contrast"].shape == shape
@@ -179,7 +177,7 @@ def phrases_of(*texts):
     return noun_phrases(TreeRows(tree_arrays(trees, WORDS)))
 
 
-def test_phrases_by_hand():
+def test_noun_phrases_computed_by_hand():
     found = phrases_of(
         "(NP (NP (DT a) (NN dog)) (CC and) (NP (NP (DT a)) (NN cat)))",
         "(NN dog)",

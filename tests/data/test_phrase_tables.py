@@ -115,7 +115,9 @@ def test_rows_with_captions_types_chains_and_sizes(write):
     ],
     ids=str,
 )
-def test_bad_rows_are_named_by_line_or_left_out(write, bad):
+def test_the_error_of_a_bad_row_names_its_line_and_other_rows_are_read(
+    write, bad
+):
     path = write(row(), bad, row(phrase="x"))
     found, [problem] = refusals.read_past(
         lambda problems: read_phrases(path, problems=problems)
@@ -124,7 +126,7 @@ def test_bad_rows_are_named_by_line_or_left_out(write, bad):
     assert found.phrases == ("a red ball", "x")
 
 
-def test_photos_are_found_however_their_path_is_written(write):
+def test_paths_of_photos_are_normalised(write):
     path = write(row("./a.jpg"), row("a.jpg", "a cat"), row("b//c.jpg"))
     found = read_phrases(path, images_named("a.jpg", "./b/c.jpg"))
     assert found.phrases == ("a red ball", "a cat", "a red ball")

@@ -70,7 +70,7 @@ def images_named(*ids, file_names=()):
     )
 
 
-def test_entities_are_read_to_the_last_pixel(folder):
+def test_entities_have_the_boxes_of_their_files(folder):
     found = read_phrases(folder)
     assert found.images.image_ids == ("7.jpg", "8_a.jpg")
     assert found.images.captions == (
@@ -116,7 +116,7 @@ def test_entities_are_read_to_the_last_pixel(folder):
     assert masks["people"].tolist() == [True, False, True, False]
 
 
-def test_images_are_found_by_stem_in_the_order_asked_for(folder):
+def test_images_are_matched_by_stem_in_the_requested_order(folder):
     wanted = images_named("b", "a", file_names=("x/8_a.png", "7.jpg"))
     found = read_phrases(folder, wanted)
     assert found.images.image_ids == ("b", "a")
@@ -153,7 +153,9 @@ def test_boxes_scale_to_photos_exactly(folder):
         ("chains", ("1",)),
     ],
 )
-def test_phrases_that_do_not_fit_are_refused(folder, argument, value):
+def test_inconsistent_arguments_of_phrases_raise_errors(
+    folder, argument, value
+):
     found = read_phrases(folder)
     with refusals.refused(argument):
         dataclasses.replace(found, **{argument or "boxes": value})
@@ -172,7 +174,9 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]>\n<annotation>'
         ("Annotations/7.xml", "<width>50", "<width>", 3),
     ],
 )
-def test_bad_files_are_named_by_line_or_left_out(folder, name, old, new, line):
+def test_the_error_of_a_bad_file_names_its_line_and_other_files_are_read(
+    folder, name, old, new, line
+):
     whole, text = read_phrases(folder), (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new))
@@ -187,7 +191,7 @@ def test_bad_files_are_named_by_line_or_left_out(folder, name, old, new, line):
 
 
 @pytest.mark.parametrize("missing", ["Sentences/7.txt", "Annotations/7.xml"])
-def test_a_file_without_its_other_half_is_named(folder, missing):
+def test_sentences_without_annotations_raise_an_error(folder, missing):
     (folder / missing).unlink()
     with refusals.at(folder / missing):
         read_phrases(folder)
@@ -197,7 +201,7 @@ def test_a_file_without_its_other_half_is_named(folder, missing):
     assert [one.path for one in problems] == [str(folder / missing)]
 
 
-def test_an_image_without_any_file_is_named(folder, tmp_path):
+def test_an_image_without_files_raises_an_error(folder, tmp_path):
     with refusals.at(folder / "Annotations" / "12.xml"):
         read_phrases(folder, images_named("12.jpg"))
     for key in ("../7.jpg", "/7.jpg"):
@@ -207,7 +211,7 @@ def test_an_image_without_any_file_is_named(folder, tmp_path):
         read_phrases(tmp_path)
 
 
-def test_scenes_are_read_as_they_were_drawn(tmp_path):
+def test_phrases_of_scenes_equal_the_drawn_objects(tmp_path):
     path = tmp_path / "scenes"
     ensure_scenes(path, SceneSettings(6, 2, 0))
     images = read_captions("karpathy", path / "dataset.json", "train")
@@ -229,7 +233,7 @@ def test_scenes_are_read_as_they_were_drawn(tmp_path):
 
 
 @pytest.mark.real_data
-def test_entities_of_flickr8k_are_read_exactly(data_root):
+def test_counts_of_flickr8k_entities(data_root):
     root = data_root / "flickr8k" / "entities"
     if not root.is_dir():
         pytest.skip(f"Flickr30K Entities not found: {root}")

@@ -19,7 +19,7 @@ def sizes(ids, cuts):
     return found["train"], found["dev"], found["test"]
 
 
-def test_a_place_follows_from_the_id_alone():
+def test_the_place_of_an_image_is_a_hash_of_its_id():
     digits = hashlib.sha256(b"a.jpg").hexdigest()[:12]
     assert splits.place_of("a.jpg") == int(digits, 16) / 16**12
 
@@ -74,7 +74,7 @@ def test_a_split_has_the_captions_of_its_images_in_their_order():
     assert list(both.image_ids) == [i for i in ids if i in both.image_ids]
 
 
-def test_an_identity_is_in_one_drawn_split():
+def test_drawn_splits_do_not_divide_an_identity():
     identities = [str(row // 4) for row in range(40)]
     records = CaptionedImages(
         image_ids=IDS[:40],
@@ -96,5 +96,5 @@ def test_an_identity_is_in_one_drawn_split():
     ("split", "can"),
     [("train", True), ("validation+test", True), ("all", False), ("a", False)],
 )
-def test_what_can_be_drawn(split, can):
+def test_splits_that_can_be_drawn(split, can):
     assert splits.can_be_drawn(split) == can

@@ -118,7 +118,7 @@ def test_triplets_are_those_of_algorithm_1(name, num_negatives):
         assert list(output.terms) == [term]
 
 
-def test_mining_gives_the_same_in_every_mode(compiled):
+def test_mining_is_equal_in_eager_graph_and_xla_mode(compiled):
     _, phrases, found, _, is_negative = batch("usual")
     similarities = phrases @ found.T
 
@@ -135,7 +135,7 @@ def test_mining_gives_the_same_in_every_mode(compiled):
 
 
 @pytest.mark.parametrize("negatives", ["all", "hardest"])
-def test_other_choices_of_negatives_take_their_share(negatives):
+def test_choices_of_negatives_have_their_share(negatives):
     *rows, chains, is_negative = batch("usual")
     rows = [*map(tf.constant, rows)]
     loss = triplet.TripletLoss(
@@ -146,7 +146,7 @@ def test_other_choices_of_negatives_take_their_share(negatives):
     assert np.isfinite(output.total) and output.total > 0
 
 
-def test_without_candidates_none_is_picked():
+def test_no_candidates_give_no_triplets():
     columns, valid = mining.hardest_candidates(
         tf.zeros([2, 0]), tf.zeros([2, 0], tf.bool), None
     )

@@ -59,7 +59,7 @@ def test_roles_are_those_of_the_definition(positives, bounds, seed):
         assert [place - first for place in others] == expected[1]
 
 
-def test_roles_literal():
+def test_roles_computed_by_hand():
     # Of the box 0 0 10 10: IoU 0.9, 0.7 (no more than that), 0.29 and 1.
     proposals = [
         [[0, 0, 1, 1]],
@@ -100,7 +100,7 @@ def test_photos_without_proposals_or_phrases():
         ("proposals[0]", {"proposals": [[[3, 0, 1, 1]]]}),
     ],
 )
-def test_what_does_not_fit_is_refused(argument, change):
+def test_inconsistent_arguments_raise_errors(argument, change):
     one = [[0, 0, 1, 1]]
     given = {"truth": one, "phrase_to_image": [0], "proposals": [one], **change}
     with refusals.refused(argument):

@@ -66,7 +66,7 @@ def test_every_phrase_is_drawn_once_with_its_regions(
     assert len(drawn(examples, pairs_per_batch=59)) == 1
 
 
-def test_draws_stay_what_they_are(examples):
+def test_draws_of_a_seed_do_not_change(examples):
     sampling = Sampling(4, 2, 2, 2, candidates_per_image=3)
     sampler = PhraseSampler(examples, sampling, 7)
     first, second = (next(sampler.epoch(epoch)) for epoch in (0, 1))
@@ -126,7 +126,7 @@ def test_few_candidates_are_drawn_of_each_photo(examples):
         assert len(set(batch.candidates.tolist())) == len(batch.candidates)
 
 
-def test_batches_hold_what_stands_in_their_rows(examples):
+def test_batches_contain_the_features_of_their_rows(examples):
     sampling = Sampling(pairs_per_batch=25, phrases_per_region=2)
     sampler = PhraseSampler(examples, sampling, 3)
     batches = PhraseBatches(examples, sampler)
@@ -149,7 +149,7 @@ def test_batches_hold_what_stands_in_their_rows(examples):
         assert batch["drawn_for"].dtype == np.int32
 
 
-def test_phrases_without_regions_are_refused(examples):
+def test_phrases_without_regions_raise_an_error(examples):
     options = {"positive_iou": 1.0, "best_iou": 1.0}
     none = dataclasses.replace(examples, role_options=options)
     with pytest.raises(InputError, match="60 phrases"):
@@ -219,7 +219,7 @@ def test_negatives_are_those_of_the_definition(
         ]
 
 
-def test_hard_negatives_come_to_those_of_the_batch(examples):
+def test_hard_negatives_are_added_to_those_of_the_batch(examples):
     sampling = Sampling(pairs_per_batch=20, negative_regions="batch")
     sampler = PhraseSampler(examples, sampling, 0)
     before = list(sampler.epoch(0))
@@ -265,7 +265,7 @@ def test_lists_are_those_of_the_loop(shape, most):
     assert lists(found) == reference.hard_negatives(values, roles, most)
 
 
-def test_tables_that_are_too_wide_are_refused():
+def test_too_many_hard_negatives_raise_an_error():
     with pytest.raises(InputError):
         wide = np.zeros((1, 32768), np.int8)
         hard_negatives(np.zeros(wide.shape), wide, 1)
@@ -297,7 +297,7 @@ def test_a_phrase_has_its_hard_negatives_or_all(examples):
         assert columns == sorted(expected)
 
 
-def test_only_what_is_listed_is_read(examples):
+def test_only_listed_regions_are_read(examples):
     sampler = PhraseSampler(examples, Sampling(pairs_per_batch=60), 0)
     columns = [np.flatnonzero(row == -1)[0] for row in examples.roles.roles]
     sampler.hard_negatives = np.array(columns, np.int16)[:, None]
