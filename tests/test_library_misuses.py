@@ -304,14 +304,9 @@ LOSSES = [
 ]
 DATA = [
     ("format", lambda: tbnets.read_captions("x.csv", "table", "train")),
-    ("split", lambda: tbnets.read_captions("table", "x.csv", None)),
-    ("path", lambda: tbnets.read_captions("table", None, "train")),
-    ("images", lambda: tbnets.read_phrases("x.jsonl", "photos")),
     ("image_ids", lambda: tbnets.CaptionedImages("ab", "xy", [0, 1], "", "")),
     ("images", lambda: examples(images=ROWS * np.nan)),
-    ("examples", lambda: tbnets.EpochBatches({"images": ROWS}, 3, 1, 0)),
     ("images_per_batch", lambda: tbnets.EpochBatches(examples(), "3", 1, 0)),
-    ("seed", lambda: tbnets.EpochBatches(examples(), 3, 1, None)),
     ("paths", lambda: tbnets.open_features(ROWS)),
     ("image_bytes", lambda: tbnets.decode_images("dog.jpg", 224)),
     ("image_size", lambda: tbnets.decode_images(["dog.jpg"], (224, 224))),
@@ -442,7 +437,7 @@ VALUES = [
     (TOKENIZER, "captions", ("a dog", [1, 2], [["a", "dog"]])),
     (tbnets.Vocabulary.build, "captions", ("a dog", (c for c in ["a dog"]))),
     (tbnets.read_tree, "text", ("a dog", ["(NN dog)"])),
-    (examples, "captions", ("a dog", RAGGED * 3)),
+    (examples, "captions", (RAGGED * 3,)),
     (examples, "caption_to_image", (IDS + 1, IDS[:3])),
     (BUILT.embed_images, "images", (ROWS[:, :5], ROWS[0])),
     (READER.embed_text, "captions", (["a dog"], TOKENS * 1.0, TOKENS > 0)),

@@ -26,7 +26,7 @@ from tbnets.checks import (
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.images import decode_images, faults, read_files
 from tbnets.data.pictures import KINDS
-from tbnets.errors import InputError, InputTypeError, check_kind
+from tbnets.errors import InputError
 from tbnets.files import listed
 from tbnets.seeds import generator_of
 
@@ -110,11 +110,8 @@ class Examples:
             captions: `[num_captions, ...]`, word ids, features or strings.
             caption_to_image: int `[num_captions]`, row of each caption's image.
         """
-        images = ArrayRows(_checked_numbers("images", images))
-        captions = checked_array("captions", captions)
-        if captions.ndim != 1 or captions.dtype.kind not in "OSU":
-            captions = _checked_numbers("captions", captions)
-        texts = ArrayRows(captions)
+        images = _finite_rows("images", images)
+        texts = _finite_rows("captions", captions)
         records = CaptionedImages(
             image_ids=[str(row) for row in range(len(images.array))],
             captions=[""] * len(texts.array),
@@ -125,17 +122,10 @@ class Examples:
         return cls(records, images, texts)
 
 
-def _checked_numbers(name, values):
+def _finite_rows(name, values):
     array = checked_array(name, values)
-    if array.ndim < 1 or array.dtype.kind in "OSU":
-        raise InputTypeError(
-            name,
-            "be an array of numbers, one row per image or caption",
-            f"shape {array.shape}, dtype {array.dtype}",
-            "Convert captions with `tbnets.Tokenizer(vocabulary)(captions)`.",
-        )
     check_finite(name, array)
-    return array
+    return ArrayRows(array)
 
 
 class ArrayRows:
@@ -396,9 +386,6 @@ class EpochBatches(Batches):
     ) -> None:
         checked_number("images_per_batch", images_per_batch, 1, whole=True)
         checked_number("captions_per_image", captions_per_image, 1, whole=True)
-        checked_number("seed", seed, 0, whole=True)
-        advice = "Create it with tbnets.Examples.from_arrays."
-        check_kind("examples", examples, Examples, advice)
         records = examples.records
         drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:

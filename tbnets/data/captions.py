@@ -38,7 +38,7 @@ from tbnets.data.caption_formats import (
     read_file,
 )
 from tbnets.data.layouts import Columns
-from tbnets.errors import InputError, MissingFileError, check_choice, check_kind
+from tbnets.errors import InputError, MissingFileError, check_choice
 from tbnets.files import ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
@@ -287,10 +287,6 @@ def read_captions(
         images = tbnets.read_captions("auto", "my_{split}.csv", "train")
         images.num_images, images.captions_per_image
     """
-    check_kind("split", split, str, "Pass for example 'train'.")
-    check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
-    advice = "Pass a list of names."
-    check_kind("caption_column", caption_column, (list, tuple), advice)
     columns = Columns(image_column, tuple(caption_column), split_column)
     return CaptionSource(format, path, columns).read(split, problems)
 

@@ -18,7 +18,7 @@ from tbnets.checks import Path, first_twice, numbered, short_repr, text_ids
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.entities import read_entities
 from tbnets.data.phrase_tables import read_phrase_table
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError
 from tbnets.evaluation.boxes import check_boxes
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
@@ -238,11 +238,8 @@ def read_phrases(
     Source: Plummer et al. 2015, "Flickr30k Entities"; one box per phrase as in
     Wang et al. 2018, Sec. 4, note 2.
     """
-    check_kind("path", path, (str, os.PathLike), "Pass a file or folder.")
     names, split = None, "all"
     if images is not None:
-        advice = "Read the images with tbnets.read_captions."
-        check_kind("images", images, CaptionedImages, advice)
         names, split = dict(zip(images.image_ids, images.names)), images.split
     path = os.fspath(path)
     reader = read_entities if os.path.isdir(path) else read_phrase_table
