@@ -1,6 +1,7 @@
 """Writes a search index atomically: readers get the old or the new index."""
 
 import contextlib
+import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence, Set
@@ -10,13 +11,8 @@ import numpy as np
 
 from tbnets.checks import Array, Path, refuse_single, short_repr, short_text
 from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.reader import FeatureStore
-from tbnets.data.store.writer import (
-    Appender,
-    check_ids,
-    checked_arrays,
-    new_manifest,
-)
+from tbnets.data.store.reader import FeatureStore, open_store
+from tbnets.data.store.writer import FeatureWriter, check_ids, checked_arrays
 from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.files import is_kind
 from tbnets.serving import search_index
@@ -75,35 +71,28 @@ class IndexWriter:
     ) -> None:
         check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
         self.path = pathlib.Path(path)
-        settings = {EMBEDDED_BY: model, NOTES: notes or {}, CELLS: ""}
-        manifest = new_manifest(settings, dim, dtype or "float32", "images")
-        settings = manifest.extraction
-        if not is_kind(settings[NOTES], dict[str, str]):
+        if not is_kind(notes or {}, dict[str, str]):
             raise InputError(
                 "notes",
                 "be a dict of strings",
                 f"notes={short_text(notes)}",
                 "Convert its values to strings.",
             )
+        settings = {EMBEDDED_BY: model, NOTES: notes or {}, CELLS: ""}
+        self._settings = json.loads(json.dumps(settings))
         self._makes_folder = not self.path.exists()
-        self._files = Appender(self.path, manifest)
-        self._store = store = self._files.store
-        check_is_index(store)
-        SearchIndex(store).check_embedded_by(model)
-        arguments, old = {"dim": dim, "dtype": dtype}, store.manifest
-        for name, value in arguments.items():
-            if value not in (None, getattr(old, name)):
-                raise InputError(
-                    name,
-                    f"equal the {name} of the index",
-                    f"{name}={value!r} for {self.path}, which has "
-                    f"{getattr(old, name)}",
-                    "Choose another folder.",
-                )
-        self._settings = {**settings, CELLS: store.extraction[CELLS]}
-        self._approximate = approximate or bool(store.extraction[CELLS])
+        old_settings = self._settings
+        if (self.path / MANIFEST).exists():
+            old = open_store(self.path, incomplete=True)
+            check_is_index(old)
+            SearchIndex(old).check_embedded_by(model)
+            old_settings, dtype = old.extraction, dtype or old.manifest.dtype
+            self._settings[CELLS] = old_settings[CELLS]
+        self._approximate = approximate or bool(self._settings[CELLS])
         if self._approximate:
             import_extra("faiss", "faiss")
+        self._files = FeatureWriter(path, old_settings, dim, dtype or "float32")
+        self._store = store = self._files.store
         self._row_of = {key: row for row, key in enumerate(store.ids)}
         self._gone, self._seen = np.zeros(len(store), bool), set()
         self.added: int = 0

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tbnets.data import images
 from tbnets.data.images import read_photo
 from tbnets.data.store.reader import open_store
-from tbnets.data.store.writer import Appender, FeatureWriter
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import extraction
 from tbnets.features.photo_features import PhotoFeatures
@@ -192,7 +192,7 @@ def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
     failures = run(work, photos, straight, progress=told.append)
     assert sum(told) == COUNT
     assert [path for path, _ in failures] == [path for _, path in broken]
-    expected, append, calls = content_of(straight), Appender.append, []
+    expected, append, calls = content_of(straight), FeatureWriter.append, []
 
     def killed(*arguments):
         append(*arguments)
@@ -201,7 +201,7 @@ def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Appender, "append", killed)
+        patch.setattr(FeatureWriter, "append", killed)
         run(work, photos, path)
     told = []
     for some in (photos, good):  # Nothing is extracted twice.

@@ -11,7 +11,7 @@ import pytest
 from tbnets import files
 from tbnets.data.store import reader
 from tbnets.data.store.opening import open_features
-from tbnets.data.store.writer import Appender, FeatureWriter
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import ExistingFileError, MissingFileError
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
@@ -101,7 +101,7 @@ def test_float16_is_rounded(tmp_path):
     assert content_of(tmp_path)["d"] == [1.0, -0.5, 70]
     assert open_index(tmp_path).dtype == "float16"
     assert np.load(tmp_path / "features-1.npy").dtype == np.float16
-    with refused("dtype"):
+    with refused("path"):
         write(tmp_path, dtype="float32")
 
 
@@ -187,7 +187,7 @@ def test_invalid_rows_or_ids_change_nothing(tmp_path):
         write(tmp_path, remove="ax")
     with refused("ids"):
         write(tmp_path, "da", remove="a")
-    with refused("dim"):
+    with refused("path"):
         IndexWriter(tmp_path, MODEL, 5)
     assert state(tmp_path) == before
 
@@ -224,7 +224,7 @@ def test_failed_block_leaves_no_new_index(tmp_path, monkeypatch, is_there):
     assert path.exists() == is_there
     assert not is_there or not list(path.iterdir())
     with monkeypatch.context() as patch:
-        patch.setattr(Appender, "_write", None)  # As on a full disk.
+        patch.setattr(FeatureWriter, "_write", None)  # As on a full disk.
         with pytest.raises(TypeError):
             write(path, "ab")
     assert path.exists() == is_there

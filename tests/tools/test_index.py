@@ -144,7 +144,7 @@ def test_what_can_not_be_done_is_said(folder):
     none = {"photos": "none", "output": "none.index"}
     for failure, named in (
         (index(folder, "photos"), "--image_features"),
-        (index(folder, "--dtype=float16"), "`--dtype`"),
+        (index(folder, "--dtype=float16"), "store.dtype"),
         (index(folder, output="photos"), "`--output`"),
         (index(folder, **none), "which has no photo"),
     ):

@@ -70,6 +70,18 @@ class Manifest:
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     version: int = 0
 
+    def __post_init__(self):
+        """Raises ValueError if there is no such store."""
+        kind = self.kind, self.dim > 0
+        if self.dim < 0 or self.dtype not in DTYPES or kind not in _PARTS:
+            raise InputError(
+                "kind, dim or dtype",
+                f"be {' or '.join(KINDS)}, an integer >= 1 (or 0 for only "
+                f"boxes), and {' or '.join(DTYPES)}",
+                f"{self.kind!r}, {self.dim} and {self.dtype!r}",
+                "Use one of these kinds of stores.",
+            )
+
     @property
     def made_by(self):
         """A dict of the extraction's settings and the array format."""
@@ -130,19 +142,10 @@ def read_manifest(folder) -> Manifest:
     if bad:
         expected = [f"{name} ({kind})" for name, kind in kinds.items()]
         file.refuse(f"{', '.join(expected)}, with numbers >= 0", bad)
-    kind = value["kind"], value["dim"] > 0
-    if value["dtype"] not in DTYPES or kind not in _PARTS:
-        file.report(
-            f"expected 'kind' {' or '.join(KINDS)}, 'dtype' "
-            f"{' or '.join(DTYPES)} and 'dim' >= 1, or 0 for only boxes; "
-            f"found {value['kind']!r}, {value['dtype']!r} and {value['dim']}."
-        )
-    manifest = Manifest(**value)
-    _check_arrays(file, manifest)
-    return manifest
-
-
-def _check_arrays(file, manifest):
+    try:
+        manifest = Manifest(**value)
+    except InputError as error:
+        file.report(str(error))
     (required, optional), images = manifest.parts, manifest.images
     expected, found = {"ids", *required}, set(manifest.sha256)
     if not images:
@@ -152,6 +155,7 @@ def _check_arrays(file, manifest):
     rows = images if manifest.kind == "images" else manifest.rows
     if manifest.rows != rows or manifest.rows and not images:
         file.refuse(f"{rows}, one per image", manifest.rows, "'rows'")
+    return manifest
 
 
 def file_sha256(path) -> str:

@@ -21,7 +21,7 @@ from tbnets.data.store.features import slices
 from tbnets.data.store.manifest import MANIFEST, PARTS
 from tbnets.data.store.npy import HEADER_BYTES, header_bytes
 from tbnets.data.store.reader import FeatureStore, open_store
-from tbnets.errors import ExistingFileError, InputError, check_choice
+from tbnets.errors import ExistingFileError, InputError
 from tbnets.evaluation.boxes import check_boxes
 from tbnets.files import shown
 
@@ -34,148 +34,6 @@ _LEAST = {"counts": 0, "sizes": 1}
 
 CACHE = "cache"
 """Folder in a search index for the embeddings of an unfinished update."""
-
-
-class Appender:
-    """Appends rows to the files of a store, without checking their values.
-
-    Only one process at a time can append. Readers do not see the changes until
-    `commit` replaces the manifest.
-
-    Args:
-        path: `pathlib.Path` of the folder, created if it does not exist.
-        manifest: `Manifest` of a new store. A store that exists keeps its own.
-
-    Raises:
-        FileExistsError: another process is writing the store.
-    """
-
-    def __init__(self, path, manifest):
-        self.path = path
-        if not (path / MANIFEST).exists():
-            make_folder(path)
-        folder = os.open(path, os.O_RDONLY)
-        self._unlock = weakref.finalize(self, os.close, folder)
-        if files.try_lock(folder) is False:
-            self.close()
-            raise ExistingFileError(
-                "`path` must be a folder that no other process writes. "
-                f"Received: path={path}. End the other process, wait until it "
-                "ends, or choose another folder."
-            )
-        self.is_new: bool = not (path / MANIFEST).exists()
-        if self.is_new:
-            manifests.write_manifest(path, manifest)
-        self.store: FeatureStore = open_store(path, incomplete=True)
-        """The store before the changes."""
-        self.manifest: manifests.Manifest = self.store.manifest
-        """The manifest that the next `commit` writes."""
-        self._ids_bytes = sum(len(key.encode()) + 1 for key in self.store.ids)
-        self._committed = self.manifest, self._ids_bytes
-
-    def close(self):
-        """Lets other processes write. Also happens when this is deleted."""
-        self._unlock()
-
-    def _check_locked(self):
-        if not self._unlock.alive:
-            raise InputError(
-                "writer",
-                "be open",
-                f"the writer of {self.path}, which is closed",
-                "Create another writer, which continues the store.",
-            )
-
-    def append(self, ids, arrays):
-        """Appends images. `arrays` is a result of `checked_arrays`."""
-        self._check_locked()
-        old = self.manifest
-        rows = len(arrays["features" if old.dim else "boxes"])
-        new = dataclasses.replace(
-            old,
-            complete=False,
-            images=old.images + len(ids),
-            rows=old.rows + rows,
-            sha256=dict.fromkeys(["ids", *arrays], ""),
-        )
-        lines = "".join(f"{key}\n" for key in ids).encode()
-        self._write(new.files["ids"], b"", self._ids_bytes, lines)
-        before = new.arrays(old.images, old.rows)
-        after = new.arrays(new.images, new.rows)
-        for part, array in arrays.items():
-            header, start = header_bytes(*after[part]), _end(*before[part])
-            self._write(new.files[part], header, start, array)
-        self._ids_bytes += len(lines)
-        self.manifest = new
-
-    def _write(self, name, header, start, content):
-        path = self.path / name
-        with open(path, "r+b" if path.exists() else "w+b") as file:
-            file.truncate(start)  # Removes what a killed writer left.
-            file.seek(start)
-            file.write(content)
-            file.seek(0)
-            file.write(header)
-
-    def rewrite(self, rows):
-        """Copies some rows of a store of images into new files, in order.
-
-        `rows` also contains the rows that were appended since the last commit.
-        """
-        store = FeatureStore(self.path, self.manifest)
-        version, self._ids_bytes = store.manifest.version + 1, 0
-        self.manifest = dataclasses.replace(
-            self.manifest, version=version, images=0, rows=0, sha256={}
-        )
-        features = store.arrays.get("features", np.empty((0, store.dim)))
-        for part in slices(len(rows), 4 * store.dim):
-            chunk = {"features": features[rows[part]]}
-            self.append([store.ids[row] for row in rows[part]], chunk)
-
-    def commit(self, **changes):
-        """Replaces the manifest, with changed fields, and removes old files.
-
-        If this fails, what was appended since the last call is forgotten.
-        """
-        self._check_locked()
-        manifest = dataclasses.replace(self.manifest, **changes)
-        self.manifest, ids_bytes = self._committed[0], self._ids_bytes
-        self._ids_bytes = self._committed[1]
-        if manifest != self.manifest:
-            for name in manifest.files.values():
-                with open(self.path / name, "rb") as file:
-                    os.fsync(file.fileno())
-            if manifest.complete and not all(manifest.sha256.values()):
-                sums = FeatureStore(self.path, manifest).checksums()
-                manifest = dataclasses.replace(manifest, sha256=sums)
-            manifests.write_manifest(self.path, manifest)
-        self._committed = manifest, ids_bytes
-        self.manifest, self._ids_bytes = self._committed
-        if manifest.complete:
-            self.remove_files(manifest.files.values())
-
-    def rollback(self):
-        """Removes what was appended since the last `commit`."""
-        self.manifest, self._ids_bytes = self._committed
-        names, images = self.manifest.files, self.manifest.images
-        kinds = self.manifest.arrays(images, self.manifest.rows)
-        for part, name in names.items():
-            if part == "ids":
-                self._write(name, b"", self._ids_bytes, b"")
-            else:
-                kind = kinds[part]
-                self._write(name, header_bytes(*kind), _end(*kind), b"")
-        self.remove_files(names.values())
-
-    def remove_files(self, used=()):
-        """Removes the files of the store that are not in `used`."""
-        for name in os.listdir(self.path):
-            if _OURS.fullmatch(name) and name not in used:
-                (self.path / name).unlink()
-
-
-def _end(shape, dtype):
-    return HEADER_BYTES + math.prod(shape) * dtype.itemsize
 
 
 class FeatureWriter:
@@ -208,12 +66,31 @@ class FeatureWriter:
 
     def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
         self.path = pathlib.Path(path)
-        manifest = new_manifest(extraction, dim, dtype, kind)
-        self._files = Appender(self.path, manifest)
-        made_by = self._files.manifest.made_by
-        manifests.check_same(self.path, made_by, manifest.made_by)
-        self.done: set = set(self._files.store.ids)
+        extraction = json.loads(json.dumps(extraction, allow_nan=False))
+        new = manifests.Manifest(kind, {**extraction}, int(dim), dtype)
+        if not (self.path / MANIFEST).exists():
+            make_folder(self.path)
+        folder = os.open(self.path, os.O_RDONLY)
+        self._unlock = weakref.finalize(self, os.close, folder)
+        if files.try_lock(folder) is False:
+            self.close()
+            raise ExistingFileError(
+                "`path` must be a folder that no other process writes. "
+                f"Received: path={path}. End the other process, wait until it "
+                "ends, or choose another folder."
+            )
+        self.is_new: bool = not (self.path / MANIFEST).exists()
+        if self.is_new:
+            manifests.write_manifest(self.path, new)
+        self.store: FeatureStore = open_store(self.path, incomplete=True)
+        """The store before the changes."""
+        self.manifest: manifests.Manifest = self.store.manifest
+        """The manifest that the next `commit` writes."""
+        manifests.check_same(self.path, self.manifest.made_by, new.made_by)
+        self.done: set = set(self.store.ids)
         """The ids whose features are stored."""
+        self._ids_bytes = sum(len(key.encode()) + 1 for key in self.store.ids)
+        self._committed = self.manifest, self._ids_bytes
 
     def __enter__(self):
         """Returns the writer."""
@@ -223,15 +100,19 @@ class FeatureWriter:
         """Lets other processes write the store."""
         self.close()
 
+    def close(self):
+        """Lets other processes write the store. It can be continued later."""
+        self._unlock()
+
     @property
     def failed(self) -> dict:
         """Maps the id of each image whose extraction failed to the reason."""
-        return dict(self._files.manifest.failed)
+        return dict(self.manifest.failed)
 
     @property
     def dtype(self) -> str:
         """The dtype of the stored features."""
-        return self._files.manifest.dtype
+        return self.manifest.dtype
 
     def add(
         self,
@@ -264,21 +145,115 @@ class FeatureWriter:
         check_ids([*ids, *failed], self.done, self.path)
         noted = {k: v for k, v in self.failed.items() if k not in set(ids)}
         if ids:
-            arrays = features, boxes, counts, scores, sizes
-            parts = dict(zip(PARTS, arrays))
-            parts = checked_arrays(self._files.manifest, ids, parts)
-            self._files.append(ids, parts)
-        self._files.commit(complete=False, failed={**noted, **failed})
+            arrays = dict(zip(PARTS, (features, boxes, counts, scores, sizes)))
+            self.append(ids, checked_arrays(self.manifest, ids, arrays))
+        self.commit(complete=False, failed={**noted, **failed})
         self.done.update(ids)
 
     def finish(self):
         """Marks the store as complete, and lets other processes write it."""
-        self._files.commit(complete=True)
+        self.commit(complete=True)
         self.close()
 
-    def close(self):
-        """Lets other processes write the store. It can be continued later."""
-        self._files.close()
+    # A search index adds, replaces and removes rows, and commits once.
+
+    def append(self, ids, arrays):
+        """Appends images, which become valid when `commit` is called.
+
+        `arrays` is the result of `checked_arrays`.
+        """
+        old = self.manifest
+        rows = len(arrays["features" if old.dim else "boxes"])
+        new = dataclasses.replace(
+            old,
+            complete=False,
+            images=old.images + len(ids),
+            rows=old.rows + rows,
+            sha256=dict.fromkeys(["ids", *arrays], ""),
+        )
+        lines = "".join(f"{key}\n" for key in ids).encode()
+        self._write(new.files["ids"], b"", self._ids_bytes, lines)
+        before = old.arrays(old.images, old.rows)
+        after = new.arrays(new.images, new.rows)
+        for part, array in arrays.items():
+            header, end = header_bytes(*after[part]), _end(*before[part])
+            self._write(new.files[part], header, end, array)
+        self.manifest, self._ids_bytes = new, self._ids_bytes + len(lines)
+
+    def _write(self, name, header, start, content):
+        if not self._unlock.alive:
+            raise InputError(
+                "writer",
+                "be open",
+                f"the writer of {self.path}, which is closed",
+                "Create another writer, which continues the store.",
+            )
+        path = self.path / name
+        with open(path, "r+b" if path.exists() else "w+b") as file:
+            file.truncate(start)  # Removes what a killed writer left.
+            file.seek(start)
+            file.write(content)
+            file.seek(0)
+            file.write(header)
+
+    def rewrite(self, rows):
+        """Copies some rows of a store of images into new files, in order.
+
+        `rows` also contains the rows that were appended since the last commit.
+        """
+        store, self._ids_bytes = FeatureStore(self.path, self.manifest), 0
+        self.manifest = dataclasses.replace(
+            self.manifest,
+            version=self.manifest.version + 1,
+            images=0,
+            rows=0,
+            sha256={},
+        )
+        for part in slices(len(rows), 4 * store.dim):
+            chunk = {"features": store.arrays["features"][rows[part]]}
+            self.append([store.ids[row] for row in rows[part]], chunk)
+
+    def commit(self, **changes):
+        """Replaces the manifest, with changed fields, and removes old files.
+
+        If this fails, what was appended since the last call is forgotten.
+        """
+        manifest = dataclasses.replace(self.manifest, **changes)
+        committed = manifest, self._ids_bytes
+        self.manifest, self._ids_bytes = self._committed
+        if manifest != self.manifest:
+            for name in manifest.files.values():
+                with open(self.path / name, "rb") as file:
+                    os.fsync(file.fileno())
+            if manifest.complete and not all(manifest.sha256.values()):
+                sums = FeatureStore(self.path, manifest).checksums()
+                manifest = dataclasses.replace(manifest, sha256=sums)
+            manifests.write_manifest(self.path, manifest)
+        self._committed = manifest, committed[1]
+        self.manifest, self._ids_bytes = self._committed
+        if manifest.complete:
+            self.remove_files(manifest.files.values())
+
+    def rollback(self):
+        """Removes what was appended since the last `commit`."""
+        self.manifest, self._ids_bytes = self._committed
+        kinds = self.manifest.arrays(self.manifest.images, self.manifest.rows)
+        for part, name in self.manifest.files.items():
+            header, end = b"", self._ids_bytes
+            if part != "ids":
+                header, end = header_bytes(*kinds[part]), _end(*kinds[part])
+            self._write(name, header, end, b"")
+        self.remove_files(self.manifest.files.values())
+
+    def remove_files(self, used=()):
+        """Removes the files of the store that are not in `used`."""
+        for name in os.listdir(self.path):
+            if _OURS.fullmatch(name) and name not in used:
+                (self.path / name).unlink()
+
+
+def _end(shape, dtype):
+    return HEADER_BYTES + math.prod(shape) * dtype.itemsize
 
 
 def fault_of_name(name):
@@ -309,31 +284,6 @@ def check_ids(ids, done, path):
         seen.add(key)
 
 
-def new_manifest(extraction, dim, dtype, kind):
-    """Checks the arguments, and returns the manifest of an empty store."""
-    check_choice("kind", kind, manifests.KINDS)
-    check_choice("dtype", dtype, list(manifests.DTYPES))
-    if dim < (kind == "images"):
-        raise InputError(
-            "dim",
-            "be >= 1, or 0 for a store of only boxes",
-            f"dim={dim}, kind={kind!r}",
-            "Pass the number of features in a row.",
-        )
-    try:
-        value = json.loads(json.dumps(extraction, allow_nan=False))
-        if not isinstance(value, dict):
-            raise TypeError(f"type {type(value).__name__}")
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            "extraction",
-            "be a dict of JSON values",
-            f"a value with {error}",
-            "Use strings, finite numbers, lists and dicts.",
-        ) from error
-    return manifests.Manifest(kind, value, int(dim), dtype)
-
-
 def make_folder(path):
     """Creates the folder of a store.
 
@@ -359,18 +309,16 @@ def checked_arrays(manifest, ids, arrays):
     arrays = {
         part: np.asarray(x) for part, x in arrays.items() if x is not None
     }
-    required, optional = manifest.parts
+    required, optional = map(set, manifest.parts)
     if manifest.images:
-        required, optional = set(manifest.sha256) - {"ids"}, ()
-    for part in sorted(set(required) ^ (set(arrays) - set(optional))):
-        state = "given" if part in required else "None"
+        required, optional = set(manifest.sha256) - {"ids"}, set()
+    if parts := required ^ (arrays.keys() - optional):
         raise InputError(
-            part,
-            f"be {state} for a store of {manifest.kind} with dim "
-            f"{manifest.dim}",
-            f"{part}={shown(arrays.get(part))}",
-            "Pass the arrays of the earlier calls, or use another kind of "
-            "store.",
+            ", ".join(sorted(parts)),
+            f"be arrays only if they are in {sorted(required)}, the arrays of "
+            "this store and of its earlier rows",
+            f"{', '.join(sorted(arrays))}",
+            "Pass these arrays, or use another kind of store.",
         )
     counts = np.ones(len(ids), np.int64)
     if "counts" in arrays:
