@@ -63,15 +63,15 @@ class InputTypeError(ArgumentError, TypeError):
     """An argument has the wrong type."""
 
 
-class MissingFileError(UserError, FileNotFoundError):
+class MissingFileError(ArgumentError, FileNotFoundError):
     """A file or folder does not exist."""
 
 
-class ExistingFileError(UserError, FileExistsError):
+class ExistingFileError(ArgumentError, FileExistsError):
     """A file or folder that should be created already exists."""
 
 
-class NotAFileError(UserError, IsADirectoryError):
+class NotAFileError(ArgumentError, IsADirectoryError):
     """A path is a folder, not a file."""
 
 

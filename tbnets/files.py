@@ -290,8 +290,10 @@ def require_file(path, argument="path"):
     """Raises FileNotFoundError or IsADirectoryError if `path` is not a file."""
     if os.path.isdir(path):
         raise NotAFileError(
-            f"`{argument}` must be a file. Received: {argument}={path}, a "
-            "folder. Pass the path of a file."
+            argument,
+            "be a file",
+            f"{argument}={path}, a folder",
+            "Pass the path of a file.",
         )
     if not os.path.exists(path):
         folder = os.path.dirname(path) or "."
@@ -300,8 +302,7 @@ def require_file(path, argument="path"):
             names = sorted(os.listdir(folder))[:8]
             beside = f"{folder} contains {', '.join(names) or 'no files'}."
         raise MissingFileError(
-            f"`{argument}` must be an existing file. Received: {argument}="
-            f"{path}. {beside}"
+            argument, "be an existing file", f"{argument}={path}", beside
         )
 
 

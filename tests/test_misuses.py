@@ -51,7 +51,7 @@ TRAIN = [
     ("--epochs=0", "--epochs"),
     ("--learning_rate=-1", "--learning_rate"),
     ("--dropout=1.5", "--dropout"),
-    ("--clip_norm=-1", "--clip_norm"),
+    ("--gradient_clip_norm=-1", "--gradient_clip_norm"),
     ("--image_to_text_weight=-1", "--image_to_text_weight"),
     (WEIGHTS, "--image_to_text_weight"),
     ("--patience=-1", "--patience"),
@@ -83,8 +83,8 @@ TRAIN = [
     # Captions.
     ("--captions=", "--captions"),
     ("--captions=absent", "`--captions` must name"),
-    ("--data_root={root}/absent", "`--captions` must"),
-    ("--captions_format=karpathy", "Set `--captions_format` to precomputed"),
+    ("--data_root={root}/absent", "path"),
+    ("--captions_format=karpathy", "Set `format` to precomputed"),
     ("--captions_format=karpathy --captions={root}/own.csv", "own.csv"),
     (TABLE + "own.json", "own.json"),
     (TABLE + "train.csv", "`--dev_split` must"),
@@ -125,7 +125,7 @@ TRAIN = [
 
 MATCHES = "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
 ARRAYS = MATCHES + "--caption_to_image={root}/rows.npy "
-PAIRS = MATCHES + "--positive_pairs={root}/rows.npy "
+PAIRS = MATCHES + "--positives={root}/rows.npy "
 RUN = "--run_dir={root}/run "
 BOTH = (
     "--data_root={root}/data --captions=. --captions_format=precomputed "
@@ -136,9 +136,9 @@ EVALUATE = [
     ("--run_dir={root}/photos", "--run_dir"),
     ("--run_dir={root}/young", "--run_dir"),
     ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
-    (RUN + "--split=tset", "`--split` must"),
+    (RUN + "--split=tset", "`split` must"),
     (RUN + "--checkpoint=first", "--checkpoint=first"),
-    (RUN + "--data_root=x", "`--captions` must"),
+    (RUN + "--data_root=x", "path"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
     (RUN + "--map=out", "--map"),
@@ -149,12 +149,12 @@ EVALUATE = [
     (ARRAYS + "--json={root}/absent/m.json", "--json"),
     (ARRAYS + "--memory_limit_mb=0", "--memory_limit_mb"),
     (ARRAYS + "--protocol=coco_5k", "image_embeddings"),
-    (ARRAYS + "--image_embeddings={root}/no.npy", "no.npy"),
+    (ARRAYS + "--image_embeddings={root}/no.npy", "path"),
     (ARRAYS + "--image_embeddings={root}/wide.npy", "text_embeddings"),
     (ARRAYS + "--text_embeddings={root}/own.csv", "own.csv"),
-    (PAIRS, "--positive_pairs"),
-    (ARRAYS + "--positive_pairs={root}/rows.npy", "--positive_pairs"),
-    (PAIRS + "--protocol=coco_5k", "--positive_pairs"),
+    (PAIRS, "--positives"),
+    (ARRAYS + "--positives={root}/rows.npy", "--positives"),
+    (PAIRS + "--protocol=coco_5k", "--positives"),
     ("--image_features=a.npy", "--image_features"),
     ("--hub=clip --captions=a.csv", "--hub"),
     ("--hub=clip --images=a --prompt=b", "--prompt"),
@@ -171,7 +171,7 @@ EVALUATE = [
 EXPORT = [
     ("", "`--run_dir` or `--model` must"),
     ("--model=scenes_embedding", "--output"),
-    ("--model=absent --output={root}/x/1", "`--model` must"),
+    ("--model=absent --output={root}/x/1", "--model"),
     ("--model=a --output=b --max_pixels=9", "--max_pixels"),
     ("--run_dir=a --model=b --output=c", "`--run_dir` or `--model` must"),
     ("--run_dir=a --signatures=b", "--signatures"),
@@ -185,13 +185,13 @@ FEATURES = MODEL + "--image_features={root}/"
 QUERY = [
     ("", "tbnets query"),
     (MODEL + "dog", "tbnets query"),
-    ("--model={root}/photos {root}/photos dog", "`--model` must"),
-    ("--model={root}/half {root}/photos dog", "--model"),
-    ("--model=flickr {root}/photos dog", "`--model` must"),
+    ("--model={root}/photos {root}/photos dog", "`path` must"),
+    ("--model={root}/half {root}/photos dog", "`path` must"),
+    ("--model=flickr {root}/photos dog", "--model"),
     (MODEL + "{root}/photos dog", "--image_features"),
     (MODEL + "--images={root}/photos dog", "--image_features"),
     (MODEL + "{root}/photos --top=0 dog", "--top"),
-    (FEATURES + "no.npy dog", "no.npy"),
+    (FEATURES + "no.npy dog", "path"),
     (FEATURES + "wide.npy dog", "images"),
     (FEATURES + "i.npy --montage=m.png dog", "--montage"),
     (FEATURES + "i.npy --html=m.html dog", "--html"),
@@ -199,7 +199,7 @@ QUERY = [
     ("--images={root}/photos --montage=out dog", "--montage"),
     ("--images={root}/photos --html=out dog", "--html"),
     (MODEL + "--image=a.png", "tbnets query"),
-    (MODEL + "--image=a --captions={root}/no.txt", "`--captions` must"),
+    (MODEL + "--image=a --captions={root}/no.txt", "path"),
     (MODEL + "--image=a --captions={root}/i.npy", "i.npy:1"),
 ]
 

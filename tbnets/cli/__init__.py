@@ -23,7 +23,7 @@ from tbnets import startup
 from tbnets.cli.help import format_help
 from tbnets.errors import InputError, UserError
 from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of, name_flags
+from tbnets.tasks.settings.flag import flags_of, name_flag
 
 VERBS = {
     "train": "trains a network, measures its best epoch, exports it",
@@ -101,7 +101,7 @@ def call(verb, words):
     """Runs a command with the arguments `words`; returns its exit code or None.
 
     `verb` is a key of `VERBS`, or a module with `Options` and `main`. If `main`
-    raises a UserError, its message names flags instead of Python arguments.
+    raises an error about an argument, the error names the flag that sets it.
     """
     module = verb
     if "--version" in words:
@@ -126,7 +126,5 @@ def call(verb, words):
     try:
         return module.main(options, line) if groups else module.main(options)
     except UserError as error:
-        words = {flag.name for flag in known if flag.kind == "words"}
-        values = {k: v for k, v in line.values.items() if k not in words}
-        name_flags(error, values)
+        name_flag(error, known)
         raise

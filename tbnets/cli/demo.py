@@ -39,11 +39,11 @@ from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.errors import InputError, UserError
+from tbnets.errors import InputError
 from tbnets.extras import loopback
 from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Photos, Shown
 from tbnets.serving import search
-from tbnets.tasks.settings.flag import Limits, flag, name_flags
+from tbnets.tasks.settings.flag import Limits, flag
 
 NUM_SCENES = 250
 ADVICE = "Leave --model out, or name a model like flickr8k_photos."
@@ -165,11 +165,7 @@ def show(options, folder, captions, cache):
         localizer_options = dataclasses.replace(
             options, model=boxes, runtime="tensorflow"
         )
-        try:
-            localizer = localizer_options.open(REQUIREMENTS)
-        except UserError as error:
-            name_flags(error, {"localizer": boxes})
-            raise
+        localizer = localizer_options.open(REQUIREMENTS, "--localizer")
     explainer = explainer_of(model_options, model)
     embeddings = search.embed(model.embed_text, captions, "caption")
     about = {"model": name, "localizer": boxes, "folder": "rendered scenes"}

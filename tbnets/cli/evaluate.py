@@ -97,7 +97,7 @@ ALLOWED_FLAGS = {
     "image_features": (*_SPLIT_FLAGS, *_DATA_FLAGS, "text_features"),
     "image_embeddings": (
         *("text_embeddings", "caption_to_image", "normalize"),
-        "positive_pairs",
+        "positives",
     ),
 }
 """Maps a flag that selects the measured embeddings to the flags it allows."""
@@ -133,6 +133,7 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
         "",
         "Keras Hub preset that embeds --images and --captions, instead of a "
         "run: CLIP, MetaCLIP 2 or SigLIP, given by name, handle or folder.",
+        argument="preset",
     )
     prompt: str = flag(
         "{}", "Text that --hub reads for a caption, such as 'a photo of {}'."
@@ -186,7 +187,7 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
     caption_to_image: str = flag(
         "", "Row of each caption's image (.npy of integers, or text)."
     )
-    positive_pairs: str = flag(
+    positives: str = flag(
         "",
         "Matching pairs, in place of --caption_to_image: the rows of the image "
         "and the caption of each match, [n, 2] (.npy). Adds R-Precision and "
@@ -473,11 +474,11 @@ def save_arrays(options, embeddings):
 
 def evaluate_arrays(options):
     """Evaluates the arrays in the files that the flags name."""
-    matches = "positive_pairs" if options.positive_pairs else "caption_to_image"
+    matches = "positives" if options.positives else "caption_to_image"
     paths = {
         "image_embeddings": options.image_embeddings,
         "text_embeddings": options.text_embeddings,
-        matches: options.positive_pairs or options.caption_to_image,
+        matches: options.positives or options.caption_to_image,
     }
     missing = [f"--{name}" for name, path in paths.items() if not path]
     if missing:
@@ -500,7 +501,7 @@ def evaluate_arrays(options):
 
 def _metrics_of_arrays(options, sides):
     limit = options.memory_limit_mb
-    if not options.positive_pairs:
+    if not options.positives:
         return retrieval.evaluate_protocol(
             options.protocol,
             *sides,
@@ -510,17 +511,17 @@ def _metrics_of_arrays(options, sides):
         )
     if options.caption_to_image:
         raise InputError(
-            "--positive_pairs",
+            "--positives",
             "be set without --caption_to_image",
             "both",
             "Leave out one flag.",
         )
     if options.protocol != "full":
         must = "--protocol=full, which does not split the rows into folds"
-        raise must_come_with(options, "positive_pairs", must)
+        raise must_come_with(options, "positives", must)
     return retrieval.evaluate_retrieval(
         *sides,
-        positives=embedding_files.read_array(options.positive_pairs),
+        positives=embedding_files.read_array(options.positives),
         memory_limit_mb=limit,
     )
 

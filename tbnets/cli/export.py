@@ -127,6 +127,7 @@ class Options(RunFlags, ChoiceFlags):
         "imagenet, or the weights file that computed the run's image "
         "features. The model then takes photos. Empty: the value of the run's "
         "flag.",
+        argument="weights",
     )
     regions: str = flag(
         "",

@@ -39,11 +39,11 @@ class ModelFlags:
         "Use it only for models that you trust.",
     )
 
-    def open(self, requirements):
+    def open(self, requirements, flag="--model"):
         """Loads --model, which must accept text.
 
         `requirements` maps each required endpoint to two strings for the error
-        message: the requirement and the advice.
+        message: the requirement and the advice. Errors name the `flag`.
         """
         if "://" in self.model:
             from tbnets.extras.server.client import Client
@@ -52,7 +52,7 @@ class ModelFlags:
             model = Client(server, name)
         else:
             model = zoo.open_model(self.model, self.trust)
-        return check_model(model, self.model, requirements)
+        return check_model(model, self.model, requirements, flag)
 
 
 RUNTIMES = ("auto", "litert", "tensorflow")
@@ -70,15 +70,16 @@ class RuntimeFlags(ModelFlags):
         choices=RUNTIMES,
     )
 
-    def open(self, requirements):
+    def open(self, requirements, flag="--model"):
         """Loads --model like `ModelFlags.open`, but in the chosen runtime."""
         is_local = "://" not in self.model
         is_found = is_local and lite.find(self.model) is not None
         if self.runtime == "auto":
             is_found = is_found and importlib.util.find_spec("ai_edge_litert")
         if self.runtime == "litert" or (self.runtime == "auto" and is_found):
-            return check_model(lite.load(self.model), self.model, requirements)
-        return super().open(requirements)
+            model = lite.load(self.model)
+            return check_model(model, self.model, requirements, flag)
+        return super().open(requirements, flag)
 
 
 def image_requirements(advice):
@@ -87,26 +88,26 @@ def image_requirements(advice):
     return {"embed_image": requirement, "embed_text": requirement}
 
 
-def check_endpoints(model, name, requirements):
+def check_endpoints(model, name, requirements, flag="--model"):
     """Raises an error if a model lacks an endpoint in `requirements`."""
     for endpoint, (requirement, advice) in requirements.items():
         if not model.has(endpoint):
             raise InputError(
-                "model",
+                flag,
                 requirement,
-                f"model={name}, which has {sorted(model.signatures)}",
+                f"{flag}={name}, which has {sorted(model.signatures)}",
                 advice,
             )
 
 
-def check_model(model, name, requirements):
+def check_model(model, name, requirements, flag="--model"):
     """Checks that a model has endpoints and accepts words, and returns it."""
-    check_endpoints(model, name, requirements)
+    check_endpoints(model, name, requirements, flag)
     if not model.takes_captions:
         raise InputError(
-            "model",
+            flag,
             "take words",
-            f"model={name}, which takes text features",
+            f"{flag}={name}, which takes text features",
             "Use a model that was trained on words.",
         )
     return model

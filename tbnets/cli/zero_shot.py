@@ -14,9 +14,9 @@ from tbnets.features import cache, caption_features, hub
 from tbnets.progress import progress_bar
 from tbnets.tasks import registry
 from tbnets.tasks.matching.scores import RetrievalScores
-from tbnets.tasks.settings.flag import must_come_with
+from tbnets.tasks.settings.data_groups import CaptionSettings
+from tbnets.tasks.settings.flag import flags_of, must_come_with
 from tbnets.tasks.settings.records import completed
-from tbnets.tasks.settings.settings import ALL
 
 PLACE = "{}"
 """Placeholder for the caption in --prompt."""
@@ -63,7 +63,8 @@ def scores(options, name):
 
 def _settings(options):
     values = dataclasses.asdict(options)
-    names = (ALL.keys() & values.keys()) - {"data_root", "run_dir"}
+    names = {"images", "image_features", "text_features", "cache"}
+    names |= {each.name for each in flags_of(CaptionSettings)} - {"data_root"}
     record = {name: values[name] for name in names}
     record = completed(record, "the command line")
     if options.data_root:

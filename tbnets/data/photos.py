@@ -67,9 +67,10 @@ def sort_files(folder):
         names = listed([entry.name for entry in other_files], MOST_NAMED)
         contents = f", only {names}" if other_files else ""
         raise MissingFileError(
-            f"`images` must be a folder of {', '.join(PHOTO_SUFFIXES)} files. "
-            f"Received: images={folder}, which has no photo{contents}. Check "
-            "the path."
+            "images",
+            f"be a folder of {', '.join(PHOTO_SUFFIXES)} files",
+            f"images={folder}, which has no photo{contents}",
+            "Check the path.",
         )
     return photos, other_files
 

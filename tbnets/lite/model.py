@@ -158,9 +158,11 @@ def load(name_or_path: Path) -> Model:
     path = find(name_or_path)
     if path is None:
         raise MissingFileError(
-            f"`model` must be a folder with {MODEL}, or a zoo model with a "
-            f"LiteRT model. Received: model={name_or_path}. Write one: tbnets "
-            f"export --model={name_or_path} --litert=float16 --output=FOLDER."
+            "model",
+            f"be a folder with {MODEL}, or a zoo model with a LiteRT model",
+            f"model={name_or_path}",
+            f"Write one: tbnets export --model={name_or_path} --litert=float16 "
+            "--output=FOLDER.",
         )
     record = read_record(path)
     words, _ = CheckedFile(path / VOCABULARY).lines()

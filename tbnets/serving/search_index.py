@@ -259,8 +259,10 @@ def _open_unchanged(path, open_one):
     manifest = pathlib.Path(path, MANIFEST)
     if not manifest.is_file():
         raise MissingFileError(
-            "`index` must be the folder of a search index. Received: index="
-            f"{path}, without {MANIFEST}. Create one with tbnets index."
+            "index",
+            "be the folder of a search index",
+            f"index={path}, without {MANIFEST}",
+            "Create one with tbnets index.",
         )
     while True:
         before = manifest.read_bytes()

@@ -188,9 +188,10 @@ def locate(name_or_path: Path) -> pathlib.Path:
     path = model_folder(name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):
         raise MissingFileError(
-            "`model` must be the name of a zoo model, or a folder with a "
-            f"SavedModel. Received: model={name_or_path}, which does not "
-            f"exist. {_known()} Your own models are in your run folders."
+            "model",
+            "be the name of a zoo model, or a folder with a SavedModel",
+            f"model={name_or_path}, which does not exist",
+            f"{_known()} Your own models are in your run folders.",
         )
     if (path / CHECKSUMS).is_file():
         check_files(path)

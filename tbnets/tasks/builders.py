@@ -335,7 +335,7 @@ def compile_network(network, settings: Settings, steps_per_epoch, mining=None):
         return
     options = {
         "optimizer": _build_optimizer(settings, steps_per_epoch),
-        "gradient_clip_norm": settings.optimizer.clip_norm or None,
+        "gradient_clip_norm": settings.optimizer.gradient_clip_norm or None,
         "mining": mining,
         "jit_compile": settings.training.jit_compile,
         "encode_chunk": settings.training.encode_chunk or None,

@@ -71,7 +71,7 @@ ALWAYS = {
     "learning_rate": 0.001,
     "weight_decay": 0.0001,
     "schedule": "cosine",
-    "clip_norm": 2.0,
+    "gradient_clip_norm": 2.0,
 }
 OF_TRIPLETS = {
     "margin": 0.2,

@@ -1,6 +1,6 @@
 """Tests of the verbs: what `tbnets` says, and that tools are the same."""
 
-import math
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -9,11 +9,9 @@ import pytest
 
 from tbnets import __version__ as version
 from tbnets import cli, startup
-from tbnets.errors import InputError, MissingFileError
-from tbnets.models.fit_arguments import FiniteSteps
-from tbnets.tasks.settings.flag import name_flags
-from tests.refusals import refused
-from tests.verbs import ask, call
+from tbnets.errors import InputError
+from tbnets.tasks.settings.flag import flags_of, name_flag
+from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
@@ -66,75 +64,23 @@ def test_each_verb_tells_its_flags_and_the_version(verb):
     assert ask(verb, "--version") == (f"{version}\n", "", "")
 
 
-FIELDS = [
-    (
-        ("top", "be above `splits`", "top=3, splits=4", "Raise `top`."),
-        {"top": 3, "splits": "a"},
-        (
-            *("--top", "be above `--splits`"),
-            *("--top=3, --splits=4", "Raise `--top`."),
-        ),
-    ),
-    (
-        ("steps", "end", "steps=log, split=dev"),
-        {"image_transform": ["log"]},
-        ("--image_transform", "end", "--image_transform=log, split=dev"),
-    ),
-    (
-        ("images", "be finite", "nan in row 0"),
-        {"images": "photos"},
-        ("images", "be finite", "nan in row 0"),
-    ),
-    # Of several flags it names the one with the value.
-    (
-        ("preset", "be a folder", "preset=/here/my, clip"),
-        {"cnn": "resnet", "text_encoder": "hub:./my, clip", "hub": ""},
-        ("--text_encoder", "be a folder", "--text_encoder=/here/my, clip"),
-    ),
-    # Without the value it names all of them.
-    (
-        ("name", "be known", "none"),
-        {"cnn": "A", "image_encoder": "B"},
-        ("--cnn` or `--image_encoder", "be known", "none"),
-    ),
-    (
-        ("path", "be a list", "path=a/b.txt"),
-        {"index": "a/b.txt", "output": "c"},
-        ("--index", "be a list", "--index=a/b.txt"),
-    ),
-]
-
-
-@pytest.mark.parametrize("fields, flags, expected", FIELDS)
-def test_an_error_names_the_flag_of_its_argument(fields, flags, expected):
-    error = InputError(*fields)
-    name_flags(error, flags)
-    assert error.fields[: len(expected)] == expected
-
-
-def test_a_message_alone_names_flags_too():
-    error = MissingFileError("`path` must be there. Received: path=./q.")
-    name_flags(error, {"output": "./q"})
-    assert str(error) == "`--output` must be there. Received: --output=./q."
-
-
-def test_words_are_no_flags(tmp_path, monkeypatch):
-    (tmp_path / "q").mkdir()
-    (tmp_path / "q" / "note.txt").touch()
-    monkeypatch.chdir(tmp_path)
-    with refused("--output"):
-        call("index", "q", "--output=q", "--model=scenes_embedding")
-
-
-def test_steps_that_left_the_finite_numbers_speak_of_no_other_flag():
-    with pytest.raises(ValueError) as caught:
-        FiniteSteps().on_epoch_end(0, {"loss": 0.5, "gradient_norm": math.nan})
-    text = str(caught.value)
-    assert "Received: loss 0.5 and gradient_norm nan after epoch 1" in text
-    assert text.endswith("set `gradient_clip_norm`.")
-    name_flags(caught.value, {"loss": "", "clip_norm": 0})
-    assert "Received: loss 0.5 and" in str(caught.value)
-    assert str(caught.value).endswith("set `--clip_norm`.")
+@pytest.mark.parametrize(
+    "verb, argument, flag",
+    [
+        ("train", "num_negatives", "--num_negatives"),
+        ("train", "steps", "--image_transform"),
+        ("extract_image_features", "weights", "--cnn_weights"),
+        ("index", "paths", "paths"),  # Words are no flag.
+        ("evaluate", "unknown", "unknown"),
+    ],
+)
+def test_an_error_names_the_flag_that_sets_its_argument(verb, argument, flag):
+    module = importlib.import_module(f"tbnets.cli.{verb}")
+    groups = module.Options, *getattr(module, "GROUPS", ())
+    flags = [each for group in groups for each in flags_of(group)]
+    error = InputError(argument, "be > 0", f"{argument}=0")
+    name_flag(error, flags)
+    assert error.fields == (flag, "be > 0", f"{argument}=0")
 
 
 def test_the_beginning_of_a_verb_will_do():

@@ -44,7 +44,7 @@ def test_prints_a_table_and_writes_json(saved):
 def test_positives_of_a_file_rank_and_have_precisions(saved):
     pairs = [[0, 1], [1, 2], [2, 0], [2, 3], [2, 2]]
     np.save(saved / "pairs.npy", np.array(pairs))
-    flags = f"--positive_pairs={saved}/pairs.npy", f"--json={saved}/m.json"
+    flags = f"--positives={saved}/pairs.npy", f"--json={saved}/m.json"
     result = run(*line(saved, *flags, rows=None))
     # Image 2 finds two of its three; its third ties with the wrong one.
     assert "  R-Precision 88.9, mAP@R 88.9" in result.stdout

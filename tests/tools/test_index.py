@@ -146,7 +146,7 @@ def test_what_can_not_be_done_is_said(folder):
     for failure, named in (
         (index(folder, "photos"), "--image_features"),
         (index(folder, "--dtype=float16"), "store.dtype"),
-        (index(folder, output="photos"), "`--output`"),
+        (index(folder, output="photos"), "`path`"),
         (index(folder, **none), "which has no photo"),
     ):
         assert named in failure

@@ -395,7 +395,7 @@ def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
     [
         ([BYTES, CAPTIONS, "--image={folder}/photos/cut.png"], "cut.png"),
         ([*FEATURES, CAPTIONS, "--image=cow"], "cow"),
-        ([BYTES, PHOTOS, "--like={folder}/none.png"], "`--like`"),
+        ([BYTES, PHOTOS, "--like={folder}/none.png"], "none.png"),
         ([CAPTIONS, "--image=red.png", "red"], "`tbnets query`"),
         ([BYTES, PHOTOS, "a \udcff"], "`tbnets query`"),
         (["--model=scenes_localization", PHOTOS, "red"], "tbnets localize"),
@@ -407,7 +407,7 @@ def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
         ([BYTES, RED, "--captions={folder}/none.txt"], "`--captions`"),
         (
             [FEATURES[0], "--image_features={folder}/nan_ims.npy", "red"],
-            "`images`",
+            "images` must contain only finite",
         ),
     ],
 )

@@ -198,8 +198,10 @@ def ensure_scenes(folder, settings, progress=None):
     if not reused:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ExistingFileError(
-                "`folder` must have scenes, be empty or not exist. Received: "
-                f"folder={str(folder)!r}. Choose another folder or delete it."
+                "folder",
+                "have scenes, be empty or not exist",
+                f"folder={str(folder)!r}",
+                "Choose another folder or delete it.",
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -226,9 +228,11 @@ def _checked_manifest(folder, settings):
     ]
     if differences:
         raise ExistingFileError(
-            "`folder` must have scenes with the requested settings. Received: "
-            f"folder={str(folder)!r}, where {'; '.join(differences)}. Choose "
-            "another folder, delete this folder, or request its settings."
+            "folder",
+            "have scenes with the requested settings",
+            f"folder={str(folder)!r}, where {'; '.join(differences)}",
+            "Choose another folder, delete this folder, or request its "
+            "settings.",
         )
     return manifest
 

@@ -69,8 +69,10 @@ class Photos:
         ]
         if not self._paths:
             raise MissingFileError(
-                f"`folder` must contain photos. Received: folder={folder}, "
-                "which only links to photos outside it. Pass their folder."
+                "folder",
+                "contain photos",
+                f"folder={folder}, which only links to photos outside it",
+                "Pass their folder.",
             )
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._uploaded = {}

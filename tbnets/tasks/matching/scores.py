@@ -196,7 +196,7 @@ class RetrievalScores(Scores):
         matches = {"caption_to_image": rows}
         if self.records.identities:
             pairs = group_pairs(groups, groups[rows])
-            matches = {"positive_pairs": np.stack(pairs, axis=1)}
+            matches = {"positives": np.stack(pairs, axis=1)}
         return {
             "image_embeddings": self.image_embeddings,
             "text_embeddings": self.text_embeddings,

@@ -171,12 +171,14 @@ class ImageFeatures:
         "Network, or the name, handle or folder of a Keras Hub preset. "
         "Papers: VGG19, VGG16.",
         choices=OneOf(*sorted(NETWORKS), PRESET),
+        argument="name",
     )
     cnn_weights: Place = flag(
         "imagenet",
         "Weights: imagenet (EfficientNetLite: from its pip package; others: "
         "downloaded by Keras), a weights file (HDF5; EfficientNetLite: also "
         ".pth), or random. A preset has its own weights.",
+        argument="weights",
     )
     top: bool = flag(
         True,

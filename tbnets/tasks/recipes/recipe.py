@@ -16,7 +16,7 @@ from tbnets.files import can_be_written
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of, name_flags
+from tbnets.tasks.settings.flag import flags_of, name_flag
 
 # The results are in `DATA_ROOT/made`, a cache as described in `features.cache`,
 # in folders `NAME-DIGEST` with the name of the recipe.
@@ -245,7 +245,7 @@ def named(flagfile, values):
     try:
         yield
     except UserError as error:
-        name_flags(error, vars(values))
+        name_flag(error, flags_of(values))
         if len(error.args) == 1:  # Not an error of the system.
             text = str(error).removeprefix(f"{flagfile}: ")
             error.args = (f"{flagfile}: {text}",)

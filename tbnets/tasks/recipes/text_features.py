@@ -177,7 +177,9 @@ class TextFeatures:
         "(MSCOCO).",
     )
     word_vectors: Place = flag(
-        "", "For mean_vector and fisher: a word2vec or GloVe file."
+        "",
+        "For mean_vector and fisher: a word2vec or GloVe file.",
+        argument="vectors",
     )
     num_components: Count = flag(
         30, "For fisher: components of the mixture. Papers: 30."

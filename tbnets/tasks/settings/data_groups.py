@@ -189,6 +189,7 @@ class CaptionSettings:
         "",
         "Folder of the embedded data set of scenes, which replaces --captions "
         "and --images. If it does not exist, the scenes are rendered there.",
+        argument="folder",
     )
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
         [2000, 250, 250], "Numbers of scenes to render for train,dev,test."
@@ -217,6 +218,7 @@ class ImageSettings:
         "folder). Its last layer computes features of --images, once; with "
         "--fine_tune, the network is trained. small: a small convolutional "
         "network, trained from pixels.",
+        argument="name",
     )
     fine_tune: bool = flag(False, "Train --image_encoder too, from pixels.")
     cache: Place = flag(
@@ -254,6 +256,7 @@ class FeatureSettings:
         "Rescaling of features inside the model, in this order: signed_sqrt, "
         "l2, then center, standardize or ternary (Vilalta 2017), fitted on "
         "the training split.",
+        argument="steps",
     )
     cnn_weights: Place = flag(
         "",
@@ -263,4 +266,5 @@ class FeatureSettings:
         "weights that computed the features, so that the exported model reads "
         "photos; empty: it reads features.",
         free=True,
+        argument="weights",
     )

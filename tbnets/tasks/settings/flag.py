@@ -89,6 +89,8 @@ class Flag(NamedTuple):
         choices: allowed values for kind string, or () for any.
         is_place: whether the value is a file or folder on this machine.
         free: whether the flag may change when a run is resumed.
+        argument: the argument of the library that the flag sets, if its name
+            differs from the flag's.
         limits: range of the numbers.
     """
 
@@ -99,6 +101,7 @@ class Flag(NamedTuple):
     choices: tuple = ()
     is_place: bool = False
     free: bool = False
+    argument: str = ""
     limits: Limits | None = None
 
 
@@ -184,74 +187,16 @@ def changed(options):
     }
 
 
-FLAGS_OF_ARGUMENTS = {
-    "format": ("captions_format",),
-    "gradient_clip_norm": ("clip_norm",),
-    "image_branch": ("image_units",),
-    "model": ("localizer",),
-    "name": ("cnn", "image_encoder"),
-    "output_dim": ("cca_dim",),
-    "positives": ("positive_pairs",),
-    "preset": ("hub", "cnn", "features", "image_encoder", "text_encoder"),
-    "regularization": ("cca_regularization",),
-    "steps": ("image_transform",),
-    "text_branch": ("text_units",),
-    "vectors": ("word_vectors",),
-    "weights": ("cnn_weights",),
-}
-"""Maps an argument of the library to flags with different names."""
+def name_flag(error, flags):
+    """Replaces the argument that an error names by the flag that sets it.
 
-
-def name_flags(error, values):
-    """Replaces library arguments in an error with the flags that set them.
-
-    `values` maps the names of the command's flags to their values.
+    `flags` are the `Flag`s of the command. Only an `ArgumentError` names an
+    argument; other errors are unchanged.
     """
-    fields = list(getattr(error, "fields", ()))
-    if not fields and len(error.args) != 1:
-        return  # An error of the system.
-    texts = fields or [str(error)]
-    received = fields[2] if fields else texts[0]
-    for argument in ("path", *FLAGS_OF_ARGUMENTS, *values):
-        flags = _flags_of(argument, received, values)
-        if not flags:
-            continue
-        named = " or ".join(f"`--{flag}`" for flag in flags)
-        texts = [text.replace(f"`{argument}`", named) for text in texts]
-        if texts[0] == argument:
-            texts[0] = named.strip("`")
-        if len(flags) == 1:
-            texts = [_renamed(text, argument, flags[0]) for text in texts]
-    error.args = tuple(texts)
-
-
-def _renamed(text, argument, flag):
-    if text.startswith(f"{argument}="):
-        text = f"--{flag}{text.removeprefix(argument)}"
-    for before in (", ", "Received: ", "with ", "than "):
-        text = text.replace(f"{before}{argument}=", f"{before}--{flag}=")
-    return text
-
-
-def _flags_of(argument, received, values):
-    """Finds the flags that set an argument, by its name or received value."""
-    if argument in values:  # An unrelated function may have this argument.
-        return [argument] if f"{argument}=" in received else []
-    known, prefix = FLAGS_OF_ARGUMENTS.get(argument, ()), ""
-    if argument == "path":
-        known, prefix = values, "path="
-    flags = [name for name in known if name in values]
-    matches = [f for f in flags if _is_in(values[f], received, prefix)]
-    return matches or (flags if argument != "path" else [])
-
-
-def _is_in(value, text, prefix):
-    for item in value if isinstance(value, list) else [value]:
-        item = str(item or "").removeprefix("hub:").removeprefix("./")
-        places = [f"{prefix}{start}{item}" for start in ("", "'", "./", "'./")]
-        if item and any(place in text for place in places):
-            return True
-    return False
+    argument = getattr(error, "argument", None)
+    for each in flags:
+        if argument == (each.argument or each.name) and each.kind != "words":
+            error.args = (f"--{each.name}", *error.fields[1:])
 
 
 def title_of(group):

@@ -63,6 +63,7 @@ class TextSettings:
         "",
         "Initial word vectors: a word2vec file (binary or text) or a GloVe "
         "file. Empty: random vectors of size --word_dim.",
+        argument="vectors",
     )
     word_vectors_training: str = flag(
         "trained",
@@ -103,11 +104,13 @@ class BranchSettings:
     image_units: Counts = flag(
         [2048, 512],
         "Sizes of the image branch's FC layers; one size: linear branch.",
+        argument="image_branch",
     )
     text_units: Counts = flag(
         [1024, 512],
         "Sizes of the text branch's FC layers. Wang 2018: 1024,512 on LSTM "
         "states, 2048,512 on features; empty: none (Vilalta 2017).",
+        argument="text_branch",
     )
     batch_normalization: str = flag(
         "last",
@@ -235,11 +238,13 @@ class CcaSettings:
         0,
         "Size of CCA's shared space; 0: 256, or the smaller feature size if "
         "it is below 256.",
+        argument="output_dim",
     )
     cca_regularization: Amount = flag(
         0.5,
         "Regularisation: share of the mean variance of a view that is added "
         "to the variance of each feature.",
+        argument="regularization",
     )
     cca_power: Amount = flag(
         4.0,
@@ -316,6 +321,6 @@ class OptimizerSettings:
     decay_epochs: _Positive = flag(
         10.0, "Epochs in which step and exponential decay to a tenth."
     )
-    clip_norm: Amount = flag(
+    gradient_clip_norm: Amount = flag(
         0.0, "Maximum gradient norm; 0: no limit. Kiros: 2."
     )

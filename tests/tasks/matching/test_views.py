@@ -129,7 +129,7 @@ def test_a_photo_of_the_right_person_is_a_right_answer():
             assert metrics["text_to_image/recall_at_1"] == hits / 3
             assert metrics["image_to_text/recall_at_1"] == hits / 3
     arrays = RetrievalScores(rows, rows, records).arrays
-    assert arrays["positive_pairs"].tolist() == [
+    assert arrays["positives"].tolist() == [
         *([0, 0], [0, 2]),
         [1, 1],
         *([2, 0], [2, 2]),
