@@ -142,6 +142,8 @@ class CheckedFile:
         are read as cp1252, and reported as a doubt.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in content:
+            self.report("expected text; found zero bytes. Use a text file.", 1)
         *rows, last = content.split(b"\n")
         rows += [last] if last else []
         lines, in_cp1252 = [], []

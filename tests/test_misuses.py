@@ -83,7 +83,7 @@ TRAIN = [
     # Captions.
     ("--captions=", "--captions"),
     ("--captions=absent", "`--captions` must name"),
-    ("--data_root={root}/absent", "path"),
+    ("--data_root={root}/absent", "`--captions` must"),
     ("--captions_format=karpathy", "Set `format` to precomputed"),
     ("--captions_format=karpathy --captions={root}/own.csv", "own.csv"),
     (TABLE + "own.json", "own.json"),
@@ -120,7 +120,7 @@ TRAIN = [
     (NAMED + "train.csv --images={root}/whole", "first 'a.png'"),
     (NAMED + "train.csv --images={root}/empty", "holds no files"),
     (NAMED + "train.csv --images={root}/photos", "`--dev_split` must"),
-    (SCENES + "photos", "photos"),
+    (SCENES + "photos", "--scenes"),
 ]
 
 MATCHES = "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
@@ -138,7 +138,7 @@ EVALUATE = [
     ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
     (RUN + "--split=tset", "`split` must"),
     (RUN + "--checkpoint=first", "--checkpoint=first"),
-    (RUN + "--data_root=x", "path"),
+    (RUN + "--data_root=x", "`--captions` must"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
     (RUN + "--map=out", "--map"),
@@ -186,7 +186,7 @@ QUERY = [
     ("", "tbnets query"),
     (MODEL + "dog", "tbnets query"),
     ("--model={root}/photos {root}/photos dog", "`path` must"),
-    ("--model={root}/half {root}/photos dog", "`path` must"),
+    ("--model={root}/half {root}/photos dog", "path"),
     ("--model=flickr {root}/photos dog", "--model"),
     (MODEL + "{root}/photos dog", "--image_features"),
     (MODEL + "--images={root}/photos dog", "--image_features"),

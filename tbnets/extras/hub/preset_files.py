@@ -66,8 +66,10 @@ def find_preset(name, known):
         return known[name]["kaggle_handle"]
     if pathlib.Path(name).name != name or not name:
         raise MissingFileError(
-            "`preset` must be a folder written by save_to_preset. Received: "
-            f"preset={name!r}, which does not exist. Check the path."
+            "preset",
+            "be a folder written by save_to_preset",
+            f"preset={name!r}, which does not exist",
+            "Check the path.",
         )
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     advice = f"Did you mean {', '.join(near)}? " if near else ""
