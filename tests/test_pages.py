@@ -77,8 +77,6 @@ OTHER_PROGRAMS = {
     "force-reinstall": "pip",
     "helpshort": "absl",
     "hypothesis-profile": "pytest",
-    "batching_parameters_file": "tensorflow_model_server",
-    "enable_batching": "tensorflow_model_server",
     "logdir": "tensorboard",
     "model_config_file": "tensorflow_model_server",
     "no-deps": "pip",
