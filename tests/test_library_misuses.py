@@ -280,7 +280,6 @@ LAYERS = [
     ("stream", lambda: seeds.generator_of(0, "tail")),
 ]
 LOSSES = [
-    ("loss", lambda: tbnets.PRESETS["vse"]),
     ("labels", lambda: LOSS(UNIT, UNIT)),
     ("labels", lambda: LOSS(UNIT, IDS[:3])),
     ("caption_image_ids", lambda: LOSS(UNIT, UNIT, IDS)),
@@ -289,9 +288,7 @@ LOSSES = [
     ("image_ids", lambda: LOSS(UNIT, UNIT, IDS * 1.0, IDS)),
     ("image_ids", lambda: LOSS(UNIT, UNIT, EYE, IDS)),
     ("text_ids", lambda: LOSS(UNIT, UNIT, IDS, IDS, IDS[:2])),
-    ("text_embeddings", lambda: LOSS(UNIT, UNIT[:, :5], IDS, IDS)),
     ("image_embeddings", lambda: LOSS(UNIT[None], UNIT, [1], IDS)),
-    ("image_embeddings", lambda: LOSS(["a"] * 6, UNIT, IDS, IDS)),
     ("is_match", lambda: tbnets.logistic_loss([1.0, 2.0], [1, -1])),
     ("is_match", lambda: tbnets.logistic_loss([1.0, 2.0], [True])),
     ("logits", lambda: tbnets.logistic_loss(["a"], [True])),
@@ -300,7 +297,6 @@ LOSSES = [
     ("image_ids", lambda: tbnets.positive_masks([1.0, 2.0], [1])),
     ("positive_mask", lambda: tbnets.hardest_negatives(SCORES, IDS, 2)),
     ("positive_mask", lambda: tbnets.hardest_negatives(UNIT, EYE, 2)),
-    ("seed", lambda: tbnets.sample_pairs([1], [1], seed=1)),
 ]
 DATA = [
     ("format", lambda: tbnets.read_captions("x.csv", "table", "train")),
@@ -401,7 +397,7 @@ VALUES = [
     (tbnets.TripletLoss, "distance", ("l1",)),
     (tbnets.TripletLoss, "reduction", ("max",)),
     (tbnets.TripletLoss, "negatives", ("semi",)),
-    (tbnets.TripletLoss, "term_weights", ([1, 1], {"i2t": 1})),
+    (tbnets.TripletLoss, "term_weights", ({"i2t": 1}, {"text_to_text": -1})),
     (tbnets.InfoNCELoss, "temperature", (0.0,)),
     (tbnets.InfoNCELoss, "term_weights", ({"i2t": 1},)),
     (MINED, "num_negatives", (0,)),

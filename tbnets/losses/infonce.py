@@ -16,7 +16,6 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import checked_number
-from tbnets.errors import check_choice
 from tbnets.losses import tiles
 from tbnets.losses.positives import Matches
 from tbnets.losses.presets import CROSS_TERMS
@@ -71,9 +70,6 @@ class InfoNCELoss(RankingLoss):
     def __post_init__(self):
         self.temperature = checked_number(
             "temperature", self.temperature, SMALLEST
-        )
-        check_choice(
-            "similarity_dtype", self.similarity_dtype, ("float32", "bfloat16")
         )
         super().__post_init__()
 

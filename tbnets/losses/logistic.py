@@ -5,7 +5,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tbnets.checks import Array, Integers, of_fields
-from tbnets.errors import InputError
 from tbnets.losses import miners
 from tbnets.losses.miners import checked_mask, checked_row
 from tbnets.losses.positives import positive_masks
@@ -95,7 +94,6 @@ def sample_pairs(
 
     Raises:
         TypeError: If ids are not integers.
-        ValueError: If the seed is not two integers.
 
     Example:
         pairs = tbnets.sample_pairs([7, 8], [7, 8, 7], seed=[0, 1])
@@ -104,14 +102,6 @@ def sample_pairs(
 
     Source: Wang et al. 2018, Sec. 5.1.
     """
-    seed = tf.convert_to_tensor(seed)
-    if not seed.dtype.is_integer or not seed.shape.is_compatible_with([2]):
-        raise InputError(
-            "seed",
-            "be two integers",
-            f"seed={seed.dtype.name}{seed.shape}",
-            "Pass for example the run's seed and the step.",
-        )
     matches = positive_masks(image_ids, caption_image_ids, text_ids)
     images = own_images(image_ids, caption_image_ids)
     draws = tf.random.stateless_uniform(

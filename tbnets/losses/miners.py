@@ -20,9 +20,6 @@ UNIT_TOLERANCE = 0.01
 """Maximum deviation of a vector's length from 1; half precision needs it."""
 _checked_arguments = set()
 """Arguments whose vector lengths were checked; empty before the check."""
-MASKS_OF_IDS = (
-    "Build it with `tbnets.positive_masks(image_ids, caption_image_ids)`."
-)
 TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
@@ -65,15 +62,7 @@ def embeddings_of_loss(**named):
     The first eager call warns about rows whose length is neither 1 nor 0.
     """
     arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
-    first, last = next(iter(named)), next(reversed(named))
     for name, rows in arrays.items():
-        if not (rows.dtype.is_floating or rows.dtype.is_integer):
-            raise InputTypeError(
-                name,
-                "hold numbers",
-                rows.dtype.name,
-                "Pass the output of a network, such as `embed_text`.",
-            )
         if rows.shape.rank not in (2, None):
             raise InputError(
                 name,
@@ -81,15 +70,6 @@ def embeddings_of_loss(**named):
                 f"{name}.shape={rows.shape}",
                 "Pass one embedding per row.",
             )
-    sizes = [arrays[name].shape[-1:] for name in (first, last)]
-    if not sizes[0].is_compatible_with(sizes[1]):
-        raise InputError(
-            last,
-            f"have as many columns as `{first}`",
-            f"{first}.shape={arrays[first].shape}, "
-            f"{last}.shape={arrays[last].shape}",
-            "Pass embeddings of a shared space.",
-        )
     if tf.executing_eagerly() and not _checked_arguments:
         _checked_arguments.update(arrays)
         _warn_of_lengths(arrays)
@@ -110,7 +90,7 @@ def _warn_of_lengths(arrays):
             return
 
 
-def checked_mask(name, mask, shape, advice="Pass booleans."):
+def checked_mask(name, mask, shape):
     """Returns the mask; raises an error if its dtype or shape is wrong."""
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
@@ -118,7 +98,7 @@ def checked_mask(name, mask, shape, advice="Pass booleans."):
             name,
             f"be bool{shape}",
             f"{name}={mask.dtype.name}{mask.shape}",
-            advice,
+            "Pass booleans.",
         )
     return mask
 
@@ -159,16 +139,9 @@ def hardest_negatives(
     if not tf.is_tensor(num_negatives):
         checked_number("num_negatives", num_negatives, 1, whole=True)
     similarities = tf.stop_gradient(tf.cast(similarities, tf.float32))
-    shape = similarities.shape
-    if shape.rank not in (2, None):
-        raise InputError(
-            "similarities",
-            "be of shape [rows, columns]",
-            f"similarities.shape={shape}",
-            "Pass the inner product for each pair.",
-        )
-    mask_arguments = "positive_mask", positive_mask, shape
-    positive_mask = checked_mask(*mask_arguments, MASKS_OF_IDS)
+    positive_mask = checked_mask(
+        "positive_mask", positive_mask, similarities.shape
+    )
     masked = tf.where(positive_mask, tf.constant(float("-inf")), similarities)
     count = _minimum(num_negatives, _shape(masked)[1])
     values, columns = largest(padded(masked, float("-inf"), [1]), count)

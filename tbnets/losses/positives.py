@@ -71,43 +71,57 @@ class Matches:
     ):
         self.image_ids = checked_row("image_ids", image_ids)
         self.caption_ids = checked_row("caption_image_ids", caption_image_ids)
-        self.counts = counts or (
-            tf.shape(self.image_ids)[0],
-            tf.shape(self.caption_ids)[0],
-        )
+        num_images = tf.shape(self.image_ids)[0]
+        self.counts = counts or (num_images, tf.shape(self.caption_ids)[0])
         self._is_padded = counts is not None
-        self.text_ids, self._copies = None, None
+        self.text_ids = None
         if text_ids is not None:
             self.text_ids = checked_row("text_ids", text_ids)
             captions = "caption_image_ids", self.caption_ids
             check_as_many("text_ids", self.text_ids, *captions)
-            self._copies = _Copies(self.text_ids)
+            self._texts = _first_copies(self.text_ids)
+            ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
+            rows = _first_copies(ids)
+            # Captions of images outside the batch share the last number.
+            self._owners = tf.minimum(rows[num_images:], num_images)
+            self._images = rows[:num_images]
 
-    def rows(self, term, anchors=None, candidates=None):
-        """Returns the mask of matches between anchors and candidates.
+    def rows(self, term, anchors=None):
+        """Returns the mask of matches between anchors and all candidates.
 
-        `term` is an element of `presets.TERMS`. `anchors` and `candidates` are
-        int32 rows, or None for all rows. Terms within a view ignore
-        `candidates`.
+        `term` is an element of `presets.TERMS`. `anchors` are int32 rows, or
+        None for all rows.
         """
-        if term == "image_to_text":
-            images = _picked(self.image_ids, anchors)
-            return self._any_copy(
-                lambda owners: _equal_pairs(images, _picked(owners, candidates))
-            )
+        images, captions, texts = (
+            self.image_ids,
+            self.caption_ids,
+            self.text_ids,
+        )
         if term == "text_to_image":
-            images = _picked(self.image_ids, candidates)
-            return self._any_copy(
-                lambda owners: _equal_pairs(_picked(owners, anchors), images)
-            )
-        ids = self.caption_ids if term == "text_to_text" else self.image_ids
-        mask = _equal_pairs(_picked(ids, anchors), ids)
-        if self.text_ids is None:
-            return mask
+            if texts is None:
+                return _equal_pairs(captions, images, anchors)
+            return self._describes(_equal_pairs(texts, texts, anchors))
         if term == "text_to_text":
-            texts = _picked(self.text_ids, anchors)
-            return mask | _equal_pairs(texts, self.text_ids)
-        return mask | self._share_text(anchors)
+            mask = _equal_pairs(captions, captions, anchors)
+            if texts is None:
+                return mask
+            return mask | _equal_pairs(texts, texts, anchors)
+        if term == "image_to_text":
+            mask = _equal_pairs(images, captions, anchors)
+            return (
+                mask if texts is None else _any(mask, self._texts, self._texts)
+            )
+        mask = _equal_pairs(images, images, anchors)
+        if texts is None:
+            return mask
+        return mask | self._describes(self.rows("image_to_text", anchors))
+
+    def _describes(self, mask):
+        """Returns which images have a caption in the rows of a mask.
+
+        Maps bool `[n, num_captions]` to bool `[n, num_images]`.
+        """
+        return _any(mask, self._owners, self._images)
 
     def masks(self, term, anchors=None, is_padding=None):
         """Returns the masks `positive` and `excluded` of a `views.View`.
@@ -139,84 +153,40 @@ class Matches:
 
         `images` is int32 `[n]`. The shapes of the labels are broadcast.
         """
-        if self._copies is not None:
+        if self.text_ids is not None:
             return self.rows("image_to_text", images), tf.constant([[True]])
         image_ids = tf.gather(self.image_ids, images)
         return image_ids[:, None], self.caption_ids[None, :]
 
-    def _any_copy(self, compare):
-        """Returns the mask of images that match a caption or a copy of it.
 
-        `compare(owners)` returns the mask for `owners`, the image id of each
-        caption.
-        """
-        if self._copies is None:
-            return compare(self.caption_ids)
+def _any(mask, numbers, picked):
+    """Returns whether a row has a True column with a number, for each `picked`.
 
-        def of_copies(number):
-            copies = self._copies.numbered(number)
-            return compare(tf.gather(self.caption_ids, copies))
+    Args:
+        mask: bool `[n, num_columns]`.
+        numbers: int32 `[num_columns]`, at most the number of `picked`.
+        picked: int32 `[k]`.
 
-        _, mask = tf.while_loop(
-            lambda number, mask: number < self._copies.most,
-            lambda number, mask: (number + 1, mask | of_copies(number)),
-            (1, of_copies(0)),
-        )
-        return mask
-
-    def _share_text(self, images):
-        """Returns which images have a common text, bool `[n, num_images]`."""
-        num_images = tf.shape(self.image_ids)[0]
-        # Row of the first image with an image's id, or with a caption's.
-        ids = tf.concat([self.image_ids, self.caption_ids], axis=0)
-        first = first_copies(ids)
-        owners = tf.minimum(first[num_images:], num_images)
-        described = tf.transpose(self.rows("image_to_text", images))
-        shared = tf.math.unsorted_segment_sum(
-            tf.cast(described, tf.int32), owners, num_images + 1
-        )
-        return tf.transpose(tf.gather(shared, first[:num_images]) > 0)
+    Returns:
+        Bool `[n, k]`.
+    """
+    counts = tf.math.unsorted_segment_sum(
+        tf.transpose(tf.cast(mask, tf.int32)), numbers, tf.size(picked) + 1
+    )
+    return tf.transpose(tf.gather(counts, picked) > 0)
 
 
-class _Copies:
-    """The positions of equal ids; `most` is the largest number of equal ids."""
-
-    def __init__(self, ids):
-        self._order = tf.argsort(ids)
-        self._group = _groups(ids, self._order)
-        num_ids = tf.shape(ids)[0]
-        ones = tf.ones_like(self._group)
-        sizes = tf.math.unsorted_segment_sum(ones, self._group, num_ids)
-        self.most = tf.reduce_max(sizes)
-        starts = tf.cumsum(sizes, exclusive=True)
-        self._size = tf.gather(sizes, self._group)
-        self._start = tf.gather(starts, self._group)
-
-    def numbered(self, number):
-        """Returns the position of one copy of each id, int32 `[num_ids]`."""
-        return tf.gather(self._order, self._start + number % self._size)
-
-
-def first_copies(ids):
+def _first_copies(ids):
     """Returns the first position of each id in `ids`, int32 `[num_ids]`."""
-    group = _groups(ids, tf.argsort(ids))
-    positions, num_ids = tf.range(tf.shape(ids)[0]), tf.shape(ids)[0]
-    first = tf.math.unsorted_segment_min(positions, group, num_ids)
-    return tf.gather(first, group)
-
-
-def _groups(ids, order):
-    """Numbers the distinct ids, int32 `[num_ids]`; `order` sorts the ids."""
+    order, num_ids = tf.argsort(ids), tf.shape(ids)[0]
     ordered = tf.gather(ids, order)
     is_new = tf.not_equal(ordered[1:], ordered[:-1])
     numbers = tf.cumsum(tf.cast(tf.pad(is_new, [[1, 0]]), tf.int32))
-    numbers = numbers[: tf.shape(ids)[0]]
-    return tf.scatter_nd(order[:, None], numbers, tf.shape(ids))
+    numbers = tf.scatter_nd(order[:, None], numbers[:num_ids], [num_ids])
+    first = tf.math.unsorted_segment_min(tf.range(num_ids), numbers, num_ids)
+    return tf.gather(first, numbers)
 
 
-def _picked(rows, positions):
-    return rows if positions is None else tf.gather(rows, positions)
-
-
-def _equal_pairs(left, right):
+def _equal_pairs(left, right, rows):
+    left = left if rows is None else tf.gather(left, rows)
     return tf.equal(left[:, None], right[None, :])

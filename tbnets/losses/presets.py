@@ -5,8 +5,6 @@ These are plain Python values. This module does not import TensorFlow.
 
 from typing import Any
 
-from tbnets.errors import check_choice
-
 CROSS_TERMS = ("image_to_text", "text_to_image")
 TERMS = (*CROSS_TERMS, "text_to_text", "image_to_image")
 
@@ -29,18 +27,7 @@ _KIROS_2014: dict[str, Any] = {
 }
 
 
-class _Presets(dict):
-    def __missing__(self, name):
-        check_choice("loss", name, self)
-
-
-PRESETS: dict[str, dict[str, Any]] = _Presets()
-"""Maps the name of a paper's loss to the arguments of `TripletLoss`.
-
-Example:
-    loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
-"""
-PRESETS |= {
+PRESETS: dict[str, dict[str, Any]] = {
     # Wang 2016, Sec. 2.2 and 3.2: margin and K from the text, weights from the
     # "structure" rows of Table 1. Eq. 5 sums the hinges instead.
     "wang2016": {
@@ -73,3 +60,8 @@ PRESETS |= {
     # Niu 2017, Eq. 9, uses the hinges of Kiros 2014 and gives no margin.
     "niu2017": _KIROS_2014,
 }
+"""Maps the name of a paper's loss to the arguments of `TripletLoss`.
+
+Example:
+    loss = tbnets.TripletLoss(**tbnets.PRESETS["vse++"])
+"""

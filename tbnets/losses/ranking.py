@@ -9,7 +9,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.checks import Array, Integers, checked_number, of_fields
-from tbnets.errors import InputError, check_choice
+from tbnets.errors import check_choice
 from tbnets.losses import miners, tiles
 from tbnets.losses.distances import similarities
 from tbnets.losses.positives import Matches
@@ -155,14 +155,6 @@ class RankingLoss:
         return cls(**config)
 
     def _check_terms(self):
-        if not isinstance(self.term_weights, Mapping):
-            raise InputError(
-                "term_weights",
-                "be a dict from terms to weights",
-                f"term_weights={self.term_weights!r}",
-                "Pass for example {'image_to_text': 1.0, 'text_to_image': "
-                "1.5}.",
-            )
         for term, weight in self.term_weights.items():
             check_choice("term_weights", term, TERMS)
             checked_number(f"term_weights[{term!r}]", weight, 0)
