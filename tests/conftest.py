@@ -136,10 +136,10 @@ def curves_of_a_kind_drawn_once():
 
     pictures, draw_history = {}, plots.draw_history
 
-    def draw(history, path):
+    def draw(history, path, *more):
         names = frozenset().union(*history)
         if names not in pictures:
-            draw_history(history, path)
+            draw_history(history, path, *more)
             pictures[names] = path.read_bytes()
         else:
             write_atomically(path, lambda file: file.write(pictures[names]))

@@ -93,8 +93,7 @@ from tbnets.tasks.settings.flag import (
 )
 from tbnets.text.parsing import short_noun_phrases
 from tbnets.visualization import montage, page
-from tbnets.visualization.boxes import draw_boxes
-from tbnets.visualization.montage import PHOTO_SIZE, draw_sheet, shade
+from tbnets.visualization.montage import PHOTO_SIZE, draw_sheet
 
 ANSWERS = "answers.png"
 """Default name of the contact sheet."""
@@ -235,18 +234,16 @@ def answer_texts(options, model, gallery=None):
     examples = example_images(options, model, like)
     ids, embeddings = gallery or embed_images(options, model)
     ranked = search.rank(model, queries, examples, embeddings, options.top)
-    order, similarities, doubtful = ranked
     notes = search.notes_on(model, queries)
-    notes = formatting.add_doubts(notes, doubtful)
     titles = formatting.query_titles(queries, notes)
-    titles += [f"like {image}" for image in like]
-    print(formatting.format_tables(titles, ids, ranked))
+    names = [*titles, *(f"like {image}" for image in like)]
+    print(formatting.format_tables(names, ids, ranked))
     if options.images and options.montage != "":
-        write_montage(options, ids, order, similarities)
+        write_montage(options, titles, ids, ranked)
     if options.explain:
-        write_explanations(options, model, ids, order)
+        write_explanations(options, model, titles, ids, ranked)
     if options.html:
-        write_answers_page(options, notes, ids, order, similarities)
+        write_answers_page(options, notes, ids, ranked)
     return query_record(options, notes, ids, ranked)
 
 
@@ -373,15 +370,16 @@ def check_outputs(options):
         uses[str(real)] = f"the value of --{name}"
 
 
-def write_montage(options, ids, order, similarities):
-    """Writes the contact sheet to --montage or to the cache folder."""
+def write_montage(options, titles, ids, ranked):
+    """Writes the contact sheet to --montage or to the cache folder.
+
+    `titles` are the sentences with their notes.
+    """
     folder = files.folder_beside(options.images, options.cache)
     path = pathlib.Path(options.montage or folder / ANSWERS)
-    queries = [*options.queries, *map(pathlib.Path, options.like)]
-    best = order[:MOST_ROWS, :MOST_ANSWERS]
-    sheet = montage.draw_montage(
-        queries[:MOST_ROWS], ids, best, similarities, options.images
-    )
+    queries = [*titles, *map(pathlib.Path, options.like)]
+    best = [values[:MOST_ROWS, :MOST_ANSWERS] for values in ranked]
+    sheet = montage.draw_montage(queries[:MOST_ROWS], ids, best, options.images)
     try:
         if not options.montage:
             files.make_folder_of(options.images, folder)
@@ -401,7 +399,7 @@ def write_montage(options, ids, order, similarities):
         print(f"\nThe best images side by side: {path}{drawn}")
 
 
-def write_explanations(options, model, ids, order):
+def write_explanations(options, model, titles, ids, ranked):
     """Draws where photos match queries and their noun phrases, to --explain."""
     sheet_rows, advice = [], ""
     for number, query in enumerate(options.queries[:MOST_ROWS]):
@@ -410,20 +408,26 @@ def write_explanations(options, model, ids, order):
             phrases += [x for x in short_noun_phrases(query) if x != query]
         except ModuleNotFoundError:
             advice = '. Noun phrases need: pip install "tbnets[parse]"'
-        best = [ids[row] for row in order[number, :MOST_ANSWERS]]
-        paths = [find_photo(options.images, name) for name in best]
         rows = [[] for _ in phrases]
-        for path in filter(None, paths):
+        best = zip(*(values[number, :MOST_ANSWERS] for values in ranked))
+        for rank, (place, similarity, is_doubtful) in enumerate(best, start=1):
+            name = ids[place]
+            path = find_photo(options.images, name)
+            if path is None:
+                continue
             [maps] = heat_maps(model, [path], phrases)
-            photo, _ = open_upright(path, PHOTO_SIZE)
+            photo, _ = open_upright(path, 2 * PHOTO_SIZE)
+            mark = "?" * bool(is_doubtful)
+            label = f"{rank}    {similarity:.3f}{mark}    "
+            label += montage.shorten(files.readable(name), PHOTO_SIZE)
             for row, phrase, heat in zip(rows, phrases, maps):
-                drawn = shade(photo, heat), [], 2 * PHOTO_SIZE, phrase
-                row.append(draw_boxes(*drawn))
+                title = titles[number] if phrase == query else phrase
+                row.append(montage.explanation(photo, heat, title, label))
         sheet_rows += rows
     if not any(sheet_rows):
         print("\nnote: --explain is not drawn, because the photos are missing.")
         return
-    legend = "Bright: where the photo matches the words above."
+    legend = "Bright and coloured: where the photo matches the words above."
     sheet = draw_sheet(sheet_rows, legend)
     files.write_atomically(
         options.explain, lambda file: sheet.save(file, "PNG")
@@ -431,13 +435,13 @@ def write_explanations(options, model, ids, order):
     print(f"\nWhere the words are found: {options.explain}{advice}")
 
 
-def write_answers_page(options, notes, ids, order, similarities):
+def write_answers_page(options, notes, ids, ranked):
     """Writes the results as an HTML page to --html."""
     sections = []
     texts = [note for _, note in notes]
     texts += ["photos like it"] * len(options.like)
     queries = [*options.queries, *options.like]
-    for query, note, rows, values in zip(queries, texts, order, similarities):
+    for query, note, rows, values in zip(queries, texts, *ranked[:2]):
         names = [ids[row] for row in rows]
         sections.append(page.Section(query, note, names, values))
     about = f"The best of {len(ids):,} photos in {options.images}, found by "

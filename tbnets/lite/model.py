@@ -130,9 +130,10 @@ def find(name_or_path: Path) -> pathlib.Path | None:
         name_or_path: as in `load`.
     """
     path = zoo.model_folder(name_or_path)
-    for folder in (path, *(path / FOLDER / kind for kind in KINDS)):
-        if (folder / MODEL).is_file():
-            return folder
+    for parent in (path / FOLDER, path):
+        for folder in (path, *(parent / kind for kind in KINDS)):
+            if (folder / MODEL).is_file():
+                return folder
     return None
 
 
@@ -143,8 +144,8 @@ def load(name_or_path: Path) -> Model:
 
     Args:
         name_or_path: folder that `tbnets export --litert` wrote; or a run
-            folder or the name of a zoo model, whose smallest LiteRT model is
-            loaded.
+            folder, its folder `litert`, or the name of a zoo model, whose
+            smallest LiteRT model is loaded.
 
     Raises:
         FileNotFoundError: there is no LiteRT model.

@@ -2,8 +2,6 @@
 
 from tbnets.files import readable
 
-NOTHING_FITS = "nothing fits well"
-
 
 def find_hits(queries, captions, caption_to_image):
     """Finds the images with a caption that contains a query.
@@ -46,18 +44,6 @@ def format_answers(title, similarities, answers, hits=None, doubtful=()):
     for rank, (similarity, mark, answer) in enumerate(rows, start=1):
         lines.append(f"{rank:5d}  {similarity:10.3f}{mark}  {readable(answer)}")
     return "\n".join(lines)
-
-
-def add_doubts(notes, doubtful):
-    """Adds `NOTHING_FITS` to the notes of queries without a likely result.
-
-    `doubtful`, bool `[m, k]`, tells which results are doubtful. Other notes
-    already explain the doubt.
-    """
-    return [
-        (unknown, note or (NOTHING_FITS if len(row) and all(row) else ""))
-        for (unknown, note), row in zip(notes, doubtful)
-    ]
 
 
 def query_titles(queries, notes):

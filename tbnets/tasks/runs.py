@@ -284,7 +284,8 @@ def finish(session):
     task, settings, folder = session.task, session.settings, session.run_dir
     last = session.state
     if len(last.history) > 1:
-        plots.draw_history(last.history, folder / CURVES)
+        start_and_best = last.before, last.best_epoch
+        plots.draw_history(last.history, folder / CURVES, *start_and_best)
     path = session.checkpoint("best")
     saved = checkpoints.read_checkpoint(path)
     if session.workers.num_replicas > 1:  # One device is enough to evaluate.

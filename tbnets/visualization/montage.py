@@ -19,6 +19,8 @@ MOST_SIDE = 400
 LEGEND_HEIGHT, SHEET_WIDTH = 24, 2000
 MOST_COLUMNS = 10
 FRAME = 4
+COLD = 0.5
+"""Brightness of a photo where it does not match a sentence."""
 HIT, MISS = "#1a9850", "#d73027"
 CARD_PHOTO, CARD_GAP, CARD_LABEL = 96, 12, 28
 CARD_LINE, CARD_LETTERS = 32, 46
@@ -79,21 +81,21 @@ def _paste_photo(sheet, folder, image_id, place, is_hit):
     sheet.paste(photo, (left - frame, top - frame))
 
 
-def draw_montage(
-    queries, ids, order, similarities, folder, hits=None, legend=""
-):
+def draw_montage(queries, ids, ranked, folder, hits=None, legend=""):
     """Draws queries and their best images, ten images in a row.
 
     Args:
         queries: list of q sentences (strings) or photos (`pathlib.Path`).
         ids: image ids.
-        order: int `[q, k]`, indices of the best images in `ids`.
-        similarities: float `[q, k]`.
+        ranked: `search.Ranked` of the queries: int `[q, k]`, indices of the
+            best images in `ids`; float `[q, k]`, similarities; and bool `[q,
+            k]`, which results are marked as doubtful.
         folder: folder of the photos.
         hits: list with the indices of a query's matching images, or None if
             they are unknown. Pass None if all are unknown.
         legend: text that explains the frames; drawn if there are frames.
     """
+    order, similarities, doubtful = ranked
     hits = hits or [None] * len(queries)
     is_marked = any(rows is not None for rows in hits)
     line, column = PHOTO_SIZE + LABEL_HEIGHT + MARGIN, PHOTO_SIZE + MARGIN
@@ -114,9 +116,10 @@ def draw_montage(
             corner = (left, top, PHOTO_SIZE)
             _paste_photo(sheet, folder, ids[index], corner, is_hit)
             label = f"{place + 1}    {similarities[row, place]:.3f}"
+            label += "?" * bool(doubtful[row, place])
             below = top + PHOTO_SIZE + 6
             draw.text((left, below), label, "black", font(16, label))
-            name = _fitting(readable(ids[index]))
+            name = shorten(readable(ids[index]))
             draw.text((left, below + 22), name, "#777777", font(13, name))
     if is_marked:
         corner_of_legend = (MARGIN, size[1] - LEGEND_HEIGHT)
@@ -124,10 +127,13 @@ def draw_montage(
     return sheet
 
 
-def _fitting(name):
-    """Returns the longest end of a name that fits below a photo."""
-    name = name[-PHOTO_SIZE:]
-    while font(13, name).getlength(name) > PHOTO_SIZE:
+def shorten(name, width=PHOTO_SIZE):
+    """Returns a name, or "..." and its longest end that fits into `width`."""
+    whole, name = name, name[-width:]
+    while len(name) < len(whole) or font(13, name).getlength(name) > width:
+        short = f"...{name}"
+        if font(13, short).getlength(short) <= width:
+            return short
         name = name[1:]
     return name
 
@@ -137,22 +143,43 @@ def _draw_query(sheet, query, place):
         sheet.paste(draw_photo(query.parent, query.name), place)
         return
     letters = columns(query, 20)
-    text = textwrap.fill(query, letters, max_lines=8, placeholder=" ...")
+    text = textwrap.fill(query, letters, max_lines=9, placeholder=" ...")
     draw = ImageDraw.Draw(sheet)
     draw.text(place, text, "black", font(20, text), spacing=6)
 
 
 def shade(photo, heat):
-    """Darkens a photo where the values of a heat map are low.
+    """Darkens a photo, and fades its colours, where a heat map is low.
 
     `photo` is a `PIL.Image.Image` in RGB, and `heat` is float32 `[rows,
     columns]`; values below the mean are darkest. Returns uint8 `[h, w, 3]`.
     """
     heat = np.maximum(heat - heat.mean(), 0)
-    light = Image.fromarray((heat / max(heat.max(), 1e-12)).astype(np.float32))
-    light = np.asarray(light.resize(photo.size, Image.Resampling.BICUBIC))
-    light = 0.2 + 0.8 * light.clip(0, 1)[:, :, None]
-    return (np.asarray(photo) * light).astype(np.uint8)
+    heat = Image.fromarray((heat / max(heat.max(), 1e-12)).astype(np.float32))
+    heat = np.asarray(heat.resize(photo.size, Image.Resampling.BICUBIC))
+    heat = np.sqrt(heat.clip(0, 1))[:, :, None]
+    grey = np.asarray(photo.convert("L").convert("RGB"))
+    faded = heat * np.asarray(photo) + (1 - heat) * grey
+    return (faded * (COLD + (1 - COLD) * heat)).astype(np.uint8)
+
+
+def explanation(photo, heat, title, name):
+    """Draws a shaded photo below a title and the name of the photo.
+
+    `photo` and `heat` are as in `shade`. Returns uint8 `[h, w, 3]`.
+    """
+    side = 2 * PHOTO_SIZE
+    picture = Image.fromarray(shade(photo, heat))
+    picture = ImageOps.contain(picture, (side, side))
+    letters = columns(title, 46)
+    title = textwrap.fill(title, letters, max_lines=3, placeholder=" ...")
+    below = 22 * (1 + title.count("\n"))
+    sheet = Image.new("RGB", (side, picture.height + below + 22), "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.text((0, 0), title, "black", font(16, title), spacing=4)
+    draw.text((0, below), name, "#777777", font(13, name))
+    sheet.paste(picture, (0, below + 22))
+    return np.asarray(sheet)
 
 
 def rows_of(pictures):

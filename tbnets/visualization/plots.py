@@ -47,20 +47,26 @@ def joined(parts):
     return Points(np.concatenate(vectors), merged, pixels)
 
 
+RECALL = "dev recall@1 in per cent"
 PANELS = (
     ("loss", "train/", "_loss"),
     ("share of triplets with a loss", "train/", "_active"),
-    ("dev recall@1", "dev/", "/recall_at_1"),
+    (RECALL, "dev/", "/recall_at_1"),
     ("mean pairwise cosine", "health/", "/mean_cosine"),
 )
 
 
-def draw_history(history, path):
+def draw_history(history, path, before=None, best_epoch=None):
     """Plots the scalars of a run over its epochs in a PNG file.
 
-    `history` is a non-empty list with a dict of scalars for each epoch. A curve
-    skips epochs that lack its scalar.
+    Args:
+        history: non-empty list with a dict of scalars for each epoch. A curve
+            skips epochs that lack its scalar.
+        path: the PNG file.
+        before: dict of the scalars of epoch 0, before training, or None.
+        best_epoch: number of the epoch to mark, or None.
     """
+    history = [before or {}, *history]
     keys = sorted({key for row in history for key in row})
     panels = {panel: _of_panel(keys, *panel[1:]) for panel in PANELS}
     panels = {panel: names for panel, names in panels.items() if names}
@@ -69,9 +75,13 @@ def draw_history(history, path):
     for axis, ((title, prefix, suffix), names) in zip(axes, panels.items()):
         for key in names:
             name = key[len(prefix) : -len(suffix)].replace("_", " ")
-            epochs = [n for n, row in enumerate(history, 1) if key in row]
-            values = [history[epoch - 1][key] for epoch in epochs]
+            epochs = [n for n, row in enumerate(history) if key in row]
+            scale = 100 if title == RECALL else 1
+            values = [scale * history[epoch][key] for epoch in epochs]
             axis.plot(epochs, values, label=name, marker=".")
+        if best_epoch is not None:
+            label = f"chosen epoch, {best_epoch}"
+            axis.axvline(best_epoch, color="#888888", ls="--", label=label)
         axis.set_title(title)
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

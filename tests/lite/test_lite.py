@@ -166,6 +166,15 @@ def test_a_missing_package_is_an_error(folder, monkeypatch):
         lite.load(folder / "lite")
 
 
+def test_a_run_and_its_folder_of_litert_models_are_paths_of_the_model(
+    folder, tmp_path
+):
+    shutil.copytree(folder / "lite", tmp_path / "litert" / "float16")
+    for path in (tmp_path, tmp_path / "litert", tmp_path / "litert/float16"):
+        assert lite.find(path) == tmp_path / "litert/float16"
+    assert lite.find(tmp_path / "litert/none") is None
+
+
 def test_importing_it_imports_no_tensorflow():
     code = (
         "import sys, tbnets.lite\n"

@@ -39,11 +39,6 @@ def test_doubtful_results_are_marked():
     first, second = text.splitlines()[2:]
     assert first.split() == ["1", "0.500", "a"]
     assert second.split() == ["2", "0.250?", "b"]
-    notes = [([], ""), ([], ""), (["x"], "unknown words: x")]
-    doubtful = np.array([[False, True], [True, True], [True, True]])
-    notes = formatting.add_doubts(notes, doubtful)
-    expected = ["", formatting.NOTHING_FITS, "unknown words: x"]
-    assert [note for _, note in notes] == expected
 
 
 def test_zoo_models_of_photos_have_the_number():

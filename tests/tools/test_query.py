@@ -373,8 +373,8 @@ def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
 ):
     sizes = []
 
-    def draw(queries, ids, order, *_):
-        sizes.append((len(queries), *order.shape))
+    def draw(queries, ids, ranked, *_):
+        sizes.extend((len(queries), *values.shape) for values in ranked)
         return PIL.Image.new("RGB", (1, 1))
 
     monkeypatch.setattr(query.montage, "draw_montage", draw)
@@ -383,8 +383,8 @@ def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
     photos.chmod(0o750)
     options = query.Options(images=str(photos), queries=["red"] * 300)
     order = np.zeros([300, 90], int)
-    query.write_montage(options, ["a.png"], order, order)
-    assert sizes == [(40, 40, 50)]
+    query.write_montage(options, options.queries, ["a.png"], [order] * 3)
+    assert sizes == [(40, 40, 50)] * 3
     place = tmp_path / "photos.tbnets"
     assert (place / "answers.png").is_file()
     assert place.stat().st_mode & 0o7777 == 0o750

@@ -23,8 +23,8 @@ def drawn(tmp_path, monkeypatch):
     keep = lambda figure: figures.append(figure)  # noqa: E731
     monkeypatch.setattr(plots.Figure, "tight_layout", keep)
 
-    def draw(history):
-        plots.draw_history(history, tmp_path / "curves.png")
+    def draw(history, *more):
+        plots.draw_history(history, tmp_path / "curves.png", *more)
         return figures[-1]
 
     return draw
@@ -42,7 +42,7 @@ def test_each_panel_shows_its_own_scalars(drawn):
     assert found == {
         "loss": {"image to text": [0.2, 1.2], "total": [0.4, 1.4]},
         "share of triplets with a loss": {"image to text": [0.7, 1.7]},
-        "dev recall@1": {"image to text": [0.1, 1.1]},
+        "dev recall@1 in per cent": {"image to text": pytest.approx([10, 110])},
         "mean pairwise cosine": {"images": [-0.05, 0.95]},
     }
     ticks = [tick for axis in axes for tick in axis.get_xticks()]
@@ -59,6 +59,16 @@ def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(drawn):
         "phrase": [[3, 4], [0.9] * 2],
         "total": [[1, 3, 4], [0.4] * 3],
     }
+
+
+def test_epoch_0_is_drawn_and_the_chosen_epoch_is_marked(drawn):
+    before = {key: x for key, x in ROW.items() if key.startswith("dev/")}
+    loss, *_, recall, _ = drawn([ROW, ROW], before, 1).axes
+    [curve, mark] = recall.lines
+    assert list(curve.get_xdata()) == [0, 1, 2]
+    assert list(mark.get_xdata()) == [1, 1]
+    assert mark.get_label() == "chosen epoch, 1"
+    assert list(loss.lines[0].get_xdata()) == [1, 2]
 
 
 def test_any_numbers_become_a_picture(tmp_path):

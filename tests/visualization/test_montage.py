@@ -29,9 +29,9 @@ def frame_of(sheet, name):
 
 def test_hits_are_green_and_misses_red_where_they_are_known(folder):
     def draw(hits):
-        order, similarities = np.array([[2, 0]]), np.array([[0.5, 0.25]])
+        ranked = np.array([[2, 0]]), np.array([[0.5, 0.25]]), np.zeros((1, 2))
         return montage.draw_montage(
-            ["a dog"], IDS, order, similarities, folder, hits, "green"
+            ["a dog"], IDS, ranked, folder, hits, "green"
         )
 
     sheet = draw([{1, 2}])
@@ -47,9 +47,8 @@ def test_hits_are_green_and_misses_red_where_they_are_known(folder):
 
 def test_a_photo_that_is_asked_for_stands_at_the_left(folder):
     numbers = np.zeros((1, 11), int)
-    sheet = montage.draw_montage(
-        [folder / "b.png"], IDS, numbers, numbers + 0.5, folder
-    )
+    ranked = numbers, numbers + 0.5, numbers
+    sheet = montage.draw_montage([folder / "b.png"], IDS, ranked, folder)
     line = montage.PHOTO_SIZE + montage.LABEL_HEIGHT + montage.MARGIN
     assert sheet.height == montage.MARGIN + 2 * line  # Of ten photos and one.
     pixels = np.asarray(sheet)
@@ -57,12 +56,41 @@ def test_a_photo_that_is_asked_for_stands_at_the_left(folder):
     assert frame_of(sheet, "a.png") == (255, 255, 255)
 
 
-def test_names_do_not_cover_each_other():
-    for name in ("W" * 80, "字" * 80, "Schuhe/2912476706_9a0dbd3a67.jpg"):
-        fitting = montage._fitting(name)
-        assert name.endswith(fitting) and len(fitting) > 9
-        width = fonts.font(13, fitting).getlength(fitting)
-        assert width <= montage.PHOTO_SIZE
+def test_long_names_are_shortened_with_an_ellipsis():
+    assert montage.shorten("cat.jpg") == "cat.jpg"
+    for name in ("W" * 80, "字" * 80, f"Schuhe/{'a' * 30}.jpg", "i" * 999):
+        short = montage.shorten(name)
+        assert short.startswith("...") and name.endswith(short[3:])
+        assert len(short) > 9
+        assert fonts.font(13, short).getlength(short) <= montage.PHOTO_SIZE
+
+
+def test_doubtful_results_differ_in_the_picture(folder):
+    zeros = np.zeros((1, 1), int)
+    sheets = [
+        np.asarray(
+            montage.draw_montage(["x"], IDS, (zeros, zeros, row), folder)
+        )
+        for row in (zeros, zeros + 1)
+    ]
+    rows = np.nonzero((sheets[0] != sheets[1]).any(axis=(1, 2)))[0]
+    assert rows.min() > montage.MARGIN + montage.PHOTO_SIZE  # In the label.
+
+
+def test_photos_stay_readable_under_the_heat():
+    colours = np.tile(np.uint8([200, 100, 0]), (40, 60, 1))
+    photo = PIL.Image.fromarray(colours)
+    heat = np.zeros((4, 6), np.float32)
+    heat[0, 0] = 1
+    shaded = montage.shade(photo, heat)
+    np.testing.assert_array_equal(shaded[0, 0], colours[0, 0])
+    grey = photo.convert("L").getpixel((0, 0))
+    np.testing.assert_array_equal(shaded[-1, -1], [grey // 2] * 3)
+    long, short = (
+        montage.explanation(photo, heat, title, "1    cat.jpg")
+        for title in ("a dog" * 20, "a dog")
+    )
+    assert long.shape[1] == short.shape[1] == 2 * montage.PHOTO_SIZE
 
 
 def test_a_card_frames_its_tiles(folder):

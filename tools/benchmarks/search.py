@@ -89,7 +89,7 @@ def _time_answers(model, folder, count, repeats):
         ),
         "sentence embedded and ranked": rank,
         "the same, and drawn": lambda: montage.draw_montage(
-            QUERIES, list(paths), *rank()[:2], folder
+            QUERIES, list(paths), rank(), folder
         ),
     }
     timing.print_table(f"{count} embedded photos", runs, repeats)

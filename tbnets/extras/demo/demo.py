@@ -325,8 +325,10 @@ class Demo:
                 raise InputError(
                     "--model",
                     "have the signature embed_cells",
-                    "a model without it",
-                    "Restart tbnets demo with a model like flickr8k_photos.",
+                    f"{self.shown.about['model']}, which has "
+                    f"{', '.join(self.shown.model.signatures)}",
+                    "Restart tbnets demo with --runtime=tensorflow and a model "
+                    "with this signature, such as flickr8k_photos.",
                 )
             words += [self.shown.explainer, _texts(request, "q")[0]]
         picture = self.shown.photos.picture(*words)

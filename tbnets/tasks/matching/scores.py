@@ -144,7 +144,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:
         legend = f"Green: {WHAT_IS_A_HIT}. Red: no caption does."
-        drawn = queries, names, *ranked[:2], photos, hits, legend
+        drawn = titles, names, ranked, photos, hits, legend
         montage.draw_montage(*drawn).save(path)
         text += f"\n\nanswers drawn    {path}"
     return text

@@ -24,6 +24,7 @@ class Colours:
     takes_photos = True
     embedding_dim = 3
     metadata = {}
+    signatures = ("embed_image", "embed_text")
 
     def __init__(self, path):
         (path / "variables").mkdir(parents=True)
