@@ -159,7 +159,8 @@ def read_rows(file, names, rows: Iterable[Row], archive=""):
             )
             return []
     used = layout.image, *layout.captions, layout.split, layout.identity
-    file.used = f"columns {', '.join(filter(None, used))}"
+    kind = "keys" if file.is_json else "columns"
+    file.used = f"{kind} {', '.join(filter(None, used))}"
     return _records(file, rows, layout, archive)
 
 
@@ -222,7 +223,8 @@ def _records(file, rows, layout, archive):
             advice = "Write it in all rows or in no row."
             file.refuse("the name of a split", split, place, advice)
         elif name and (captions or not texts):
-            if _is_new_spelling(file, place, name, value, spelled):
+            written = value.strip() if isinstance(value, str) else image
+            if _is_new_spelling(file, place, name, written, spelled):
                 continue
             identity = _identity(file, values, layout, place, identities)
             part = records.setdefault(split.strip(), {})
@@ -279,14 +281,14 @@ def _texts(values, layout, place):
                 yield where, text
 
 
-def _is_new_spelling(file, place, name, value, spelled):
+def _is_new_spelling(file, place, name, written, spelled):
     """Reports a photo that an earlier row names by another path or URL."""
     path = posixpath.normpath(name)
-    before = spelled.setdefault(name if name == path else path, value)
-    if value == before:
+    before = spelled.setdefault(name if name == path else path, written)
+    if written == before:
         return False
     advice = "Both names refer to one file. Use one name in all rows."
-    file.refuse(f"{shown(before)} as before", value, place, advice)
+    file.refuse(f"{shown(before)} as before", written, place, advice)
     return True
 
 

@@ -425,7 +425,7 @@ def test_a_table_with_quotes_empty_lines_and_unnamed_columns(tmp_path):
         tmp_path / "t.csv",
         "\ufeffImage, caption ,split,,\n"
         'a.jpg,"A ""big"", dog",train,1,\n'
-        "a.jpg,A cow,val,2,\n"
+        " a.jpg ,A cow,val,2,\n"
         "\n"
         "b.jpg,A cat,dev,2,\n"
         'a.jpg,"Two\r\nlines",train,3,\r\n',
