@@ -82,6 +82,10 @@ class ProblemError(InputError):
         self.problem = problem
 
 
+MOST_LETTERS = 1 << 16
+"""Maximum length of a caption."""
+
+
 class CheckedFile:
     """A file to read. Its problems are either collected or raised.
 
@@ -214,6 +218,9 @@ class CheckedFile:
         """Returns a stripped caption, or None after reporting a bad value."""
         if not isinstance(value, str):
             return self.refuse("a caption (a string)", value, place)
+        if len(value) > MOST_LETTERS:  # Copies would exhaust the memory.
+            expected = f"a caption of at most {MOST_LETTERS} letters"
+            return self.refuse(expected, value[:MOST_LETTERS], place)
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:

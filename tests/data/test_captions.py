@@ -221,6 +221,7 @@ BAD_ROWS = {
         '["a.jpg", "p"]\n',
         '{"image": 5.5, "caption": "p"}\n',
         '{"image": "a.jpg", "caption": null}\n',
+        json.dumps({"image": "a.jpg", "caption": "p" * 70_000}) + "\n",
         '{"image": "a", "caption": "p", "caption": "q"}\n',
     ],
 }
