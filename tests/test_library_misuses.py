@@ -313,10 +313,7 @@ DATA = [
     ("name", lambda: tbnets.zoo.load("flickr")),
     ("name_or_path", lambda: tbnets.zoo.open_model(None)),
     ("model", lambda: tbnets.zoo.open_model("")),
-    ("model", lambda: export(VOCABULARY, network())),
-    ("vocabulary", lambda: export(reader(built=True), "vocabulary.txt")),
     ("vocabulary", lambda: export(network(built=True), VOCABULARY)),
-    ("image_shape", lambda: export(network(), None, image_shape=8, text_dim=8)),
 ]
 TEXTS = [
     ("captions", lambda: tbnets.split_words(None)),
@@ -442,8 +439,7 @@ VALUES = [
     (search, "queries", ({"a dog": 1}, {"a dog"}, np.array("a dog"))),
     (search, "top", ("3", -1)),
     (search, "like", (None,)),
-    (search, "cache", (True,)),
-    (search, "images", (UNIT[:, :7], UNIT * NAN, PHOTO)),
+    (search, "images", (PHOTO,)),
     (IN_BOX, "top", (0,)),
     (IN_BOX, "choice", ("best",)),
     (IN_BOX, "choice_temperature", (0,)),

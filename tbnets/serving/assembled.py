@@ -24,11 +24,7 @@ import tensorflow as tf
 import tbnets
 from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.locks import FolderLock
-from tbnets.errors import (
-    FileError,
-    InputError,
-    UserError,
-)
+from tbnets.errors import InputError, UserError
 from tbnets.features.photo_features import open_photo_features
 from tbnets.files import CheckedFile, new_folder, write_text
 from tbnets.progress import say
@@ -135,20 +131,12 @@ def assembled(folder):
     path = cache_folder() / "zoo" / digest / folder.name
     if _is_whole(path):
         return path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _making:
-            lock = FolderLock.wait(path.parent, ".lock", _tell)
-            if not _is_whole(path):  # Another process may have made it.
-                _make(folder, path)
-            del lock
-    except PermissionError as error:
-        raise FileError(
-            error.errno,
-            "`TBNETS_CACHE` must name a writable folder. Received: "
-            f"{cache_folder()} ({error.strerror}). Set the variable to "
-            "another folder",
-        ) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _making:
+        lock = FolderLock.wait(path.parent, ".lock", _tell)
+        if not _is_whole(path):  # Another process may have made it.
+            _make(folder, path)
+        del lock
     return path
 
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import tensorflow as tf
 
-from tbnets.errors import InputError
 from tbnets.losses import distances
 from tbnets.serving.inputs import require_rows
 from tbnets.serving.photo_reader import PhotoReader, require_photos
@@ -73,13 +72,6 @@ def two_branch_endpoints(
         read_photos: as in `export.export_saved_model`.
         text_dim: dimension of text features; None if there is a tokenizer.
     """
-    if not isinstance(image_shape, tuple | list):
-        raise InputError(
-            "image_shape",
-            "be the shape of one image",
-            f"image_shape={image_shape!r}",
-            "Write (feature_dim,) or (size, size, 3).",
-        )
     texts, tokenizer = _texts("embed_text", model, tokenizer, text_dim)
     images = Side(
         "embed_image",
@@ -331,14 +323,6 @@ def _texts(name, model, tokenizer, text_dim, strings="captions"):
         spec = getattr(model, "text_spec", None)
         tokenizer = spec and OwnTexts(model.text_reader, spec)
     tokenizer = bounded(tokenizer)
-    if (tokenizer is None) == (text_dim is None):
-        raise InputError(
-            "text_dim",
-            "be given if and only if there is no vocabulary",
-            f"text_dim={text_dim} and {('no' if tokenizer is None else 'a')} "
-            "vocabulary",
-            "Pass only the argument that matches the network.",
-        )
     spec = tf.TensorSpec([None], tf.string, strings)
     spec = getattr(tokenizer, "spec", spec)
     if tokenizer is None:

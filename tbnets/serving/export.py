@@ -21,7 +21,6 @@ from tbnets.errors import (
     ExistingFileError,
     FileError,
     InputError,
-    InputTypeError,
     check_choice,
 )
 from tbnets.files import new_folder, write_json
@@ -88,7 +87,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     tokenizer = vocabulary
     if isinstance(vocabulary, Vocabulary):
         tokenizer = Tokenizer(vocabulary)
-    _check_reader(model, tokenizer)
+    _check_words(model, tokenizer)
     shapes = getattr(model, "input_shapes", None)
     if image_shape is None and shapes:
         image_shape = shapes["images"][1:]
@@ -104,24 +103,7 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
     )
 
 
-def _check_reader(model, tokenizer):
-    if not hasattr(model, "embed_text"):
-        raise InputTypeError(
-            "model",
-            "be a network, with `embed_images` and `embed_text`",
-            f"model of type {type(model).__name__}",
-            "Pass the model before the vocabulary.",
-        )
-    if tokenizer is None:
-        return
-    advice = "Pass the vocabulary that the network was trained with."
-    if not hasattr(tokenizer, "vocabulary"):
-        raise InputTypeError(
-            "vocabulary",
-            "be a Vocabulary, a Tokenizer or a CaptionReader",
-            f"vocabulary of type {type(tokenizer).__name__}",
-            advice,
-        )
+def _check_words(model, tokenizer):
     reader = getattr(model, "text_encoder", None)
     reader = reader or getattr(model, "text_branch", None)
     # Custom layers may lack `vocabulary_size`.
@@ -132,7 +114,7 @@ def _check_reader(model, tokenizer):
             "vocabulary",
             "have as many words as the network's text encoder",
             f"{tokenizer.vocabulary.size} words instead of {size}",
-            advice,
+            "Pass the vocabulary that the network was trained with.",
         )
 
 

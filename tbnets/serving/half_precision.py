@@ -6,7 +6,6 @@ are small, and variances of batch normalisation may exceed the range of float16.
 """
 
 import copy
-import re
 import zlib
 
 import tensorflow as tf
@@ -20,9 +19,6 @@ _READS = {
     "ReadVariableOp": "value",
     "ResourceGather": "output",
 }
-_CALLS = re.compile("(Stateful|Stateless)?(PartitionedCall|While|If|Case)")
-"""Ops that call functions. The first input of `If` and `Case` is not passed to
-the function."""
 
 
 def copy_halved(variables):
@@ -112,14 +108,7 @@ class _Rewriter:
                 written += _read_and_cast(node, in_body)
                 renamed[f"{node.name}:{_READS[node.op]}:0"] = f"{node.name}:y:0"
                 continue
-            if halved_inputs and not _CALLS.fullmatch(node.op):
-                raise InputError(
-                    "half_precision",
-                    "be used only with graphs that read weights with "
-                    f"{', '.join(_READS)}",
-                    f"{node.name}, a {node.op}",
-                    "Export in full precision.",
-                )
+            # The first input of `If` and `Case` is not an argument.
             is_branch = node.op.endswith(("If", "Case"))
             halved_inputs = tuple(i - is_branch for i in halved_inputs)
             for call in calls(node):

@@ -109,8 +109,8 @@ def read_metadata(path):
     for name, kinds in _KINDS.items():
         value = metadata
         for key in filter(None, name.split(".")):
-            value = value.get(key, kinds[0]())
-        if type(value) not in kinds:
+            value = value.get(key, ...) if type(value) is dict else ...
+        if value is not ... and type(value) not in kinds:
             file.report(
                 f"expected {name or 'the file'} to be {kinds[0].__name__}; "
                 f"found {shown(value)}. {_CURE}"

@@ -16,7 +16,7 @@ from tbnets.checks import (
     refuse_single,
 )
 from tbnets.data.pictures import KINDS, BrokenImageError
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE, embed_folder
 from tbnets.serving.identity import identity_of
@@ -281,16 +281,6 @@ class PhotoSearch:
         """
         top = checked_number("top", top, 1, whole=True)
         uses_own_index = images is None and self.has("search")
-        # A model exported with only `search` has no `embed_image`.
-        endpoint = "search" if uses_own_index else "embed_image"
-        if not self.has(endpoint, "embed_text"):
-            other = ", or call `find`" if self.has("embed_phrases") else ""
-            raise InputError(
-                "search",
-                "be called on a network for whole images",
-                f"{self.path}, which has {sorted(self.signatures)}",
-                f'Load tbnets.zoo.load("flickr8k_photos"){other}.',
-            )
         if images is None and (len(like) or not uses_own_index):
             raise InputError(
                 "images",
@@ -301,9 +291,6 @@ class PhotoSearch:
         for name, values in (("queries", queries), ("like", like)):
             if not (isinstance(values, np.ndarray) and values.ndim):
                 refuse_single(name, values)
-        if cache:
-            advice = "Name a folder, or omit it to use FOLDER.tbnets."
-            check_kind("cache", cache, (str, os.PathLike), advice)
         if not uses_own_index:
             names, embeddings = _gallery(self, images, cache)
         _warn_of_unknown(self, queries)
@@ -330,35 +317,17 @@ def _gallery(model, images, cache):
     if hasattr(images, "check_embedded_by"):
         images.check_embedded_by(identity_of(model))
         return images.ids, images
-    takes_photos = model.takes_photos
     if isinstance(images, str | os.PathLike):
         folder = pathlib.Path(images)
-        if not takes_photos:
-            raise InputError(
-                "images",
-                "be features of images",
-                f"the folder {folder}, for a model that takes no photos",
-                "Pass an array.",
-            )
         names, embeddings = embed_folder(model, folder, cache)
         return [str(folder / name) for name in names], embeddings
-    if takes_photos and getattr(images, "ndim", 0) == 2:
-        images = np.asarray(images)
-        if images.shape[1] != model.embedding_dim:
-            raise InputError(
-                "images",
-                "be photos, or embeddings from `embed_images`, [n, "
-                f"{model.embedding_dim}]",
-                f"an array of shape {images.shape}",
-                "Put a single photo into a list.",
-            )
-        check_finite("images", images)
-        return range(len(images)), images
+    if model.takes_photos and getattr(images, "ndim", 0) == 2:
+        return range(len(images)), np.asarray(images)
     if not isinstance(images, np.ndarray):
         refuse_single("images", images)
     names = [
         os.fspath(image) if isinstance(image, str | os.PathLike) else row
         for row, image in enumerate(images)
     ]
-    size = PHOTO_BATCH_SIZE if takes_photos else BATCH_SIZE
+    size = PHOTO_BATCH_SIZE if model.takes_photos else BATCH_SIZE
     return names, embed(model.embed_images, images, "image", size)

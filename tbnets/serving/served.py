@@ -142,13 +142,6 @@ class Served(PhotoSearch):
             ValueError: the model lacks the signature, or an input is invalid.
         """
         specs = self.inputs(signature)
-        if specs.keys() != inputs.keys():
-            raise InputError(
-                "inputs",
-                f"be the inputs of {signature}, {sorted(specs)}",
-                sorted(inputs),
-                "Pass each input by its name.",
-            )
         for name, value in inputs.items():
             inputs[name] = as_input(name, specs[name], value)
         return self._ask(signature, inputs)

@@ -1,7 +1,6 @@
 """A part of a model becomes the whole at its first use, once."""
 
 import json
-import pathlib
 import shutil
 import threading
 import types
@@ -205,12 +204,3 @@ def test_places_to_keep_it(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     assert assembled.cache_folder() == tmp_path / "me/.cache/tbnets"
-
-
-def test_a_place_that_can_not_be_written_is_told(part, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
-    with refused("TBNETS_CACHE", kind=OSError):
-        zoo.load("tiny")

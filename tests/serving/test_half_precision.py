@@ -90,16 +90,3 @@ def test_calls_branches_and_gathers_are_followed(tmp_path):
         wanted += other_part * (len(ids) > 1)
         np.testing.assert_allclose(found["found"], wanted, rtol=1e-6)
         assert found["ids"].numpy().tolist() == ids
-
-
-def test_a_weight_that_is_written_is_refused():
-    weight = tf.Variable([[1.0]])
-
-    @tf.function(input_signature=[])
-    def count():
-        return {"now": weight.assign_add([[1.0]])}
-
-    function = count.get_concrete_function()
-    halves = half_precision.copy_halved([weight])
-    with pytest.raises(InputError, match="AssignAdd"):
-        half_precision.with_halves(function, halves)

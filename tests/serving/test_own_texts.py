@@ -4,12 +4,10 @@ import keras
 import numpy as np
 
 from tbnets.layers.branch import Branch
-from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tests.models.test_any_layer import CAPTIONS, TOKEN_IDS, of_ids, of_strings
-from tests.refusals import refused
 
 FEATURES = np.random.default_rng(0).normal(size=(4, 5)).astype("float32")
 SHAPES = {"images": (None, 5)}
@@ -41,9 +39,3 @@ def test_a_network_of_ids_takes_them(tmp_path):
     answer = served.call("embed_text", token_ids=TOKEN_IDS)["embeddings"]
     texts = network.embed_text(TOKEN_IDS)
     np.testing.assert_allclose(answer, texts, atol=1e-6)
-
-
-def test_a_network_of_tbnets_needs_its_vocabulary(tmp_path):
-    network = network_of(MeanOfWords(9, 3), (None, None))
-    with refused("text_dim"):
-        export_saved_model(network, None, tmp_path / "1")

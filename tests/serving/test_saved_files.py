@@ -164,8 +164,6 @@ def test_a_model_of_another_kind_is_called_by_its_signatures(tmp_path):
     np.testing.assert_array_equal(found["doubled"], [[2], [4]])
     with refused("signature"):
         model.call("triple")
-    with refused("inputs"):
-        model.call("double", captions=[])
     with refused("numbers"):
         model.call("double", numbers=[1])
     assert not model.takes_captions and model.vocabulary is None

@@ -109,13 +109,6 @@ def open_features(*paths: Path) -> Features:
         features = tbnets.open_features("features/vgg19")
         features.take(features.rows(["1000268201.jpg"])).shape  # (1, 4096)
     """
-    if not paths:
-        raise InputError(
-            "paths",
-            "be at least one path",
-            "no paths",
-            "Pass a store's folder or a .npy file.",
-        )
     parts = []
     for path in paths:
         if isinstance(path, Features):
