@@ -30,7 +30,7 @@ def path(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_is_found_in_all_cells_is_what_there_is(path):
+def test_search_in_all_cells_equals_exact_search(path):
     queries = rows_of(5, seed=1)
     index = open_approximate(path)
     wanted, best = open_index(path).search(queries, 90)
@@ -41,7 +41,7 @@ def test_what_is_found_in_all_cells_is_what_there_is(path):
         assert (rows.dtype, values.dtype) == (np.int64, np.float32)
 
 
-def test_fewer_cells_lose_some_and_too_few_rows_lose_none(path, monkeypatch):
+def test_cells_with_too_few_rows_are_searched_exactly(path, monkeypatch):
     monkeypatch.setattr(search_index, "CELLS_LOOKED_INTO", 1)
     index, exact = open_approximate(path), open_index(path)
     queries = rows_of(20, seed=1)
@@ -96,7 +96,7 @@ def test_killed_update_leaves_cells_of_the_index(path, monkeypatch, moment):
     assert sizes == ({90, 91} if moment == "after" else {90})
 
 
-def test_damaged_cells_are_named(path):
+def test_damaged_cells_raise_an_error(path):
     [cells] = path.glob("*.faiss")
     content = cells.read_bytes()
     for broken in (content[:-1] + b"x", content[:-9], b""):
@@ -105,7 +105,9 @@ def test_damaged_cells_are_named(path):
             open_approximate(path)
 
 
-def test_what_has_no_cells_is_refused(path, tmp_path_factory, monkeypatch):
+def test_approximate_search_needs_cells_and_cosines(
+    path, tmp_path_factory, monkeypatch
+):
     index = open_approximate(path)
     with refused("--approximate"):
         index.search(rows_of(1), 1, lambda rows, queries: rows @ queries.T)

@@ -80,9 +80,7 @@ def part(made, tmp_path, monkeypatch):
     return tmp_path / "zoo/tiny"
 
 
-def test_the_first_use_puts_together_and_the_next_loads(
-    made, capsys, monkeypatch
-):
+def test_model_is_assembled_once_and_then_loaded(made, capsys, monkeypatch):
     path, cache = made.model.path, made.folder / "cache"
     assert path.parts[-2:] == ("tiny", "1") and path.is_relative_to(cache)
     monkeypatch.setenv("TBNETS_CACHE", str(cache))
@@ -91,7 +89,7 @@ def test_the_first_use_puts_together_and_the_next_loads(
     assert again.path == path and capsys.readouterr().err == ""
 
 
-def test_the_whole_answers_as_the_part_to_features(made):
+def test_assembled_model_embeds_features_like_the_original(made):
     photos = [photo(0), photo(1)]
     rows = made.features(photos).numpy()
     wanted, model, captions = made.part, made.model, ["a dog", ""]
@@ -125,7 +123,7 @@ def damage(path):
     file.write_bytes(file.read_bytes()[:-1] + b"?")
 
 
-def test_a_damaged_whole_is_put_together_anew(part, capsys):
+def test_damaged_cached_model_is_assembled_again(part, capsys):
     path = zoo.locate("tiny")
     for harm in (
         damage,
@@ -139,7 +137,7 @@ def test_a_damaged_whole_is_put_together_anew(part, capsys):
     zoo.check_files(path)
 
 
-def test_first_uses_at_once_do_it_once(part, capsys):
+def test_parallel_first_uses_assemble_once(part, capsys):
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(zoo.locate("tiny")))
@@ -153,7 +151,7 @@ def test_first_uses_at_once_do_it_once(part, capsys):
     assert capsys.readouterr().err.count(str(found[0])) == 1
 
 
-def test_made_anew_it_is_the_same_model_to_an_index(part, made):
+def test_identity_of_assembled_model_depends_on_its_parts(part, made):
     """Another making writes other bytes; another part is another model."""
 
     def identity_at(path):
@@ -176,7 +174,7 @@ def test_made_anew_it_is_the_same_model_to_an_index(part, made):
 
 
 @pytest.mark.parametrize("told", ["[]", '{"photos": 1}', None])
-def test_other_answers_are_refused_and_nothing_is_kept(part, told):
+def test_model_with_unexpected_embeddings_is_not_cached(part, told):
     if told is None:
         answers = json.loads((part / ANSWERS).read_text())
         answers["photos"][1][0] += 0.01
@@ -189,7 +187,7 @@ def test_other_answers_are_refused_and_nothing_is_kept(part, told):
     assert list(kept) == []
 
 
-def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):
+def test_unknown_image_networks_raise_an_error(made, tmp_path):
     metadata = {"metadata": {"image_features_made_by": {"side_by_side": [{}]}}}
     part = shutil.copytree(made.folder / "zoo/tiny/1", tmp_path / "1")
     (part / "assets.extra/tbnets.json").write_text(json.dumps(metadata))
@@ -197,7 +195,7 @@ def test_a_model_of_features_of_unknown_making_is_refused(made, tmp_path):
         assembled.add_image_networks(part, tmp_path / "2")
 
 
-def test_places_to_keep_it(monkeypatch, tmp_path):
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("TBNETS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert assembled.cache_folder() == tmp_path / "tbnets"

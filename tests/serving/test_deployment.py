@@ -36,7 +36,7 @@ def write(folder, signatures, name="own_photos", max_pixels=None):
     return {path.name: path.read_text() for path in paths}
 
 
-def test_a_server_that_batches_is_told_how(tmp_path):
+def test_deployment_files_enable_batching(tmp_path):
     files = write(tmp_path, {"embed_text": TEXTS})
     config = text_format.Parse(
         files["models.config"], CONFIG.ModelServerConfig()
@@ -60,7 +60,7 @@ def test_a_server_that_batches_is_told_how(tmp_path):
         assert "$" not in files[name]
 
 
-def test_a_server_does_not_batch_what_can_not_be(tmp_path):
+def test_deployment_files_omit_batching_if_a_signature_prevents_it(tmp_path):
     (tmp_path / "batching_parameters.txt").write_text("of an older version")
     files = write(tmp_path, {"embed_text": TEXTS, "score": SCORE})
     assert "batching_parameters.txt" not in files
@@ -68,7 +68,7 @@ def test_a_server_does_not_batch_what_can_not_be(tmp_path):
     assert not any("batching" in text for text in files.values())
 
 
-def test_the_manifests_are_what_docker_and_kubernetes_read(tmp_path):
+def test_deployment_files_are_valid_yaml(tmp_path):
     yaml = pytest.importorskip("yaml")
     files = write(tmp_path, {"score": SCORE}, max_pixels=80_000_000)
     [service] = yaml.safe_load(files["docker-compose.yml"])["services"].items()
@@ -98,6 +98,6 @@ def test_the_manifests_are_what_docker_and_kubernetes_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "..", "a/b", "x" * 64, "-a", "1a"])
-def test_a_name_that_no_url_has_is_refused(name):
+def test_model_name_must_be_valid_in_urls(name):
     with refused("output"):
         deployment.check_model_name(name)

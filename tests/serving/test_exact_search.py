@@ -23,9 +23,7 @@ QUERIES = np.random.default_rng(1).integers(-2, 3, [5, 4]).astype(np.float32)
         ([7, 7, 7, 2], 1, "bfloat16", 3),
     ],
 )
-def test_the_best_rows_are_those_of_the_loop(
-    monkeypatch, sizes, k, dtype, at_once
-):
+def test_top_k_equals_the_loop(monkeypatch, sizes, k, dtype, at_once):
     monkeypatch.setattr(search_index, "CAST_AT_ONCE", at_once)
     blocks = np.split(
         ROWS.astype(tf.as_dtype(dtype).as_numpy_dtype), np.cumsum(sizes)[:-1]
@@ -38,7 +36,7 @@ def test_the_best_rows_are_those_of_the_loop(
     np.testing.assert_array_equal(values, similarities)
 
 
-def test_no_query_has_no_answer_and_no_row_answers_none():
+def test_top_k_without_queries_or_rows_is_empty():
     none = np.zeros([0, 4], np.float32)
     for queries, blocks, shape in (
         (none, [ROWS], (0, 3)),
@@ -50,7 +48,7 @@ def test_no_query_has_no_answer_and_no_row_answers_none():
         assert (values.shape, values.dtype) == (shape, tf.float32)
 
 
-def test_a_comparison_that_was_learned_ranks():
+def test_top_k_uses_a_learned_similarity():
     def similarities(queries, rows):
         return -tf.reduce_sum(tf.abs(queries[:, None] - rows[None]), 2)
 

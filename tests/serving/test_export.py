@@ -137,14 +137,14 @@ def test_batches_may_be_empty_and_captions_of_any_length(served_features):
         ("embed_images", np.ones([2, 6]), "images"),
     ],
 )
-def test_what_is_no_text_and_no_features_is_named(
+def test_errors_about_inputs_name_the_argument(
     served_features, method, values, name
 ):
     with refused(name, kind=(InputError, InputTypeError)):
         getattr(served_features, method)(values)
 
 
-def test_captions_of_another_rank_are_refused_and_the_next_is_answered(
+def test_graph_rejects_captions_of_another_rank(
     features_model,
 ):
     """A server in C++ checks no shapes, and nor does this callable."""
@@ -165,7 +165,7 @@ def test_captions_of_another_rank_are_refused_and_the_next_is_answered(
         np.testing.assert_array_equal(call(np.array([b"a dog"]))[0], wanted)
 
 
-def test_features_that_are_no_numbers_are_refused_by_their_row(
+def test_graph_rejects_nan_and_names_the_row(
     served_features,
 ):
     signature = served_features.signatures["embed_image"]
@@ -177,7 +177,7 @@ def test_features_that_are_no_numbers_are_refused_by_their_row(
             signature(image_features=tf.constant(features))
 
 
-def test_long_captions_are_cut(served_features):
+def test_long_captions_are_truncated(served_features):
     assert served_features.metadata["max_tokens"] == MOST_WORDS == 200
     longest = "a " * 199 + "dog"
     texts = [f"{longest} snow", longest, "a dog"]
@@ -218,7 +218,7 @@ def test_export_keeps_only_the_variables_in_use(
     assert not any("draws" in name for name in names)  # Of word dropout.
 
 
-def test_export_refuses_an_existing_folder(features_model):
+def test_export_to_an_existing_folder_raises_an_error(features_model):
     network, path = features_model
     with refused("path", kind=FileExistsError):
         export_saved_model(network, VOCABULARY, path)
@@ -247,7 +247,7 @@ def test_max_pixels_without_photos_raises_an_error(features_model, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_reader_of_ones_own_need_not_tell_its_words():
+def test_vocabulary_size_is_compared_if_the_encoder_has_one():
     own, side = keras.layers.Layer(), Branch((4,))
     tokenizer = Tokenizer(VOCABULARY)
     own.output_dim = 4
@@ -259,7 +259,7 @@ def test_a_reader_of_ones_own_need_not_tell_its_words():
             export._check_words(network, tokenizer)
 
 
-def test_export_refuses_an_op_that_serving_does_not_know(tmp_path):
+def test_export_of_unknown_ops_raises_an_error(tmp_path):
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, "name")])
     def read(name):
         # In a branch, so that the op is only in the function library.
@@ -280,7 +280,7 @@ def test_next_version(tmp_path):
     assert next_version(tmp_path) == 11
 
 
-def test_the_newest_version_is_found_from_above(tmp_path):
+def test_newest_version_is_found_from_parent_folders(tmp_path):
     for name in ("2", "10", "x", "11"):
         (tmp_path / "saved_model" / name).mkdir(parents=True)
         if name != "11":  # It is not complete.
@@ -291,7 +291,7 @@ def test_the_newest_version_is_found_from_above(tmp_path):
     assert newest_version(newest.with_name("2")).name == "2"
 
 
-def test_what_is_no_saved_model_of_tbnets_is_refused(tmp_path):
+def test_other_folders_and_saved_models_raise_an_error(tmp_path):
     with refused("saved_model.pb", kind=MissingFileError):
         load_saved_model(tmp_path)
     (tmp_path / "saved_model.pb").write_bytes(b"half")

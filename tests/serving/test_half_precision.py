@@ -18,7 +18,7 @@ from tests.serving.test_export import CAPTIONS, VOCABULARY
 SIZE = 16
 
 
-def test_halves_embed_alike(tmp_path):
+def test_half_precision_model_has_similar_embeddings(tmp_path):
     """The network has all that reads weights: loops, too."""
     network = EmbeddingNetwork(
         Branch((32, 8), batch_normalization="last", dropout=0.0),
@@ -49,14 +49,14 @@ def test_halves_embed_alike(tmp_path):
     assert data.stat().st_size < 3 * sum(counts)  # 4 bytes before.
 
 
-def test_a_weight_beyond_float16_is_named():
+def test_weight_beyond_float16_raises_an_error():
     weights = [tf.Variable([[1.0, 70000.0]], name="much"), tf.Variable([7e4])]
     with pytest.raises(InputError, match="much"):
         half_precision.copy_halved(weights)
     assert half_precision.copy_halved(weights[1:]) == {}
 
 
-def test_calls_branches_and_gathers_are_followed(tmp_path):
+def test_half_precision_follows_calls_branches_and_gathers(tmp_path):
     table = tf.Variable(tf.random.stateless_normal([5, 3], (0, 1)))
     other = tf.Variable([[0.5, 0.25, 2.0]])  # float16 holds these exactly.
     bias = tf.Variable([1.0, 1 / 3, 2.0])

@@ -44,7 +44,7 @@ class Model:
         return np.eye(6)[[int(text) for text in texts]]
 
 
-def test_the_heat_is_in_the_cell_of_the_text():
+def test_heat_is_highest_in_the_matching_cell():
     maps = heat.heat_maps(Model(), ["a", "b"], ["5", "0", "1"])
     assert maps.shape == (2, 3, 2, 3)
     assert maps[1, 0].tolist() == [[0, 0, 0], [0, 0, 1]]

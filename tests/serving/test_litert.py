@@ -60,7 +60,7 @@ def network():
     return network_of("mean")
 
 
-def test_outputs_are_those_of_the_network(tmp_path):
+def test_litert_outputs_equal_the_network(tmp_path):
     network = network_of("lstm")
     path, cosines = litert.write_litert(
         network, endpoints_of(network), tmp_path / "a", "int8", pictures()
@@ -82,7 +82,7 @@ def test_outputs_are_those_of_the_network(tmp_path):
         assert (found * expected.numpy()).sum() >= 0.95
 
 
-def test_ops_that_litert_lacks_are_errors(network, tmp_path):
+def test_unsupported_ops_raise_an_error(network, tmp_path):
     endpoints = endpoints_of(network)
 
     def embed_text(token_ids, training):
@@ -115,7 +115,7 @@ def unconvertible(kind):
 
 
 @pytest.mark.parametrize("kind", ["learned", "features", "trees", "boxes"])
-def test_other_networks_are_errors(kind):
+def test_unsupported_networks_raise_an_error(kind):
     with refused("litert"):
         litert.check_convertible(unconvertible(kind))
 
@@ -123,7 +123,7 @@ def test_other_networks_are_errors(kind):
 @pytest.mark.parametrize(
     "pairs", [[(224, 1), (260, 2)], [(224, tbnets.decode_images)]]
 )
-def test_several_sizes_and_presets_are_errors(pairs):
+def test_several_image_sizes_and_presets_raise_an_error(pairs):
     network = types.SimpleNamespace(input_shapes={"images": (None, 5)})
     parts = [
         types.SimpleNamespace(photo_size=size, resizer=resizer)
@@ -134,7 +134,7 @@ def test_several_sizes_and_presets_are_errors(pairs):
         litert.pixels_of(network, reader)
 
 
-def test_bad_arguments_are_errors(network, tmp_path):
+def test_invalid_arguments_raise_an_error(network, tmp_path):
     model = network, endpoints_of(network)
     for kind, photos, argument in (
         ("int4", [], "litert"),

@@ -22,7 +22,7 @@ def network_of(text_encoder, captions):
     return network
 
 
-def test_a_network_of_strings_is_served(tmp_path):
+def test_network_that_takes_strings_is_exported(tmp_path):
     network = network_of(of_strings(), (None,))
     path = tmp_path / "1"
     export_saved_model(network, None, path, half_precision=True)
@@ -33,7 +33,7 @@ def test_a_network_of_strings_is_served(tmp_path):
     assert served.takes_captions and served.vocabulary is None
 
 
-def test_a_network_of_ids_takes_them(tmp_path):
+def test_network_that_takes_ids_is_exported(tmp_path):
     network = network_of(of_ids(), (None, None))
     served = load_saved_model(export_saved_model(network, None, tmp_path / "1"))
     answer = served.call("embed_text", token_ids=TOKEN_IDS)["embeddings"]

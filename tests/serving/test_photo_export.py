@@ -99,7 +99,7 @@ def exported(tmp_path_factory):
         yield folder, rows, opened, load_saved_model(path)
 
 
-def test_a_photo_embeds_as_its_features_side_by_side(exported):
+def test_photo_embeds_like_its_concatenated_features(exported):
     folder, features, session, model = exported
     assert model.takes_photos
     assert model.path == session.run_dir / "saved_model" / "1"
@@ -124,7 +124,7 @@ def test_a_photo_embeds_as_its_features_side_by_side(exported):
         ({"weights_sha256": "0" * 64}, "weights"),
     ],
 )
-def test_parts_that_no_photo_gives_are_refused(
+def test_features_that_photos_do_not_have_raise_an_error(
     exported, monkeypatch, changes, name
 ):
     session = exported[2]
@@ -135,7 +135,7 @@ def test_parts_that_no_photo_gives_are_refused(
         runs.export(session)
 
 
-def test_photos_are_searched_in_any_form(exported):
+def test_search_takes_photos_in_any_form(exported):
     folder, _, _, model = exported
     paths = sorted((folder / "photos").iterdir())
     embeddings = model.embed_images(paths)

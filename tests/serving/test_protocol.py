@@ -31,7 +31,7 @@ def proto(dtype, shape, **fields):
         np.array([True, False]),
     ],
 )
-def test_arrays_survive_conversion(array):
+def test_arrays_are_converted_to_messages_and_back(array):
     message = protocol.to_proto(array)
     again = tensor_pb2.TensorProto.FromString(message.SerializeToString())
     back = protocol.to_array("x", again)
@@ -83,7 +83,7 @@ def test_malformed_tensors_are_rejected(message):
     assert refused.value.code == "INVALID_ARGUMENT"
 
 
-def test_an_error_of_the_graph_has_no_source_location():
+def test_errors_of_graphs_have_no_source_location():
     @tf.function
     def call(x):
         tf.debugging.assert_less(x, 1, "`x` must be small.")
@@ -97,7 +97,7 @@ def test_an_error_of_the_graph_has_no_source_location():
     assert not any(word in str(refused) for word in ("File", "node", "\n"))
 
 
-def test_a_missing_package_names_the_extra(monkeypatch):
+def test_missing_package_error_names_the_extra(monkeypatch):
     for name in ("tensorflow_serving", "tensorflow_serving.apis.predict_pb2"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"tbnets\[serving\]"):

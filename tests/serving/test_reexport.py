@@ -59,7 +59,7 @@ def scaling(source, tmp_path_factory):
     return load_saved_model(reexport(source, path, add=scaled_by([2.0, 3, 4])))
 
 
-def test_what_stays_answers_the_same_to_the_bit(source, scaling):
+def test_copied_signatures_return_identical_results(source, scaling):
     before = load_saved_model(source)
     assert set(scaling.signatures) == {*before.signatures, "scale"}
     for name in before.signatures:
@@ -70,13 +70,13 @@ def test_what_stays_answers_the_same_to_the_bit(source, scaling):
     assert found["embeddings"][0, 0] == 1
 
 
-def test_what_is_added_answers_and_checks_its_input(scaling):
+def test_added_signature_checks_its_input(scaling):
     assert ask(scaling, "scale")["scaled"].tolist() == [2, 6, 12]
     with pytest.raises(tf.errors.InvalidArgumentError):
         scaling.signatures["scale"](number=tf.constant([np.nan, 0, 0]))
 
 
-def test_metadata_are_kept_and_extended(source, scaling):
+def test_reexport_keeps_and_extends_metadata(source, scaling):
     before = json.loads((source / "1" / METADATA_FILE).read_text())
     after = json.loads((scaling.path / METADATA_FILE).read_text())
     assert after["signatures"].pop("scale")["inputs"] == {
@@ -93,7 +93,7 @@ def test_metadata_are_kept_and_extended(source, scaling):
     )
 
 
-def test_what_is_left_out_or_replaced_leaves_its_weights(scaling, tmp_path):
+def test_weights_of_omitted_signatures_are_not_saved(scaling, tmp_path):
     keep = ["compare", "scale"]
     other = scaled_by([[5.0] * 3])
     path = reexport(scaling.path, tmp_path / "1", keep=keep, add=other)
@@ -105,7 +105,7 @@ def test_what_is_left_out_or_replaced_leaves_its_weights(scaling, tmp_path):
     assert shapes == [(1, 3)]  # The new factors, and no words.
 
 
-def test_an_unknown_signature_and_a_folder_that_is_there(source, tmp_path):
+def test_unknown_signature_or_existing_folder_raises_an_error(source, tmp_path):
     with refused("signatures"):
         reexport(source, tmp_path / "1", keep=["score", "nod"])
     with pytest.raises(ExistingFileError):

@@ -62,7 +62,7 @@ def localize(extractor, network):
     return {name: guarded(f) for name, f in functions if "localize" in name}
 
 
-def test_a_photo_and_boxes_score_as_their_features_do(
+def test_photo_and_boxes_score_like_their_features(
     extractor, network, localize
 ):
     photo, phrases = encode(), tf.constant(["a red ball", "Red!"])
@@ -77,7 +77,7 @@ def test_a_photo_and_boxes_score_as_their_features_do(
     assert none["similarities"].shape == (2, 0)
 
 
-def test_a_broken_photo_and_invalid_boxes(localize):
+def test_broken_photo_and_invalid_boxes_are_reported(localize):
     def call(photo, boxes=BOXES, name="localize"):
         inputs = ["a red ball"], photo, boxes
         return localize[name](*map(tf.constant, inputs))
@@ -101,7 +101,7 @@ def test_a_broken_photo_and_invalid_boxes(localize):
     np.testing.assert_array_equal(strict, call(encode())["similarities"])
 
 
-def test_regions_of_a_large_photo_are_nearly_those_of_all_its_pixels():
+def test_regions_of_a_large_photo_are_computed_from_a_smaller_one():
     with tiny_cnn.known():
         cnn = build_named_cnn(tiny_cnn.NAME, "random", 32, top=False)
     extractor = AveragedFeatures(cnn, ["last"])
@@ -115,7 +115,7 @@ def test_regions_of_a_large_photo_are_nearly_those_of_all_its_pixels():
     assert np.abs(found - whole).max() < 0.02 * np.abs(whole).max()
 
 
-def test_phrases_may_be_trees(eagerly):
+def test_phrases_can_be_trees(eagerly):
     encoder = TreeEncoder(VOCABULARY.size, 3, 4)
     network = network_of(encoder, 6, (None, *TreeRows.shape))
     reader = TreeReader(VOCABULARY, 20)
@@ -134,7 +134,7 @@ def test_phrases_may_be_trees(eagerly):
         embed_phrases(tf.zeros([1, 81, 6], tf.int32))
 
 
-def test_other_features_and_weights_are_refused(extractor):
+def test_other_features_or_weights_raise_an_error(extractor):
     made_by = extractor.description()
     with refused("weights"):
         photo_reader({**made_by, "weights_sha256": "0"}, "random")

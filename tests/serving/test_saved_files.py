@@ -45,24 +45,24 @@ def cut(path):
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", [cut, pathlib.Path.unlink])
-def test_any_damage_is_told_by_its_file(path, name, damage):
+def test_error_about_a_damaged_model_names_the_file(path, name, damage):
     damage(path / name)
     with pytest.raises((InputError, MissingFileError), match=name):
         load_saved_model(path, trust=True)
 
 
 @pytest.mark.parametrize("name", FILES[:2])
-def test_without_checksums_it_is_still_no_bug(unsigned, name):
+def test_damaged_model_without_checksums_raises_an_error(unsigned, name):
     cut(unsigned / name)
     with refused("path"):
         load_saved_model(unsigned)
 
 
-def test_without_checksums_a_whole_one_loads(unsigned):
+def test_model_without_checksums_is_loaded(unsigned):
     assert load_saved_model(unsigned).embed_text(["a dog"]).shape == (1, 4)
 
 
-def test_whatever_tensorflow_raises_is_damage(path, monkeypatch):
+def test_any_error_of_tensorflow_is_reported_as_damage(path, monkeypatch):
     def load(path):
         raise AssertionError
 
@@ -83,7 +83,7 @@ def test_whatever_tensorflow_raises_is_damage(path, monkeypatch):
         b'{"sha256": {"/x": ""}}',
     ],
 )
-def test_metadata_that_are_damaged(path, content):
+def test_damaged_metadata_raise_an_error(path, content):
     (path / METADATA_FILE).write_bytes(content)
     with pytest.raises(InputError):
         load_saved_model(path)
@@ -112,7 +112,7 @@ def write_file(path, name):
     return path
 
 
-def test_a_model_that_writes_files_is_refused_unless_trusted(tmp_path):
+def test_model_that_writes_files_must_be_trusted(tmp_path):
     target = tmp_path / "written"
     path = write_file(tmp_path / "1", str(target))
     for load in (load_saved_model, zoo.open_model):
@@ -125,7 +125,7 @@ def test_a_model_that_writes_files_is_refused_unless_trusted(tmp_path):
     assert zoo.open_model(path, trust=True).embed_text([]).shape == (0, 2)
 
 
-def test_an_op_that_saves_is_for_the_saver_alone(tmp_path):
+def test_ops_that_save_are_allowed_only_in_the_saver(tmp_path):
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, "name")])
     def save(name):
         tf.raw_ops.SaveV2(
@@ -153,7 +153,7 @@ def test_allowed_ops_compute_and_access_no_files():
     }
 
 
-def test_a_model_of_another_kind_is_called_by_its_signatures(tmp_path):
+def test_model_with_other_signatures_is_called(tmp_path):
     @tf.function(input_signature=[tf.TensorSpec([None, 1], name="numbers")])
     def double(numbers):
         return {"doubled": 2 * numbers}

@@ -34,17 +34,17 @@ CAPTION_TO_IMAGE = np.array([0, 1, 1, 0, 3])
         ("", None),
     ],
 )
-def test_a_hit_has_the_words_in_their_order(query, images):
+def test_hits_contain_the_words_in_order(query, images):
     (found,) = formatting.find_hits([query], CAPTIONS, CAPTION_TO_IMAGE)
     assert (found and sorted(found)) == images
 
 
-def test_a_hit_comes_with_the_caption_that_says_so():
+def test_hits_include_the_caption():
     (found,) = formatting.find_hits(["a ring"], CAPTIONS, CAPTION_TO_IMAGE)
     assert found == {1: CAPTIONS[1], 3: CAPTIONS[4]}
 
 
-def test_no_captions_tell_no_hits():
+def test_hits_are_none_without_a_matching_caption():
     assert formatting.find_hits(["a", "b"], [], []) == [None, None]
     assert formatting.find_hits([], CAPTIONS, CAPTION_TO_IMAGE) == []
 
@@ -64,7 +64,7 @@ def model():
     )
 
 
-def test_images_are_ranked_and_hits_told_where_they_are_known(model):
+def test_answers_are_formatted_with_and_without_hits(model):
     queries, hits = ["star", "ring"], [{1: "y.jpg  a star"}, None]
     ranked = search.rank(model, queries, (), np.eye(2), 2)
     order, similarities, doubtful = ranked
@@ -80,7 +80,7 @@ def test_images_are_ranked_and_hits_told_where_they_are_known(model):
     assert [cell[2:] for cell in cells] == [["y.jpg"], ["x.jpg"]]
 
 
-def test_all_sentences_are_split_at_once(model, monkeypatch):
+def test_sentences_are_split_in_one_call(model, monkeypatch):
     split, given = vocabulary.split_words, []
 
     def counted(texts):
@@ -103,13 +103,13 @@ def test_all_sentences_are_split_at_once(model, monkeypatch):
 
 
 @pytest.mark.parametrize("queries", [[b"\xff\xfe"], np.array(["ring"])])
-def test_bytes_without_a_known_word_are_warned_of_too(model, queries):
+def test_unknown_words_in_bytes_cause_a_warning(model, queries):
     model.embed_text = lambda queries: np.eye(len(queries), 2)
     with pytest.warns(UserWarning, match='no word of ".*"'):
         PhotoSearch.search(model, queries, np.eye(2), 1)
 
 
-def test_a_learned_comparison_knows_no_images_side_by_side(model):
+def test_like_with_a_learned_similarity_raises_an_error(model):
     model.path = "x/1"
     with refused("like"):
         search.rank(model, [], ["a.jpg"], np.eye(1, 2), 5)

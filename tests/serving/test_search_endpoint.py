@@ -79,13 +79,13 @@ def made(request, tmp_path_factory):
     return load_saved_model(folder / "searching"), index, compare
 
 
-def test_the_signature_is_the_documented_one(made):
+def test_search_signature_is_as_documented(made):
     search = describe_signature(made[0].signatures["search"])
     assert in_the_table({"search": search})
 
 
 @pytest.mark.parametrize("k", [1, 4, 99])
-def test_the_graph_finds_what_python_finds(made, k):
+def test_search_in_the_graph_equals_search_in_python(made, k):
     model, index, compare = made
     answers = model.call("search", text_features=QUERIES, k=k)
     rows, similarities = index.search(QUERIES, k, compare)
@@ -104,7 +104,7 @@ def test_the_graph_finds_what_python_finds(made, k):
 
 
 @pytest.mark.parametrize("made", ["float16"], indirect=True)
-def test_a_model_of_texts_alone_searches_the_index_it_holds(made, tmp_path):
+def test_model_without_images_searches_its_index(made, tmp_path):
     whole = made[0]
     keep = ["embed_text", "search"]
     reexport(whole.path, tmp_path / "1", keep=keep)
@@ -115,13 +115,13 @@ def test_a_model_of_texts_alone_searches_the_index_it_holds(made, tmp_path):
         model.search(QUERIES, ROWS)
 
 
-def test_no_query_has_no_answer(made):
+def test_search_without_queries_is_empty(made):
     answers = made[0].call("search", text_features=np.zeros([0, 3]), k=4)
     assert {"ids", "similarities"} <= answers.keys()
     assert {array.shape for array in answers.values()} == {(0, 4)}
 
 
-def test_the_number_of_answers_is_at_least_one(made):
+def test_number_of_results_must_be_positive(made):
     model = made[0]
     wanted = model.search(QUERIES, top=len(ROWS))
     assert model.search(QUERIES, top=2**40) == wanted
@@ -134,7 +134,7 @@ def test_the_number_of_answers_is_at_least_one(made):
 
 
 @pytest.mark.parametrize("made", ["float16"], indirect=True)
-def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
+def test_index_that_does_not_fit_is_not_exported(made, tmp_path):
     model, index, _ = made
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:
         writer.put(["a"], [[1, 2, 3]])
@@ -151,7 +151,7 @@ def test_what_can_not_be_searched_is_not_exported(made, tmp_path):
         search_endpoint.add_search(open_index(tmp_path / "other"))
 
 
-def test_a_learned_comparison_has_few_pairs_in_work(monkeypatch):
+def test_learned_similarity_is_computed_in_small_blocks(monkeypatch):
     monkeypatch.setattr(search_endpoint, "PAIRS_AT_ONCE", 4)
     pairs = []
 

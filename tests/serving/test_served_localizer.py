@@ -29,7 +29,7 @@ def model(folder):
     return load_saved_model(folder / "1")
 
 
-def test_it_is_loaded_as_what_it_is(model):
+def test_localizer_has_its_signatures(model):
     assert model.has("localize", "embed_phrases", "score")
     assert not model.has("embed_text")
     with refused("signature"):
@@ -59,7 +59,7 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
 
 
 @pytest.mark.parametrize("rows", [[[1, 0]], [[1, 0, 0], [0, np.nan, 0]]])
-def test_what_is_no_embedding_is_not_compared(model, rows):
+def test_comparing_other_arrays_raises_an_error(model, rows):
     with refused("first"):
         model.compare(rows, [[1, 0, 0]])
     with refused("second"):
@@ -67,7 +67,7 @@ def test_what_is_no_embedding_is_not_compared(model, rows):
     assert model.compare([[0, 0, 1]], np.zeros([0, 3])).shape == (1, 0)
 
 
-def test_the_best_box_of_each_phrase_is_found(model, folder):
+def test_find_returns_the_best_box_of_each_phrase(model, folder):
     near = BOXES[0] + [1, 0, 1, 0]  # Overlaps the first one by 39 / 41.
     boxes = np.stack([near, *BOXES])
     red, blue = model.find(
@@ -82,7 +82,7 @@ def test_the_best_box_of_each_phrase_is_found(model, folder):
     assert model.find(["red"], folder / "photo.png", boxes=[]) == [[]]
 
 
-def test_boxes_are_found_by_another_choice(model, folder):
+def test_find_supports_other_choices(model, folder):
     photo = folder / "photo.png"
     boxes = np.stack([BOXES[0] + [2, 0, 2, 0], *BOXES])
     # Both red boxes weigh about as much: the mean lies between them.
@@ -104,7 +104,7 @@ def test_boxes_are_found_by_another_choice(model, folder):
     assert alone.tolist() == BOXES[1].tolist()
 
 
-def test_boxes_are_proposed_as_for_the_training(model, folder):
+def test_boxes_are_proposed_as_in_training(model, folder):
     pytest.importorskip("cv2")
     boxes = model.propose(folder / "photo.png")
     assert 0 < len(boxes) <= 30
@@ -114,7 +114,7 @@ def test_boxes_are_proposed_as_for_the_training(model, folder):
         assert tiny_localizer.is_centred_in(found, box)
 
 
-def test_a_photo_is_decoded_and_encoded_once(model, folder, monkeypatch):
+def test_find_decodes_a_photo_once(model, folder, monkeypatch):
     pytest.importorskip("cv2")
     path = folder / "photo.png"
     wanted, pixels = model.propose(path), read_photo(path)
@@ -128,7 +128,7 @@ def test_a_photo_is_decoded_and_encoded_once(model, folder, monkeypatch):
     assert len(read) == 1
 
 
-def test_what_is_no_photo_is_named(model, folder):
+def test_error_about_a_broken_photo_names_it(model, folder):
     cut = (folder / "photo.png").read_bytes()[:-30]
     (folder / "cut.png").write_bytes(cut)
     for call, photo, name in (
@@ -142,14 +142,14 @@ def test_what_is_no_photo_is_named(model, folder):
         model.localize("red", folder / "photo.png", BOXES)
 
 
-def test_without_photos_it_takes_none(tmp_path, folder):
+def test_model_of_features_takes_no_photos(tmp_path, folder):
     model = load_saved_model(tiny_localizer.write_model(tmp_path / "1", None))
     assert not model.takes_photos
     with pytest.raises(InputError):
         model.localize(["red"], folder / "photo.png", BOXES)
 
 
-def test_a_proposer_is_that_of_its_description():
+def test_proposer_is_built_from_its_description():
     pytest.importorskip("cv2")
     before = Proposer("selective_search", 7, 0.9, 300, 0.01)
     assert proposer_of(before.description()) == before

@@ -110,7 +110,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_model_of_the_zoo_has_what_the_table_says(name):
+def test_signatures_of_zoo_models_match_the_page(name):
     text = (zoo.folder() / name / "1" / METADATA_FILE).read_text()
     mine = entries(json.loads(text)["signatures"])
     rows_of_model = [row for row, models in ROWS if name in models]
@@ -139,7 +139,7 @@ def networks():
     yield two_branch_endpoints(of_captions, tokenizer, image_shape=(3,))
 
 
-def test_other_exports_have_what_the_table_says():
+def test_signatures_of_other_exports_match_the_page():
     for endpoints in networks():
         traced = {
             name: one.get_concrete_function()

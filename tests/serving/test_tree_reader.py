@@ -12,7 +12,7 @@ VOCABULARY = Vocabulary(("", "[UNK]", "a", "dog", "runs"))
 TREE = read_tree("(S (NP (DT a) (NN dog)) (VBZ runs))")
 
 
-def test_trees_are_taken_as_they_are():
+def test_trees_are_not_parsed_again():
     found = TreeReader(VOCABULARY).read([TREE, read_tree("(NN cat)")])
     assert found.shape == (2, 8, 6)
     np.testing.assert_array_equal(found[0, :5], tree_array(TREE, [2, 3, 4]))
@@ -22,7 +22,7 @@ def test_trees_are_taken_as_they_are():
     assert (found[0, :, 2] == 1).sum() == 2
 
 
-def test_without_a_parser_sentences_are_refused(monkeypatch):
+def test_sentences_need_a_parser(monkeypatch):
     for known in [*sys.modules]:
         if known.split(".")[0] == "nltk":
             monkeypatch.delitem(sys.modules, known)

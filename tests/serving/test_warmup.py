@@ -57,7 +57,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_each_signature_gets_requests_of_a_few_sizes(folder):
+def test_each_signature_has_warm_up_requests(folder):
     deployment.write_requests(folder, SIGNATURES)
     sizes = {name: [] for name in SIGNATURES}
     for request in deployment.read_requests(folder):
@@ -71,7 +71,7 @@ def test_each_signature_gets_requests_of_a_few_sizes(folder):
     assert all(one == [1, 8, 32] for one in sizes.values())
 
 
-def test_what_does_not_answer_is_told_before_a_server_meets_it(folder):
+def test_failing_warm_up_request_raises_an_error(folder):
     def fail(rows):
         return {"rows": tf.ensure_shape(rows, [3, 4])}
 
@@ -81,7 +81,7 @@ def test_what_does_not_answer_is_told_before_a_server_meets_it(folder):
     assert deployment.read_requests(folder) == []
 
 
-def test_a_damaged_file_is_named(folder):
+def test_damaged_warm_up_file_raises_an_error(folder):
     path = folder / deployment.WARMUP_FILE
     path.write_bytes(b"These are no records." * 5)
     with refused(path.name):

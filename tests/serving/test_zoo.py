@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_model_is_loaded_by_its_name(folder):
+def test_zoo_model_is_loaded_by_name(folder):
     (folder / "unfinished").mkdir()
     (folder / "README.md").write_text("# The zoo\n")
     assert tbnets.zoo.names() == ["tiny"]
@@ -36,7 +36,7 @@ def test_a_model_is_loaded_by_its_name(folder):
     assert model.path == folder / "tiny" / "1"
 
 
-def test_the_zoo_is_described():
+def test_zoo_models_are_described():
     found = {one.name: one for one in tbnets.zoo.describe()}
     assert list(found) == tbnets.zoo.names()
     photos, boxes = found["flickr8k_photos"], found["entities_localization"]
@@ -49,7 +49,7 @@ def test_the_zoo_is_described():
     assert recall in str(tbnets.zoo.describe())
 
 
-def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
+def test_model_is_loaded_by_path(folder, tmp_path, monkeypatch):
     own = shutil.copytree(folder / "tiny" / "1", tmp_path / "run" / "1")
     for path in (own, str(own.parent)):
         assert zoo.locate(path) == pathlib.Path(path)
@@ -62,12 +62,12 @@ def test_a_folder_is_loaded_by_its_path(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["tinny", "", "../model_zoo/tiny", "tiny/1"])
-def test_an_unknown_name_is_told_the_known_ones(folder, name):
+def test_error_about_an_unknown_name_lists_the_names(folder, name):
     with refused("name", kind=InputError):
         zoo.load(name)
 
 
-def test_what_is_neither_name_nor_folder_is_refused(folder, monkeypatch):
+def test_missing_model_raises_an_error(folder, monkeypatch):
     with pytest.raises(MissingFileError, match="tinny"):
         zoo.open_model("tinny")
     monkeypatch.setattr(zoo, "folder", lambda: folder / "none")
@@ -90,7 +90,7 @@ def link(path):
         ("README.md", link),
     ],
 )
-def test_what_is_not_as_published_is_not_loaded(folder, name, harm):
+def test_changed_zoo_model_is_not_loaded(folder, name, harm):
     harm(folder / "tiny" / name)
     # By its path no less than by name.
     for model in ("tiny", folder / "tiny"):
@@ -101,7 +101,7 @@ def test_what_is_not_as_published_is_not_loaded(folder, name, harm):
 @pytest.mark.parametrize(
     "line", ["", "abc  1/x", "0" * 64 + " README.md", "0" * 64 + "  README.md"]
 )
-def test_a_bad_line_of_the_list_is_named(folder, line):
+def test_error_about_checksums_contains_the_line(folder, line):
     with open(folder / "tiny" / zoo.CHECKSUMS, "a") as file:
         file.write(line + "\n")
     count = len(zoo.model_files(folder / "tiny"))
@@ -109,7 +109,7 @@ def test_a_bad_line_of_the_list_is_named(folder, line):
         zoo.load("tiny")
 
 
-def test_scenes_localization_finds_what_phrases_name():
+def test_scenes_localization_finds_phrases():
     [scene] = draw_scenes("test", SceneSettings(0, 0, 1, seed=7))
     phrases = [f"{one.colour} {one.shape}" for one in scene.scene.objects]
     model = tbnets.zoo.load("scenes_localization")

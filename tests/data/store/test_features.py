@@ -47,14 +47,14 @@ def test_rows_are_found_by_id(tmp_path, dtype, order):
     assert features.path == str(path)
 
 
-def test_ids_are_lines_as_any_editor_writes_them(tmp_path):
+def test_ids_may_end_with_any_newline(tmp_path):
     for name in ("train_ims.npy", "train.npy"):
         path = save(tmp_path, np.zeros((2, 1)), name=name)
         (tmp_path / "train_ids.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
         assert open_array(path).ids == ("a", "b")
 
 
-def test_without_ids_rows_are_counted(tmp_path):
+def test_row_numbers_are_ids_without_a_file_of_ids(tmp_path):
     features = open_array(save(tmp_path, np.zeros((3, 1))))
     assert features.ids == ("0", "1", "2")
     assert features.rows(["2"]).tolist() == [2]
@@ -72,7 +72,7 @@ def test_missing_ids_are_listed_and_counted(tmp_path):
     assert "'0', '1', '2', '3', '4';" in received
 
 
-def test_number_of_ids_must_fit(tmp_path):
+def test_number_of_ids_must_equal_number_of_rows(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)), ["a", "b", "c"])
     with refusals.at(ids_file(path), 3):
         open_array(path)
@@ -88,7 +88,7 @@ def test_repeated_ids_share_their_first_row(tmp_path):
     assert open_array(path).rows(["b", "a"]).tolist() == [1, 0]
 
 
-def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
+def test_repeated_ids_with_different_rows_raise_an_error(tmp_path, monkeypatch):
     # A chunk has two rows.
     monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", 16)
     array = np.asarray([[1], [2], [1], [3]], np.float64)
@@ -97,7 +97,7 @@ def test_repeated_ids_with_other_rows_are_refused(tmp_path, monkeypatch):
         open_array(path)
 
 
-def test_chunks_are_the_rows_in_order_as_stored(tmp_path, monkeypatch):
+def test_chunks_contain_all_rows_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", 9)  # 2 rows
     array = np.arange(10, dtype=np.int16).reshape(5, 2)
     features = open_array(save(tmp_path, array))
@@ -169,7 +169,7 @@ WHOLE = saved(np.zeros((4, 4), np.float32))  # 128 bytes of header, 64 of data.
     ],
     ids=str,
 )
-def test_what_is_no_array_is_named_and_allocates_nothing(tmp_path, content):
+def test_invalid_arrays_raise_an_error_without_allocation(tmp_path, content):
     (tmp_path / "x.npy").write_bytes(content)
     tracemalloc.start()
     with pytest.raises(InputError, match=rf"^{tmp_path / 'x.npy'}: "):
@@ -179,7 +179,7 @@ def test_what_is_no_array_is_named_and_allocates_nothing(tmp_path, content):
     assert peak < 2**23
 
 
-def test_other_files_are_named(tmp_path):
+def test_errors_about_other_files_name_them(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros((2, 2)))
     with pytest.raises(InputError, match=r"x\.npz"):
         open_array(tmp_path / "x.npz")
@@ -188,7 +188,7 @@ def test_other_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2**20])
-def test_rows_that_are_not_finite_are_named(tmp_path, monkeypatch, chunk_bytes):
+def test_error_about_nan_contains_the_row(tmp_path, monkeypatch, chunk_bytes):
     monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", chunk_bytes)
     array = np.ones((4, 3))
     array[1, 2] = np.nan

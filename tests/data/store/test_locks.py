@@ -46,7 +46,7 @@ def take(folder):
     return FolderLock.take(folder, "lock", "run_dir")
 
 
-def test_a_lock_keeps_others_out_until_its_process_is_killed(tmp_path):
+def test_lock_is_held_until_its_process_is_killed(tmp_path):
     process = start_holder(tmp_path)
     message = f"Received: run_dir={tmp_path}.* process {process.pid} of "
     with pytest.raises(FileExistsError, match=message):
@@ -58,14 +58,14 @@ def test_a_lock_keeps_others_out_until_its_process_is_killed(tmp_path):
     del lock
 
 
-def test_a_child_that_outlives_its_parent_holds_nothing(tmp_path):
+def test_child_process_does_not_inherit_the_lock(tmp_path):
     process = start_holder(tmp_path, "fork")
     process.wait()
     assert take(tmp_path)
     process.communicate(b".")
 
 
-def test_a_process_may_take_its_lock_again_and_let_it_go(tmp_path):
+def test_process_can_take_its_own_lock_again(tmp_path):
     lock = take(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     assert take(f"{tmp_path}/link") is lock
@@ -77,7 +77,7 @@ def test_a_process_may_take_its_lock_again_and_let_it_go(tmp_path):
 
 
 @pytest.mark.parametrize("known_to", ["no system", "no file system"])
-def test_where_there_are_no_locks_nobody_is_kept_out(
+def test_lock_succeeds_on_file_systems_without_locks(
     tmp_path, monkeypatch, known_to
 ):
     def refuse(*_):
@@ -92,7 +92,7 @@ def test_where_there_are_no_locks_nobody_is_kept_out(
     process.communicate(b".")
 
 
-def test_who_waits_is_told_for_whom_and_gets_the_lock(tmp_path, monkeypatch):
+def test_waiting_process_gets_the_lock(tmp_path, monkeypatch):
     process, told = start_holder(tmp_path), []
     monkeypatch.setattr(
         locks.time, "sleep", lambda seconds: process.communicate(b".")

@@ -64,7 +64,7 @@ def test_each_file_is_checked_once(tmp_path, read):
     assert read == [*expected, "numbers of x.npy"]
 
 
-def test_a_file_that_is_written_again_is_checked_again(tmp_path):
+def test_changed_file_is_checked_again(tmp_path):
     path = write_store(tmp_path / "s")
     load_features([path])
     file = path / "features.npy"
@@ -99,7 +99,7 @@ def two(tmp_path):
     return paths, first, second
 
 
-def test_features_are_joined_by_id(two, tmp_path):
+def test_features_are_concatenated_by_id(two, tmp_path):
     paths, first, second = two
     with_store = paths[0], write_store(tmp_path / "s")
     features, rows = load_features(with_store, ["a", "b"])
@@ -118,7 +118,7 @@ def test_features_are_joined_by_id(two, tmp_path):
     assert features.path == f"{paths[0]}, {paths[1]}"
 
 
-def test_features_come_in_chunks(two, monkeypatch):
+def test_concatenated_features_are_read_in_chunks(two, monkeypatch):
     features = open_features(*two[0])
     for size in (1, 20, 1000):
         monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", size)
@@ -129,7 +129,7 @@ def test_features_come_in_chunks(two, monkeypatch):
         )
 
 
-def test_a_missing_id_names_its_file(two, tmp_path):
+def test_error_about_a_missing_id_names_the_file(two, tmp_path):
     paths, *_ = two
     features = open_features(*paths)
     assert features.missing(["a", "c", "d"]) == ["c", "d"]
@@ -145,7 +145,7 @@ def test_a_missing_id_names_its_file(two, tmp_path):
         open_features(paths[0], other)
 
 
-def test_features_without_ids_are_not_joined(two, tmp_path):
+def test_features_without_ids_are_not_concatenated(two, tmp_path):
     bare, other = tmp_path / "bare_ims.npy", tmp_path / "other.npy"
     for path in (bare, other):
         np.save(path, np.ones((3, 1)))
@@ -155,7 +155,7 @@ def test_features_without_ids_are_not_joined(two, tmp_path):
     assert open_features(bare).ids == ("0", "1", "2")  # Alone it may be.
 
 
-def test_a_bad_number_names_its_file(two, tmp_path):
+def test_error_about_nan_names_the_file(two, tmp_path):
     bad = np.ones((3, 1))
     bad[1] = np.nan
     path = write_array(tmp_path / "bad_ims.npy", bad, "cba")
