@@ -16,9 +16,6 @@ from tbnets.data.store.npy import ERRORS
 from tbnets.errors import InputError
 from tbnets.files import require_file
 
-# This module parses Keras' older HDF5 layout, which has one group per layer, so
-# that errors can name the tensor. Keras parses `.weights.h5` files.
-
 # An old torch checkpoint consists of five pickles and the storages of the
 # tensors. The pickles hold a magic number, a protocol number, facts about the
 # machine, the tensors by name, and the keys of the storages. A pickle can call
@@ -37,76 +34,41 @@ _DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError, struct.error)
 class _Tensor(NamedTuple):
     """The position of a tensor in its storage, counted in elements."""
 
-    key: str
+    storage: tuple
     offset: int
     shape: tuple
     strides: tuple
-
-    def view(self, storages):
-        """Returns a view of the tensor; `storages` maps keys to arrays."""
-        numbers, (_, offset, shape, strides) = storages[self.key], self
-        pairs = list(zip(shape, strides, strict=True))
-        if not (
-            all(type(x) is int and x >= 0 for x in (offset, *shape, *strides))
-            and len(shape) <= MOST_DIMENSIONS
-            and 0 < math.prod(shape) <= numbers.size
-            and offset + sum((n - 1) * step for n, step in pairs) < numbers.size
-        ):
-            raise InputError(
-                f"has a tensor with shape {shape!a:.80}, strides "
-                f"{strides!a:.80} and offset {offset!a:.40}, but "
-                f"{numbers.size} numbers"
-            )
-        steps = [numbers.itemsize * step for step in strides]
-        return np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps)
 
 
 def _note_tensor(*arguments):
     return _Tensor(*arguments[:4])
 
 
-_NAMES = {
+_DTYPES = {"torch.FloatStorage": "<f4", "torch.LongStorage": "<i8"}
+_NAMES = _DTYPES | {
     "collections.OrderedDict": collections.OrderedDict,
     "torch._utils._rebuild_tensor_v2": _note_tensor,
-    "torch.FloatStorage": "<f4",
-    "torch.LongStorage": "<i8",
 }
 
 
 class _Unpickler(pickle._Unpickler):
-    """Loads one pickle and records its storages, {key: (dtype, size)}."""
-
     # Python's C unpickler would allocate as much memory as a damaged file
     # requests.
-
-    def __init__(self, stream):
-        super().__init__(stream)
-        self.storages = {}
 
     def find_class(self, module, name):
         name = f"{module}.{name}"
         if name not in _NAMES:
-            raise InputError(
-                f"contains {name!a:.80}, which is not a tensor (it was not "
-                "called)"
-            )
+            raise InputError(f"names {name!a:.80} (it was not called)")
         return _NAMES[name]
 
     def persistent_load(self, identity):
-        kind, dtype, key, _, size, view = identity
-        if (
-            (kind, view) != ("storage", None)
-            or dtype not in ("<f4", "<i8")
-            or type(key) is not str
-            or self.storages.setdefault(key, (dtype, size)) != (dtype, size)
+        _, dtype, key, _, size, _ = identity
+        if dtype not in _DTYPES.values() or (type(key), type(size)) != (
+            str,
+            int,
         ):
             raise InputError("has an invalid storage")
-        return key
-
-
-def _load(stream):
-    unpickler = _Unpickler(stream)
-    return unpickler.load(), unpickler.storages
+        return key, dtype, size
 
 
 def read_tensors(path) -> dict:
@@ -123,61 +85,58 @@ def read_tensors(path) -> dict:
             raise InputError(f"has more than {MOST_BYTES} bytes")
         return _tensors(path.read_bytes())
     except _DAMAGES as error:
-        reason = f"{error!s:.300}"
-        if not isinstance(error, InputError):
-            reason = f"is truncated, damaged or in another format ({reason})"
         raise InputError(
             "weights",
-            "be a torch checkpoint in the older format with only tensors",
-            f"weights={path}, which {reason}",
+            "be a torch checkpoint of tensors, saved with "
+            "_use_new_zipfile_serialization=False",
+            f"weights={path}, which is of another kind or damaged: "
+            f"{error!s:.300}",
             "Name another file, or install or download it again.",
         ) from error
 
 
 def _tensors(content):
-    if content.startswith(b"PK\x03\x04"):
-        raise InputError(
-            "is a zip archive, the newer format (save it with "
-            "_use_new_zipfile_serialization=False in torch)"
-        )
     stream = io.BytesIO(content)
-    (magic, _), (version, _), (facts, _) = (_load(stream) for _ in range(3))
-    if (magic, version) != (MAGIC_NUMBER, PROTOCOL_VERSION):
-        raise InputError(
-            f"does not start with the numbers {MAGIC_NUMBER} and "
-            f"{PROTOCOL_VERSION}"
-        )
-    # A malicious pickle can replace the dictionary's methods.
-    if dict.get(facts, "little_endian") is not True:
-        raise InputError("is not marked little-endian")
-    notes, storages = _load(stream)
-    for name, note in dict.items(notes):
-        if type(name) is not str or not isinstance(note, _Tensor):
-            raise InputError("has values other than named tensors")
-    keys, _ = _load(stream)
-    arrays = _read_storages(content, stream.tell(), keys, storages)
-    return {name: note.view(arrays) for name, note in dict.items(notes)}
-
-
-def _read_storages(content, start, keys, storages):
-    if set(keys) != set(storages) or len(keys) != len(storages):
-        raise InputError("lists storages that its tensors do not use")
-    arrays = {}
+    magic, version, facts, tensors, keys = (
+        _Unpickler(stream).load() for _ in range(5)
+    )
+    # A malicious pickle can replace the methods of a dictionary.
+    is_little = dict.get(facts, "little_endian") is True
+    if (magic, version, is_little) != (MAGIC_NUMBER, PROTOCOL_VERSION, True):
+        raise InputError("it is not a little-endian checkpoint")
+    tensors = dict(dict.items(tensors))
+    if not all(isinstance(x, _Tensor) for x in tensors.values()):
+        raise InputError("it has values other than tensors")
+    storages = {tensor.storage for tensor in tensors.values()}
+    if sorted(keys) != sorted(key for key, *_ in storages):
+        raise InputError("its storages are not those of its tensors")
+    dtypes, start, arrays = {x[0]: x[1:] for x in storages}, stream.tell(), {}
     for key in keys:
-        dtype, size = storages[key]
-        count = int.from_bytes(content[start : start + 8], "little")
-        if count != size or count > len(content):
-            raise InputError(
-                f"is truncated, or has a storage with {count} instead of "
-                f"{size!a:.40} numbers"
-            )
-        arrays[key] = np.frombuffer(content, dtype, count, start + 8)
+        dtype, size = dtypes[key]
+        if int.from_bytes(content[start : start + 8], "little") != size:
+            raise InputError(f"a storage has not {size!a:.40} numbers")
+        arrays[key] = np.frombuffer(content, dtype, size, start + 8)
         start += 8 + arrays[key].nbytes
     if start != len(content):
-        raise InputError(
-            f"has {len(content) - start} bytes after its last storage"
-        )
-    return arrays
+        raise InputError(f"{len(content) - start} bytes follow the storages")
+    return {
+        name: _view(tensor, arrays[tensor.storage[0]])
+        for name, tensor in tensors.items()
+    }
+
+
+def _view(tensor, numbers):
+    _, offset, shape, strides = tensor
+    if not (
+        all(type(x) is int and x >= 0 for x in (offset, *shape, *strides))
+        and len(shape) == len(strides) <= MOST_DIMENSIONS
+        and 0 < math.prod(shape) <= numbers.size
+        and offset + sum((n - 1) * step for n, step in zip(shape, strides))
+        < numbers.size
+    ):
+        raise InputError(f"a tensor exceeds its storage: {tensor!a:.200}")
+    steps = [numbers.itemsize * step for step in strides]
+    return np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps)
 
 
 MOST_LISTED = 5
