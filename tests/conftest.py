@@ -40,7 +40,6 @@ FIRST = (
     "tasks/localization/test_run.py",
     "training/test_loop.py",
     "test_notebooks.py",
-    "fuzz/test_requests.py",
     "tools/test_run_tools.py",
     "tasks/test_similarity_run.py",
     "features/test_extraction.py",

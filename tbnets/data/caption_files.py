@@ -214,7 +214,9 @@ def _records(file, rows, layout, archive):
             continue
         image = _image_of(value)
         folder = layout.folder and values.get(layout.folder)
-        name = file.file_name(f"{folder}/{image}" if folder else image, place)
+        has_folder = folder and isinstance(image, str)
+        path = f"{folder}/{image}" if has_folder else image
+        name = file.file_name(path, place)
         texts = [*_texts(values, layout, place)]
         captions = [file.caption(text, where) for where, text in texts]
         captions = [text for text in captions if text is not None]

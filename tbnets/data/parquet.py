@@ -27,13 +27,13 @@ _PHOTO_NAMES = [
 """The names of a column of photos, preferred first, as `bare` returns them."""
 _BUFFER_BYTES = 1 << 20
 _SMALL_BYTES, _MOST_TIMES = 1 << 26, 100
-"""A column may decompress to the first number of bytes, or to the second times
-its size in the file."""
+"""A row group may decompress to the first number of bytes, or to the second
+times the size of the file."""
 _LARGE_BYTES = 1 << 30
 """Repeated values may take this number of bytes, or `_MOST_TIMES` the size of
 the file."""
 _SMALL_ROWS, _ROWS_PER_BYTE = 1 << 17, 8
-"""A column may have the first number of values, or the second number for each
+"""A row group may have the first number of rows, or the second number for each
 byte of the file."""
 _LOCK = threading.Lock()
 
@@ -48,10 +48,12 @@ class ParquetFile:
 
     def __init__(self, path):
         self.path = path
-        self._metadata, self._flat = None, set()
+        self._metadata = None
         with self._open() as file:
             self._metadata, schema = file.metadata, file.schema_arrow
             self.columns = [x.name for x in schema if _is_read(x)]
+            is_nested = import_extra("data", "pyarrow").types.is_nested
+            self._flat = {x.name for x in schema if not is_nested(x.type)}
             self._photo, self._names = self._photo_columns(schema)
         self._check_sizes()
         groups = range(self._metadata.num_row_groups)
@@ -118,29 +120,22 @@ class ParquetFile:
         return next(names, "")
 
     def _check_sizes(self):
-        """Reports columns whose values would take too much memory."""
+        """Reports row groups that would take too much memory."""
+        # Reading the metadata of a column can end the process if the file is
+        # damaged; reading those of a row group cannot.
         file, size = CheckedFile(self.path), os.path.getsize(self.path)
-        columns = {*self.columns, self._photo.partition(".")[0]}
         advice = "It could exhaust the memory. Write it without compression."
         for group in range(self._metadata.num_row_groups):
             row_group = self._metadata.row_group(group)
-            for number in range(row_group.num_columns):
-                column = row_group.column(number)
-                name = column.path_in_schema
-                if columns.isdisjoint([name, name.partition(".")[0]]):
-                    continue
-                most = _MOST_TIMES * column.total_compressed_size
-                most = max(_SMALL_BYTES, most)
-                num_bytes = column.total_uncompressed_size
-                if num_bytes > most:
-                    expected = f"at most {most} bytes in the column {name}"
-                    file.refuse(expected, num_bytes, None, advice)
-                most = max(_SMALL_ROWS, _ROWS_PER_BYTE * size)
-                if column.num_values > most:
-                    expected = f"at most {most} values in the column {name}"
-                    file.refuse(expected, column.num_values, None, advice)
-                if name in self.columns:  # Not inside a struct or list.
-                    self._flat.add(name)
+            for what, value, small, most in (
+                ("bytes", row_group.total_byte_size, _SMALL_BYTES, _MOST_TIMES),
+                ("rows", row_group.num_rows, _SMALL_ROWS, _ROWS_PER_BYTE),
+            ):
+                most = max(small, most * size)
+                if not 0 <= value <= most:
+                    expected = f"at most {most} {what}"
+                    place = f"row group {group}"
+                    file.refuse(expected, value, place, advice)
 
     def _batches(self, columns, rows_at_once=None, groups=None):
         """Yields record batches; limits the bytes of repeated values."""

@@ -27,12 +27,19 @@ def _read(path):
     return found, [archives.read_bytes(path / x) for x in found.names]
 
 
-def _reader(name, write):
+def _reader(name, write, read=_read, cost=1):
     return Reader(
         lambda folder: write(folder / name),
         (name,),
-        lambda folder: _read(folder / name),
+        lambda folder: read(folder / name),
+        cost=cost,
     )
+
+
+def _write_two_tars(path):
+    names = [{"0.jpg": PHOTO, "0.txt": "A dog."}, {"1.png": PHOTO}]
+    parts = [write_tar(path, files).read_bytes() for files in names]
+    path.write_bytes(b"".join(parts))
 
 
 def _write_parquet(path):
@@ -45,8 +52,30 @@ def _write_parquet(path):
     parquet.write_table(table, path, row_group_size=2)
 
 
+def _write_bomb(path):
+    """Writes 100 photos and captions of 1 MB each into a small file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    indices = pyarrow.array([0] * 100, pyarrow.int32())
+    columns = {
+        name: pyarrow.DictionaryArray.from_arrays(indices, [value])
+        for name, value in (("image", bytes(2**20)), ("text", "a" * 2**20))
+    }
+    table = pyarrow.table(columns)
+    parquet.write_table(table, path, compression="zstd")
+
+
+def _read_bomb(path):
+    found = read_captions("auto", path, "all")
+    sizes = [*map(len, found.captions)]
+    return sizes, archives.read_bytes(path / found.names[7])
+
+
 READERS = {
-    "captions_webdataset": _reader("s.tar", lambda x: write_tar(x, FILES)),
+    "tar": _reader("s.tar", lambda x: write_tar(x, FILES)),
+    "tars_in_one": _reader("s.tar", _write_two_tars),
 }
 if importlib.util.find_spec("pyarrow"):
-    READERS["captions_parquet"] = _reader("p.parquet", _write_parquet)
+    READERS["parquet"] = _reader("p.parquet", _write_parquet)
+    READERS["parquet_bomb"] = _reader("p.parquet", _write_bomb, _read_bomb, 10)

@@ -1,11 +1,13 @@
 """Readers of arrays: features, stores, embeddings, weights, photos."""
 
 import functools
+from unittest import mock
 
 import numpy as np
 import PIL.Image
 
 from tbnets.cli import embedding_files
+from tbnets.data import pictures
 from tbnets.data.images import fault_of, read_photo, read_photo_sizes
 from tbnets.data.store.opening import load_features, open_features
 from tbnets.data.store.writer import FeatureWriter
@@ -139,10 +141,15 @@ def _photo(kind, cost=1, **options):
     content = encode(format=kind.upper(), size=(24, 16), **options)
 
     def read(folder):
-        fault_of((folder / name).read_bytes())
-        return read_photo_sizes([folder / name]), read_photo(folder / name)
+        read_photo(SMALL_PHOTO)  # The graph has the true limit of pixels.
+        with mock.patch.object(pictures, "MAX_PIXELS", 2**20):
+            fault_of((folder / name).read_bytes())
+            return read_photo_sizes([folder / name]), read_photo(folder / name)
 
     return reader_of({name: content}, read, cost=cost)
+
+
+SMALL_PHOTO = encode(size=(4, 3))
 
 
 def _orientation():
@@ -178,7 +185,7 @@ READERS = {
         "net.weights.h5", lambda path: _network().save_weights(path)
     ),
     "photo_jpeg": _photo("jpeg", exif=_orientation()),
-    "photo_png": _photo("png"),
+    "photo_png": _photo("png", exif=_orientation()),
     **{
         f"photo_{kind}": _photo(kind, cost=5)
         for kind in ("webp", "gif", "bmp", "tiff", "avif")

@@ -19,5 +19,5 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_file_is_told_or_read_as_it_stands(name, tmp_path):
+def test_a_damaged_file_is_an_error_or_read(name, tmp_path):
     reader.check(READERS[name], tmp_path)
