@@ -13,7 +13,7 @@ from tbnets.checks import first_twice
 from tbnets.data import caption_archives, caption_json, caption_tables
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives
-from tbnets.data.caption_files import ImageRecord
+from tbnets.data.caption_files import ImageRecord, Row, read_rows
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.features import first_equal_rows, open_array
 from tbnets.errors import InputError
@@ -26,7 +26,7 @@ _PACKED = {
 }
 """Maps the first bytes of a compressed file to advice."""
 _TOKEN_START = re.compile(r"[^\t\n]+#\d+ *\t")
-_TOKEN_ROW = re.compile(r"([^\t]+)#(\d+)[ ]*\t(.*)", re.DOTALL)
+_TOKEN_ROW = re.compile(r"([^\t]+)#\d+ *\t(.*)", re.DOTALL)
 
 
 def read_flickr(file):
@@ -37,34 +37,27 @@ def read_flickr(file):
     without file extensions. If there are no lists, all images are in the split
     "all".
     """
-    captions, lists = _token_captions(file), _split_lists(file.path)
-    images = {part: _listed(lists[part], captions, file) for part in lists}
+    records = read_rows(file, ["image", "caption"], _token_rows(file))
+    by_name = {record.image_id: record for record in records}
+    lists = _split_lists(file.path)
     return [
-        ImageRecord(name, list(captions[name].values()), split, name)
-        for split, names in (images or {WHOLE_FILE: captions}).items()
-        for name in names
-    ]
+        by_name[name]._replace(split=split)
+        for split, path in lists.items()
+        for name in _listed(path, by_name, file)
+    ] or records * (not lists)
 
 
-def _token_captions(file):
-    # Returns {image: {caption number: caption}}.
+def _token_rows(file):
     rows, ends_well = file.lines()
-    captions = {}
     for line, row in enumerate(rows, 1):
-        cut = line == len(rows) and not ends_well
+        is_cut = line == len(rows) and not ends_well
         match = _TOKEN_ROW.fullmatch(row)
-        if row.strip() and (cut or not match):
-            advice = ""
-            if cut and captions:  # Else the file may have another format.
-                advice = "Copy the truncated file again, or end its last line."
-            file.refuse("'<image>#<number><TAB><caption>'", row, line, advice)
-        elif match and file.file_name(match[1], line):
-            texts = captions.setdefault(match[1], {})
-            if match[2] in texts:
-                expected = "a unique number for each caption of an image"
-                file.refuse(expected, f"{match[1]}#{match[2]}", line)
-            texts.setdefault(match[2], match[3].strip())
-    return captions
+        if match and not is_cut:
+            yield Row(line, {"image": match[1], "caption": match[2]})
+        elif row.strip():
+            advice = "Copy the truncated file again, or end its last line."
+            expected = "'<image>#<number><TAB><caption>'"
+            file.refuse(expected, row, line, advice * is_cut)
 
 
 def _split_lists(path):

@@ -396,7 +396,7 @@ class CaptionSource:
             result = *read_file(self.format, file), file.problems
             _CACHE.clear()
             is_valid = all(problem.is_doubt for problem in file.problems)
-            if is_valid and result[1] not in OF_SEVERAL_FILES:
+            if is_valid and not result[1].startswith(OF_SEVERAL_FILES):
                 _CACHE[key] = result
         records, read_as, found = result
         for problem in found:
