@@ -33,12 +33,17 @@ def format_of(file):
         return "coco"
     if "sentences" in first.get("images", ()):
         return "karpathy"
+    if _is_mapping(file, content):
+        return "mapping"
     is_split = all(map(split_names.is_usual, content))
-    if is_split or len(lists) == 1 or _columns(file, content):
-        return "records"
-    is_mapping = all(map(is_photo_name, content))
-    is_mapping = is_mapping or file.has_photos(content, by_stem=True)
-    return "mapping" if is_mapping else ""
+    is_list = len(lists) == 1 or _columns(file, content)
+    return "records" if is_split or is_list else ""
+
+
+def _is_mapping(file, content):
+    """Returns whether all keys are names of photos."""
+    is_named = all(map(is_photo_name, content))
+    return is_named or file.has_photos(content, by_stem=True)
 
 
 def _lists_of_objects(content):
@@ -83,20 +88,19 @@ def _rows(file, content, split=None):
     """Returns the names of the columns, and an iterable of `Row`s."""
     part = WHOLE_FILE if split is None else split
     place = split or ""
-    if isinstance(content, dict):
-        lists = _lists_of_objects(content)
+    if isinstance(content, dict) and content:
         if split is None and all(map(split_names.is_usual, content)):
             parts = [_rows(file, content[name], name) for name in content]
             names = [name for names, _ in parts for name in names]
             rows = itertools.chain.from_iterable(rows for _, rows in parts)
             return [*dict.fromkeys(names)], rows
-        if len(lists) == 1 or "sentences" in lists.get("images", [{}])[0]:
+        if _is_mapping(file, content):
+            return _rows_of_mapping(content, part)
+        if lists := _lists_of_objects(content):
             place = "images" if "images" in lists else next(iter(lists))
             content = lists[place]
         elif columns := _columns(file, content):
             content = [dict(zip(content, row)) for row in zip(*columns)]
-        else:
-            return _rows_of_mapping(content, part)
     if not isinstance(content, list):
         file.refuse("a list of objects", content, place or None)
         return [], []
@@ -109,28 +113,20 @@ def _rows(file, content, split=None):
 
 def _rows_of_mapping(content, split):
     first, texts = next(iter(content.items()))
-    if isinstance(texts, dict):
-        rows = (
-            Row(f"[{shown(name)}]", {"image": name, **values}, split)
-            for name, values in content.items()
-        )
-        return ["image", *texts], rows
     has_paths = _ends_with(texts, first)
 
-    def captions(name, texts):
-        if not has_paths:
-            return texts
-        return texts[:-1] if _ends_with(texts, name) else None
+    def values(name, texts):
+        if isinstance(texts, dict):
+            return {"image": name, **texts}
+        if has_paths:
+            texts = texts[:-1] if _ends_with(texts, name) else None
+        return {"image": name, "caption": texts}
 
     rows = (
-        Row(
-            f"[{shown(name)}]",
-            {"image": name, "caption": captions(name, texts)},
-            split,
-        )
+        Row(f"[{shown(name)}]", values(name, texts), split)
         for name, texts in content.items()
     )
-    return ["image", "caption"], rows
+    return [*values(first, texts)], rows
 
 
 def _ends_with(texts, name):

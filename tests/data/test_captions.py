@@ -246,6 +246,8 @@ def bad_files():
     for entry in (["q"], ["q", "i/b.jpg"], "a.jpg", [5, "i/a.jpg"]):
         content = json.dumps({"ok.jpg": ["p", "i/ok.jpg"], "a.jpg": entry})
         yield "mapping", "f.json", content, "['a.jpg']"
+    content = json.dumps({"ok.jpg": {"text": "p"}, "a.jpg": 5})
+    yield "mapping", "f.json", content, "['a.jpg']"
     for kind, rows in BAD_ROWS.items():
         format, name, head = HEADS[kind]
         for row in rows:
@@ -272,6 +274,7 @@ def test_the_error_of_a_bad_row_names_its_place_and_other_rows_are_read(
 WHOLE = [
     ("auto", "t.jsonl", JSON_SPLIT + JSON_ROW, 2),
     ("karpathy", "list.json", "[1", 1),
+    ("records", "empty.json", '{"train": {}, "val": []}', None),
     ("karpathy", "deep.json", "[" * 200_000, None),
     ("karpathy", "other.json", '{"annotations": []}', None),
     ("karpathy", "latin.json", b'{"images":\n[{"caf\xe9"}]}', 2),
