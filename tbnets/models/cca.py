@@ -309,7 +309,7 @@ class CCA(EmbeddingNetwork):
     def build(self, input_shape: Mapping[str, Any]) -> None:
         """Builds the layers; raises ValueError for an unsupported layer."""
         super().build(input_shape)
-        for side, branch in zip(("image", "text"), self._branches):
+        for side in ("image", "text"):
             encoder = getattr(self, f"{side}_encoder")
             if encoder is not None and encoder.trainable_weights:
                 raise InputError(
@@ -317,13 +317,6 @@ class CCA(EmbeddingNetwork):
                     "have no trainable weights, because CCA has no gradient",
                     type(encoder).__name__,
                     "Freeze the encoder, or train on precomputed features.",
-                )
-            if not hasattr(branch, "mean"):
-                raise InputError(
-                    f"{side}_branch",
-                    "have the weights `mean` and `projection`",
-                    f"{side}_branch={branch!r}",
-                    "Pass for example tbnets.CanonicalProjection(256).",
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
@@ -363,14 +356,6 @@ class CCA(EmbeddingNetwork):
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
         """Returns callbacks that run before all others in `fit`."""
         return [*super().own_callbacks(), _Solving()]
-
-    def batch_loss(self, batch: Batch, training: bool = False) -> Any:
-        """Raises ValueError, because a single batch has no loss."""
-        raise InputError(
-            "CCA must be evaluated by retrieval, because a batch has no loss. "
-            "Received: a batch. Use tbnets.evaluate_retrieval, or pass "
-            "tbnets.RetrievalMetrics in `callbacks`."
-        )
 
     def train_step(self, batch: Batch) -> Tensors:
         """Adds a batch to the covariances."""

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import Batch, Tensors, checked_dict, checked_number
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import check_kind
 from tbnets.losses.ranking import TERMS, LossOutput, RankingLoss
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.two_branch import IDS, INPUTS, TwoBranchModel, ids_of
@@ -83,14 +83,6 @@ class EmbeddingNetwork(TwoBranchModel):
             loss = TripletLoss()
         advice = "Pass for example tbnets.TripletLoss(margin=0.2)."
         check_kind("loss", loss, self.loss_kind, advice)
-        is_sparse = getattr(loss, "gradient", "dense") == "sparse"
-        if is_sparse and kwargs.get("jit_compile"):
-            raise InputError(
-                "jit_compile",
-                "be False with a loss whose gradient is sparse",
-                f"jit_compile={kwargs['jit_compile']}",
-                "Use tbnets.TripletLoss(gradient='dense').",
-            )
         super().compile(optimizer, loss, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
         if structure_end is not None:

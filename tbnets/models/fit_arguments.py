@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import check_finite, checked_array
-from tbnets.data.batches import EpochBatches, Examples, distributed
+from tbnets.data.batches import EpochBatches, distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.text_encoders import TextEncoder
@@ -69,7 +69,14 @@ def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
     are several replicas. The callbacks are ordered: `first_callbacks`, any
     `RetrievalMetrics` (because they add logs), and then all others.
     """
-    _refuse_targets(arguments)
+    for name in ("y", "sample_weight", "class_weight"):
+        if arguments.get(name) is not None:  # Keras may ignore weights.
+            raise InputError(
+                name,
+                "be None, because ids in `x` define which rows match",
+                f"{name} of type {type(arguments[name]).__name__}",
+                "Use the `term_weights` of the loss.",
+            )
     callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
     for name, steps in counted.items():
@@ -123,17 +130,6 @@ def _check_steps(steps, num_batches):
         )
 
 
-def _refuse_targets(arguments):
-    for name in ("y", "sample_weight", "class_weight"):
-        if arguments.get(name) is not None:
-            raise InputError(
-                name,
-                "be None, because ids in `x` define which rows match",
-                f"{name} of type {type(arguments[name]).__name__}",
-                "Omit it, and weigh terms with the loss' `term_weights`.",
-            )
-
-
 def check_metrics(metrics, arguments):
     """Raises an error if `compile` receives metrics or weights of targets."""
     if metrics and not isinstance(metrics, Mapping):
@@ -155,51 +151,21 @@ def check_metrics(metrics, arguments):
 
 
 def check_arrays(name, arrays, num_words=None):
-    """Raises an error if arrays in memory are not valid network inputs.
+    """Raises ValueError if arrays in memory would spoil the weights.
 
-    All arrays must have the same number of rows, and all values must be finite.
-    Error messages contain `name`. `num_words` is the number of word ids, or
-    None if captions are not word ids.
+    All values must be finite. Error messages contain `name`. `num_words` is the
+    number of word ids, or None if captions are not word ids.
     """
-    if isinstance(arrays, Examples):
-        raise InputTypeError(
-            name,
-            "be batches or a dict of arrays",
-            "Examples",
-            "Pass tbnets.EpochBatches(examples, ...).",
-        )
     if not isinstance(arrays, Mapping):
         return
-    counts = {}
     for key, array in arrays.items():
         argument = f"{name}[{key!r}]"
-        if isinstance(array, list | tuple):
-            raise InputTypeError(
-                argument,
-                "be an array",
-                f"a {type(array).__name__}",
-                "Use numpy.asarray, and convert captions with "
-                "`tbnets.Tokenizer(vocabulary)(captions).numpy()`.",
-            )
-        if isinstance(array, tf.Tensor):
-            if key == "captions" and array.dtype == tf.string:
-                counts[argument] = len(array)
-                continue
+        if isinstance(array, tf.Tensor) and array.dtype != tf.string:
             array = array.numpy()
         if isinstance(array, np.ndarray):
-            counts[argument] = len(array) if array.ndim else 0
-            _refuse_text(argument, array)
             check_finite(argument, array)
             if key == "captions" and num_words and array.ndim == 2:
                 _check_words(argument, array, num_words)
-    if counts and (len(set(counts.values())) > 1 or not min(counts.values())):
-        sizes = ", ".join(f"{key} has {count}" for key, count in counts.items())
-        raise InputError(
-            name,
-            "have the same number of rows, at least 1, in all arrays",
-            sizes,
-            "Pair each caption with its image, or use `tbnets.EpochBatches`.",
-        )
 
 
 def _is_text(array):
@@ -212,54 +178,40 @@ def may_read_text(reader):
     return reader is not None and not isinstance(reader, ConfiguredLayer)
 
 
-def _refuse_text(argument, array):
-    if _is_text(array):
-        raise InputTypeError(
-            argument,
-            "hold numbers",
-            "text",
-            "Convert captions with `tbnets.Tokenizer(vocabulary)`, photos with "
-            "`tbnets.decode_images`, and names with `numpy.unique`.",
-        )
-
-
-def checked_inputs(name, inputs, encoder, reader, shape, dtype):
+def checked_inputs(name, inputs, encoder, reader, shape):
     """Checks inputs; converts text to a tensor and uint8 pixels to float32.
 
     Only the dtype and shape of a symbolic tensor are checked. `name` is
     "images" or "captions". `reader` is the layer that reads the inputs: the
-    `encoder`, or the branch if `encoder` is None. `shape` and `dtype` are those
-    for which the network was built, or None.
+    `encoder`, or the branch if `encoder` is None. `shape` is the shape for
+    which the network was built, or None.
     """
     if not hasattr(inputs, "shape"):
         inputs = checked_array(name, inputs)
-    if _is_text(inputs) and name == "captions" and may_read_text(reader):
+    if _is_text(inputs):
+        if name != "captions" or not may_read_text(reader):
+            raise InputTypeError(
+                name,
+                "hold numbers",
+                "text",
+                "Convert captions with `tbnets.Tokenizer(vocabulary)`, and "
+                "photos with `tbnets.decode_images`.",
+            )
         inputs = tf.convert_to_tensor(inputs, tf.string)
-    else:
-        _refuse_text(name, inputs)
-    if dtype and (dtype == "string") != _is_text(inputs):
-        raise InputTypeError(
-            name,
-            f"be {dtype}, as the network was built",
-            f"{name} of dtype {tf.as_dtype(inputs.dtype).name}",
-            "Pass inputs of the kind that the network was trained with.",
-        )
     if tf.as_dtype(inputs.dtype) == tf.uint8:
         inputs = tf.cast(inputs, tf.float32)
     input_shape = tf.TensorShape(inputs.shape)
-    if shape is not None:
-        first, last = shape[1:][:-1], shape[1:][-1:]
-        if encoder is not None:  # An encoder may accept photos of any size.
-            first = [None] * len(first)
-            last = [None] if name == "captions" and len(shape) == 2 else last
-        expected_shape = tf.TensorShape([None, *first, *last])
-        if not expected_shape.is_compatible_with(input_shape):
-            raise InputError(
-                name,
-                f"be of shape {expected_shape}",
-                f"{name}.shape={input_shape}",
-                "Pass inputs of the shape that the network was built for.",
-            )
+    # An encoder may accept photos and captions of any size.
+    sizes = shape and (
+        shape[1:] if encoder is None else [None] * len(shape[1:])
+    )
+    if shape and not input_shape.is_compatible_with([None, *sizes]):
+        raise InputError(
+            name,
+            f"be of shape {tf.TensorShape([None, *sizes])}",
+            f"{name}.shape={input_shape}",
+            "Pass inputs of the shape that the network was built for.",
+        )
     reads_words = isinstance(encoder, TextEncoder) and input_shape.rank == 2
     if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):
         _check_words(name, inputs, encoder.vocabulary_size)

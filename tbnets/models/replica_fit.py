@@ -115,12 +115,6 @@ def _shared(model, arguments, name, steps_name):
     data, steps = arguments.get(name), arguments.get(steps_name)
     if isinstance(data, tf.distribute.DistributedDataset):
         return data, steps, False
-    if not isinstance(data, tf.data.Dataset):
-        raise InputError(
-            f"`{name}` on several replicas must be batches. Received: "
-            f"{type(data).__name__}. Pass tbnets.EpochBatches or a "
-            "tf.data.Dataset."
-        )
     count = int(data.cardinality())
     is_endless = count == tf.data.INFINITE_CARDINALITY
     if is_endless and not steps:

@@ -7,7 +7,7 @@ returns one vector per row.
 import keras
 import tensorflow as tf
 
-from tbnets.errors import InputError, InputTypeError, check_kind
+from tbnets.errors import InputError
 from tbnets.features.cnn import call_with_any_batch
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.chunks import encode_in_chunks, inner_layers
@@ -15,28 +15,8 @@ from tbnets.layers.configured import ConfiguredLayer
 from tbnets.layers.heads import CanonicalProjection
 from tbnets.progress import say
 
-SIDES = {
-    "image_branch": "tbnets.Branch((512, 256))",
-    "text_branch": "tbnets.Branch((512, 256))",
-    "image_encoder": "tbnets.SmallConvNet()",
-    "text_encoder": "tbnets.MeanOfWords(vocabulary.size)",
-}
-"""Argument names of a network's layers, with an example for each."""
 _UNIT = Branch, CanonicalProjection
 _OF_STRINGS = keras.layers.TextVectorization, keras.layers.StringLookup
-_POOLING = (
-    "Append keras.layers.GlobalAveragePooling{}D(), or pass pooling='avg' to a "
-    "network in keras.applications."
-)
-
-
-def check_sides(model):
-    """Raises an error if a branch or encoder is not a Keras layer."""
-    for name, example in SIDES.items():
-        part = getattr(model, name)
-        if part is not None:
-            advice = f"Pass for example {example}."
-            check_kind(name, part, keras.layers.Layer, advice)
 
 
 def draw_apart(image_branch, text_branch):
@@ -70,59 +50,24 @@ def input_dtype(layer):
 def build_layer(name, layer, shape, dtype):
     """Builds a layer. Returns the shape `(None, dim)` and dtype of its outputs.
 
-    Error messages contain `name`. Raises ValueError if the layer cannot read
-    inputs of this shape and dtype, or does not return one vector per row.
+    Raises ValueError, with `name`, if the layer does not return one vector per
+    row.
     """
     if isinstance(layer, ConfiguredLayer) and hasattr(layer, "output_dim"):
         if not layer.built:
             layer.build(shape)
         return (None, layer.output_dim), "float32"
-    read = f"{type(layer).__name__} {layer.name!r}"
-    inputs = getattr(layer, "inputs", None) or [None]
-    if len(inputs) > 1:
-        names = ", ".join(tensor.name for tensor in inputs)
-        raise InputError(
-            name,
-            "take one tensor",
-            f"{read}, which takes {names}",
-            "Wrap it in a layer that computes these inputs from one tensor, "
-            "for example a padding mask from token ids. For a backbone of "
-            "Keras Hub, use tbnets.extras.hub.HubTextEncoder.",
-        )
-    try:
-        outputs = layer(keras.Input(tuple(shape[1:]), dtype=dtype))
-    except Exception as error:  # A layer may raise any error.
-        raise InputError(
-            name,
-            f"read {tf.as_dtype(dtype).name} inputs of shape {tuple(shape)}",
-            f"{read}, which failed: {' '.join(str(error).split())[:500]}",
-            "Change the layer or the inputs.",
-        ) from error
-    return _checked_outputs(name, read, outputs)
-
-
-def _checked_outputs(name, read, outputs):
-    if not hasattr(outputs, "shape"):
-        names = ", ".join(outputs) if isinstance(outputs, dict) else ""
-        raise InputTypeError(
-            name,
-            "return one tensor",
-            f"{read}, which returns a {type(outputs).__name__} {names}",
-            "Wrap it in a layer that returns one of these outputs. For a "
-            "backbone of Keras Hub, use tbnets.extras.hub.PresetEncoder or "
-            "tbnets.extras.hub.HubTextEncoder.",
-        )
-    shape = tuple(outputs.shape)
-    if len(shape) != 2 or shape[1] is None:
-        axes = len(shape) - 2
-        advice = _POOLING.format(axes) if 1 <= axes <= 3 else "Change its size."
+    outputs = layer(keras.Input(tuple(shape[1:]), dtype=dtype))
+    output_shape = tuple(outputs.shape)
+    if len(output_shape) != 2 or output_shape[1] is None:
         raise InputError(
             name,
             "return one vector per row, (None, dim)",
-            f"{read}, whose outputs have the shape {shape}",
-            advice,
+            f"{type(layer).__name__} {layer.name!r}, whose outputs have the "
+            f"shape {output_shape}",
+            "Append for example keras.layers.GlobalAveragePooling2D().",
         )
-    return shape, outputs.dtype
+    return output_shape, outputs.dtype
 
 
 def read_dtype(inputs):

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
-from tbnets.errors import check_choice, check_kind
+from tbnets.errors import check_choice
 from tbnets.layers.heads import PairHead
 from tbnets.losses.logistic import (
     PAIR_LOSSES,
@@ -68,8 +68,6 @@ class SimilarityNetwork(TwoBranchModel):
         sides = image_branch, text_branch, image_encoder, text_encoder
         super().__init__(*sides, **kwargs)
         self.head = PairHead() if head is None else head
-        advice = "Pass for example tbnets.PairHead((512, 256))."
-        check_kind("head", self.head, keras.layers.Layer, advice)
 
     def compile(
         self,

@@ -131,7 +131,6 @@ class TwoBranchModel(keras.Model):
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
         self.output_dims: dict[str, int] = {}
-        sides.check_sides(self)
         sides.draw_apart(self.image_branch, self.text_branch)
         names = ["loss", "gradient_norm", "learning_rate"]
         names += self.reported_names()
@@ -208,7 +207,6 @@ class TwoBranchModel(keras.Model):
             encoder,
             branch if encoder is None else encoder,
             self.input_shapes and self.input_shapes[name],
-            self.input_dtypes and self.input_dtypes[name],
         )
         if encoder is not None:
             size = self.output_dims.get(f"{side}_encoder")
@@ -489,14 +487,6 @@ class TwoBranchModel(keras.Model):
             ]
             if None not in specs[0].shape[1:]:
                 self._build_for(dict(zip(names, specs)))
-        reads_strings = "string" in (self.input_dtypes or {}).values()
-        if reads_strings and self.jit_compile:
-            raise InputError(
-                "jit_compile",
-                "be False if a layer reads strings, which XLA cannot compile",
-                "jit_compile=True",
-                "Leave it out, or apply the TextVectorization in the dataset.",
-            )
 
     def _build_for(self, batch):
         if self.built:

@@ -123,8 +123,6 @@ def test_an_optimizer_of_one_replica_is_refused(network, name, monkeypatch):
 @pytest.mark.parametrize(
     "argument, given",
     [
-        ("x", {"x": {"images": ROWS}}),
-        ("validation_data", {"validation_data": 1}),
         ("class_weight", {"class_weight": 1}),
         ("x", {"steps_per_epoch": 9}),
         ("steps_per_epoch", {"x": BATCHES.repeat()}),
