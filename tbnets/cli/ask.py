@@ -22,11 +22,10 @@ import dataclasses
 import numpy as np
 
 from tbnets import files
-from tbnets.data.photos import list_photos
 from tbnets.errors import InputError, check_choice
 from tbnets.extras.server import client
-from tbnets.serving.embedding_cache import embed_photos
-from tbnets.tasks.settings.flag import Count, check_place, flag
+from tbnets.serving.embedding_cache import embed_folder
+from tbnets.tasks.settings.flag import Count, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,34 +33,27 @@ class Options:
     """Flags for the request, the server and the output."""
 
     words: list[str] = flag(
-        [],
-        "The request: status, embed or search; then the sentences or phrases.",
-        kind="words",
+        [], "status, embed or search; then the sentences.", kind="words"
     )
     server: str = flag("http://localhost:8501", "http://HOST:PORT.")
-    model: str = flag(
-        "", "Name of the model on the server. Default: its only model."
-    )
+    model: str = flag("", "Model on the server. Default: its only model.")
     images: str = flag("", "Folder of photos to embed.")
     top: Count = flag(5, "Number of results per sentence.")
-    output: str = flag(
-        "embeddings.npy", "For embed: a .npy file, float32 [n, dim]."
-    )
+    output: str = flag("embeddings.npy", "For embed: float32 [n, dim].")
 
 
 def connect(options):
     """Returns a `Client` for --model, or for the only model of the server."""
-    names = [options.model]
-    if not options.model:
-        url = f"{options.server}/v1/models"
-        names = client.ask(url, timeout=30).get("models", [])
+    if options.model:
+        return client.Client(options.server, options.model)
+    names = client.ask(f"{options.server}/v1/models", timeout=30)["models"]
     if len(names) != 1:
         raise InputError("--model", "name one", ", ".join(names), "Add it.")
     return client.Client(options.server, names[0])
 
 
 def print_status(model):
-    """Prints the version and the signatures of a model."""
+    """Prints the version, the inputs (>) and the outputs (<) of a model."""
     for state in client.ask(model.url, timeout=30)["model_version_status"]:
         print(f"{model.path} version {state['version']}  {state['state']}")
     for name, signature in sorted(model.signatures.items()):
@@ -75,11 +67,11 @@ def print_status(model):
 def embed(options, model, texts):
     """Embeds sentences, phrases or photos."""
     if options.images:
-        paths = {str(path): path for path in list_photos(options.images)}
-        rows = embed_photos(model, options.images, paths)[1]
+        rows = embed_folder(model, options.images, cache=False)[1]
+    elif model.has("embed_phrases"):
+        rows = model.embed_phrases(texts)
     else:
-        of_phrases = model.has("embed_phrases")
-        rows = (model.embed_phrases if of_phrases else model.embed_text)(texts)
+        rows = model.embed_text(texts)
     files.write_atomically(options.output, lambda file: np.save(file, rows))
     print(f"{len(rows)} x {rows.shape[1]} embeddings: {options.output}")
 
@@ -88,7 +80,6 @@ def main(options):
     """Runs the request named by the first word."""
     request, *texts = options.words or [""]
     check_choice("tbnets ask", request, ("status", "embed", "search"))
-    check_place("output", options.output, ".npy")
     model = connect(options)
     if request == "status":
         return print_status(model)

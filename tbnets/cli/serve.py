@@ -113,11 +113,7 @@ def main(options):
     tell = functools.partial(print, file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not loopback.is_local(options.host):
-        tell(
-            f"WARNING: with --host={options.host}, every machine on the "
-            "network can send requests. Leave --host out to serve only this "
-            "machine."
-        )
+        tell(f"WARNING: other machines can use --host={options.host}.")
     models = Models(folders_of(options.model), options.trust, tell=tell)
     ports = options.port or None, options.rest_api_port
     try:

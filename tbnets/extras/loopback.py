@@ -15,11 +15,7 @@ import urllib.parse
 
 # Werkzeug comes with TensorBoard. It parses requests, limits their size, and
 # calls an application without a socket in tests.
-from werkzeug.exceptions import (
-    Forbidden,
-    HTTPException,
-    RequestEntityTooLarge,
-)
+from werkzeug.exceptions import Forbidden, HTTPException
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from werkzeug.wrappers import Request, Response
 
@@ -78,8 +74,6 @@ class LocalApp:
         try:
             check_is_own(request, self._host)
             return self._answer(request)
-        except RequestEntityTooLarge as error:
-            status, message = error.code, f"Send at most {self._most_bytes} B."
         except HTTPException as error:
             status, message = error.code, error.description
         except UserError as error:
@@ -168,15 +162,13 @@ class Server(ThreadedWSGIServer):
 
     def start(self):
         """Starts to serve requests in a thread."""
-        self._accepting = threading.Thread(
+        threading.Thread(
             target=self.serve_forever, args=(_POLL,), daemon=True
-        )
-        self._accepting.start()
+        ).start()
 
     def end(self, grace=GRACE):
         """Closes the port; waits up to `grace` seconds for open requests."""
         self.shutdown()
-        self._accepting.join(grace)
         end = time.monotonic() + grace
         while self.app.running and time.monotonic() < end:
             time.sleep(_POLL)

@@ -44,7 +44,7 @@ def test_one_of_several_models_must_be_named(folder):
 
 @pytest.mark.parametrize(
     "words, name",
-    [("", "ask"), ("find red", "ask"), ("embed --output=no/a.npy", "--output")],
+    [("", "ask"), ("find red", "ask")],
 )
 def test_wrong_requests_are_rejected(words, name):
     with refused(name):

@@ -17,7 +17,6 @@ from tbnets.serving.inputs import IMAGE_BYTES
 from tbnets.serving.protocol import to_numpy
 from tbnets.serving.served import Served
 
-SERVER = "http://localhost:8501"
 _MOST_ROWS = 32
 """Maximum number of rows in a request."""
 _MOST_BYTES = 2**24
@@ -78,9 +77,9 @@ def ask(url, timeout, document=None):
 
     `document` is the JSON body of a POST, or None for a GET.
     """
-    method = "GET" if document is None else "POST"
+    send = requests.post if document else requests.get
     try:
-        answer = requests.request(method, url, json=document, timeout=timeout)
+        answer = send(url, json=document, timeout=timeout)
         content = answer.json()
         error = None if answer.ok else content["error"]
     except (requests.RequestException, LookupError, TypeError) as failure:
@@ -113,8 +112,8 @@ class _Signature:
         if not self._is_by_rows:
             return self._ask(arrays)
         [(name, rows)] = arrays.items()
-        longest = max(map(_num_bytes, rows), default=0)
-        step = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, longest)))
+        sizes = [len(x) if isinstance(x, bytes) else x.nbytes for x in rows]
+        step = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, *sizes, 1)))
         starts = range(0, max(1, len(rows)), step)
         parts = [self._ask({name: rows[at : at + step]}) for at in starts]
         return {n: tf.concat([x[n] for x in parts], 0) for n in parts[0]}
@@ -125,13 +124,8 @@ class _Signature:
         url = f"{self._client.url}:predict"
         values = ask(url, self._client.timeout, document)["outputs"]
         outputs = self.structured_outputs
-        if len(outputs) == 1:
-            values = dict.fromkeys(outputs, values)
+        values = dict.fromkeys(outputs, values) if len(outputs) < 2 else values
         return {n: _tensor(values[n], spec) for n, spec in outputs.items()}
-
-
-def _num_bytes(row):
-    return len(row) if isinstance(row, bytes) else row.nbytes
 
 
 def _tensor(value, spec):

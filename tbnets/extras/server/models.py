@@ -10,6 +10,7 @@ The old version serves requests while a new version is loaded, and remains in
 memory until its running requests end.
 """
 
+import functools
 import math
 import threading
 
@@ -156,9 +157,7 @@ class Models:
     """
 
     def __init__(self, folders, trust=False, poll_seconds=1, tell=print):
-        def load(number, path):
-            return Version(number, path, trust)
-
+        load = functools.partial(Version, trust=trust)
         self._models = {
             name: Model(name, folder, load, tell)
             for name, folder in folders.items()
