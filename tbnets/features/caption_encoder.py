@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from tbnets.checks import Path, Strings, short_repr
 from tbnets.data.store.npy import write_npz
-from tbnets.errors import InputError, check_kind, import_extra
+from tbnets.errors import InputError, import_extra
 from tbnets.layers.caption_vectors import MeanVectors
 from tbnets.text.plain_tokenizer import FIRST_WORD_ID
 from tbnets.text.vocabulary import (
@@ -172,9 +172,6 @@ def word_counts(vocabulary, captions):
 
 def check_vectors(vectors):
     """Raises an error if the word vectors are missing or empty."""
-    if vectors is not None:
-        advice = "Read them with `tbnets.read_word_vectors`."
-        check_kind("vectors", vectors, WordVectors, advice)
     if vectors is None or not len(vectors.words):
         raise InputError(
             "vectors",
@@ -256,8 +253,6 @@ class CaptionReader(tf.Module):
         self, encoder: CaptionEncoder, max_tokens: int | None = None
     ) -> None:
         super().__init__(name="caption_reader")
-        advice = "Fit an encoder, such as `tbnets.TfidfFeatures`."
-        check_kind("encoder", encoder, CaptionEncoder, advice)
         self.tokenizer = encoder.tokenizer(max_tokens)
         self.vocabulary = self.tokenizer.vocabulary
         self.max_tokens = self.tokenizer.max_tokens

@@ -246,14 +246,9 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     try:
         network = row.constructor(**options)
     except Exception as error:  # Any error of Keras' download.
+        if isinstance(error, ValueError):  # Keras names the size.
+            raise InputError(str(error)) from error
         reason = f"for {name} ({' '.join(str(error).split())})"
-        if isinstance(error, ValueError):
-            raise InputError(
-                "image_size",
-                f"be a size that {name} accepts",
-                f"image_size={side} {reason}",
-                "Change `image_size`.",
-            ) from error
         raise InputError(
             "weights",
             "be a file or available for download",

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from typing_extensions import Self
 
-from tbnets.checks import checked_number, per_cent
+from tbnets.checks import per_cent
 from tbnets.errors import InputError, import_extra
 from tbnets.features.caption_encoder import (
     CaptionEncoder,
@@ -115,9 +115,6 @@ class FisherFeatures(CaptionEncoder):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        checked_number("pca_dim", pca_dim, 0)
-        checked_number("pca_captions", pca_captions, 2)
-        HybridMixture(num_components)  # Checks the number.
         self.num_components = num_components
         self.pca_dim = pca_dim
         self.pca_captions = pca_captions
@@ -177,14 +174,6 @@ class FisherFeatures(CaptionEncoder):
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])
         number = np.count_nonzero(training)
-        if number < self.num_components:
-            raise InputError(
-                "captions",
-                "have at least as many words with vectors as components",
-                f"{number} words with vectors, "
-                f"num_components={self.num_components}",
-                "Use vectors of more words or lower `num_components`.",
-            )
         self.words_ = vectors.words
         progress(f"ICA of {number} words")
         unmix = independent_components(vectors.vectors[training], self.seed)
@@ -208,7 +197,6 @@ class FisherFeatures(CaptionEncoder):
         return self
 
     def _fit_pca(self, captions):
-        checked_number("len(captions)", len(captions), 2)
         PCA = import_extra("text", "sklearn.decomposition").PCA
         chosen = np.random.default_rng(self.seed).permutation(len(captions))
         chosen = np.sort(chosen[: self.pca_captions])
@@ -319,13 +307,6 @@ def independent_components(vectors, seed=0):
     centred = vectors - mean
     values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
     is_kept = values > _RANK_TOLERANCE**2 * max(np.max(mean**2), values[-1], 0)
-    if not is_kept.any():
-        raise InputError(
-            "vectors",
-            "differ between words",
-            f"{len(vectors)} identical vectors",
-            "Check the file of word vectors.",
-        )
     whiten = (axes[:, is_kept] / np.sqrt(values[is_kept]))[:, ::-1]
     ica = FastICA(whiten=False, random_state=seed, max_iter=500, tol=1e-3)
     with warnings.catch_warnings():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from typing_extensions import Self
 
-from tbnets.checks import checked_number, short_repr
+from tbnets.checks import short_repr
 from tbnets.errors import InputError, import_extra
 
 SCALE_FLOOR = 0.05
@@ -61,7 +61,6 @@ class HybridMixture:
         tolerance: float = 1e-3,
         seed: int = 0,
     ) -> None:
-        checked_number("num_components", num_components, 1)
         self.num_components = num_components
         self.max_iterations = max_iterations
         self.tolerance = tolerance

@@ -7,7 +7,6 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import Array, Path, short_repr
-from tbnets.errors import InputError
 from tbnets.features import cnn
 from tbnets.layers.branch import batch_normalization, share_statistics
 from tbnets.layers.configured import ConfiguredLayer, checked_units
@@ -54,13 +53,6 @@ class SmallConvNet(ConfiguredLayer):
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the stages in order."""
         shape = tuple(input_shape)
-        if len(shape) != 4 or None in shape[1:]:
-            raise InputError(
-                "input_shape",
-                "be (n, height, width, 3) with known height and width",
-                f"input_shape={shape}",
-                "Resize the photos to one size.",
-            )
         for convolution, normalisation in self._pairs():
             convolution.build(shape)
             height, width = (shape[1] + 1) // 2, (shape[2] + 1) // 2

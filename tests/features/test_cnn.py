@@ -95,7 +95,7 @@ def test_what_a_network_can_not_be_is_refused():
         tiny_cnn().outputs(["fc7"])
     with refusals.refused("name"):
         build_cnn("AlexNet")
-    with pytest.raises(InputError, match="image_size=8"):
+    with pytest.raises(InputError, match="at least 32x32"):
         build_cnn("MobileNetV2", image_size=8, top=False)
     with pytest.raises(FileNotFoundError):
         build_cnn("SqueezeNet", "imagenet")
