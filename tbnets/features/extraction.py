@@ -1,12 +1,11 @@
 """Extracts features of photos and regions into feature stores.
 
-Batches follow the order of the photos. An extraction that was
-interrupted resumes when it is run again. The finished store is byte-identical
-to the store of an uninterrupted run.
+Batches follow the order of the photos. An extraction that was interrupted
+resumes when it is run again. The finished store is byte-identical to the store
+of an uninterrupted run.
 """
 
 import collections
-import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -35,52 +34,74 @@ def remaining(photos, writer):
     return fresh or new
 
 
-def remaining_groups(photos, writer, size):
-    """Divides the remaining photos into lists of at most `size` photos."""
-    todo = remaining(photos, writer)
-    return [todo[start : start + size] for start in range(0, len(todo), size)]
+def decoded_batches(photos, decode, batch_size=BATCH_SIZE):
+    """Returns a `tf.data.Dataset` of decoded photos, in order.
 
-
-def decoded_batches(groups, decode, batch_size=BATCH_SIZE):
-    """Returns a `tf.data.Dataset` of decoded photos, group after group.
-
-    `groups` contains lists of (id, path). Each element of the dataset is (index
-    of the group, positions in the group, photos), with the shapes `[]`,
-    `[batch]` and `[batch, ...]`. The first two are int64. Files that `decode`
-    rejects are skipped.
+    `photos` is a list of (id, path). Each element of the dataset is (positions
+    in the list, decoded photos), with the shapes `[batch]`, int64, and `[batch,
+    ...]`. Files that `decode` rejects are skipped.
     """
-    paths = [os.fsencode(path) for photos in groups for _, path in photos]
-    lengths = np.array([len(photos) for photos in groups], np.int64)
-    paths = tf.constant(paths, tf.string)
+    paths = tf.constant([os.fsencode(path) for _, path in photos], tf.string)
 
     def read(position, path):
         return position, decode(images.read_file(path))
 
-    def one_group(group, group_paths):
-        dataset = tf.data.Dataset.from_tensor_slices(group_paths).enumerate()
-        dataset = dataset.map(read, usable_cores(), deterministic=True)
-        dataset = dataset.ignore_errors().batch(batch_size)
-        return dataset.map(lambda rows, photos: (group, rows, photos))
-
-    paths = tf.RaggedTensor.from_row_lengths(paths, lengths)
     dataset = tf.data.Dataset.from_tensor_slices(paths).enumerate()
-    return untuned(dataset.flat_map(one_group).prefetch(2))
+    dataset = dataset.map(read, usable_cores(), deterministic=True)
+    return untuned(dataset.ignore_errors().batch(batch_size).prefetch(2))
 
 
-def decoded_by_group(groups, decode, batch_size):
-    """Yields each group and an iterator over its (positions, photos) batches.
+def _decoded(photos, decode, batch_size):
+    batches = decoded_batches(photos, decode, batch_size) if photos else ()
+    for positions, decoded in batches:
+        yield positions.numpy().tolist(), decoded
 
-    Exhaust the iterator before you request the next group.
+
+def _write(photos, writer, batches, reasons, write_every, progress):
+    """Writes the results of photos in groups, and records failed photos.
+
+    Args:
+        photos: list of (id, path).
+        writer: a `FeatureWriter`.
+        batches: iterator over (positions, results), in the order of the photos.
+            A result is a dict of the arrays of a photo, or None if it failed.
+        reasons: function that takes failed photos, and returns their reasons.
+        write_every: number of photos after which results are written.
+        progress: as in `extract_photos`.
+
+    Returns:
+        list of (path, reason) for the failed photos.
     """
-    batches = decoded_batches(groups, decode, batch_size) if groups else ()
-    decoded = itertools.groupby(batches, lambda batch: int(batch[0]))
-    number, of_group = next(decoded, (None, ()))
-    for i, group in enumerate(groups):
-        if i != number:
-            yield group, ()
-            continue
-        yield group, ((rows.numpy().tolist(), x) for _, rows, x in of_group)
-        number, of_group = next(decoded, (None, ()))
+    failures, done, start, reported = [], {}, 0, 0
+
+    def write(end):
+        nonlocal start
+        failed = [photos[i] for i in range(start, end) if i not in done]
+        failed = list(zip(failed, reasons(failed)))
+        writer.add(
+            [photos[i][0] for i in done],
+            failed={key: reason for (key, _), reason in failed},
+            **{
+                name: np.concatenate([arrays[name] for arrays in done.values()])
+                for name in next(iter(done.values()), ())
+            },
+        )
+        failures.extend((path, reason) for (_, path), reason in failed)
+        progress(end - reported)
+        done.clear()
+        start = end
+
+    for positions, results in batches:
+        pairs = zip(positions, results)
+        done.update((i, result) for i, result in pairs if result is not None)
+        end = positions[-1] + 1
+        progress(end - reported)
+        reported = end
+        if end - start >= write_every:
+            write(end)
+    if start < len(photos):
+        write(len(photos))
+    return failures
 
 
 def _computed(features, batches):
@@ -117,29 +138,18 @@ def extract_photos(
     list of (path, reason) for the photos that could not be decoded in this
     call. The store also records the reasons.
     """
-    groups = remaining_groups(photos, writer, write_every)
-    failures = []
-    for group, batches in decoded_by_group(groups, features.decode, batch_size):
-        rows = {}
-        for positions, vectors in _computed(features, batches):
-            rows.update(zip(positions, vectors))
-            progress(len(positions))
-        failed = failed_photos(group, rows)
-        ids = [group[position][0] for position in rows]
-        failures += _add(writer, ids, failed, list(rows.values()))
-        progress(len(failed))
-    return failures
+    photos = remaining(photos, writer)
+    decoded = _decoded(photos, features.decode, batch_size)
+    batches = (
+        (positions, [{"features": vector[None]} for vector in vectors])
+        for positions, vectors in _computed(features, decoded)
+    )
+    return _write(photos, writer, batches, _faults, write_every, progress)
 
 
-def failed_photos(group, done):
-    """Returns (id, path, reason) for each photo that could not be decoded.
-
-    `done` contains the positions of the group's decoded photos.
-    """
-    failed = [photo for i, photo in enumerate(group) if i not in done]
-    reasons = images.faults([path for _, path in failed])
-    pairs = zip(failed, reasons)
-    return [(*photo, reason or UNREAD) for photo, reason in pairs]
+def _faults(photos):
+    reasons = images.faults([path for _, path in photos])
+    return [reason or UNREAD for reason in reasons]
 
 
 def extract_regions(
@@ -163,25 +173,25 @@ def extract_regions(
     if len(unproposed) == len(set(keys)):
         proposals.rows(keys)  # Raises an error that names the photos.
     reason_of = {key: f", as it {x}" for key, x in proposals.failed.items()}
-    failures = []
-    groups = remaining_groups(photos, writer, write_every)
-    proposed = [[p for p in x if p[0] not in unproposed] for x in groups]
-    decoded = decoded_by_group(proposed, images.decode_photo, 1)
-    for all_photos, (group, batches) in zip(groups, decoded):
-        regions_of = {}
-        for [position], [pixels] in batches:
-            key, pixels = group[position][0], pixels.numpy()
+    photos = remaining(photos, writer)
+    rows = [i for i, (key, _) in enumerate(photos) if key not in unproposed]
+
+    def batches():
+        proposed = [photos[i] for i in rows]
+        for [place], [pixels] in _decoded(proposed, images.decode_photo, 1):
+            key, pixels = proposed[place][0], pixels.numpy()
             regions = _regions(extractor, pixels, proposals, key, writer.dtype)
-            regions_of[position] = (key, *regions)
-            progress(1)
-        failed = failed_photos(group, regions_of) + [
-            (key, path, f"has no proposals{reason_of.get(key, '')}")
-            for key, path in all_photos
+            yield [rows[place]], [regions]
+
+    def reasons(failed):
+        return [
+            f"has no proposals{reason_of.get(key, '')}"
             if key in unproposed
+            else reason
+            for (key, _), reason in zip(failed, _faults(failed))
         ]
-        failures += add_regions(writer, list(regions_of.values()), failed)
-        progress(len(failed))
-    return failures
+
+    return _write(photos, writer, batches(), reasons, write_every, progress)
 
 
 def _regions(extractor, pixels, proposals, key, dtype):
@@ -199,32 +209,12 @@ def _regions(extractor, pixels, proposals, key, dtype):
         )
     with np.errstate(over="ignore"):  # The writer rejects infinity.
         features = extractor(pixels, boxes).astype(dtype)
-    return features, boxes, scores, size
+    return {"features": features, **_of_boxes(boxes, scores, size)}
 
 
-def add_regions(writer, photos, failed):
-    """Writes regions and returns (path, reason) for each failed photo.
-
-    Args:
-        writer: a `FeatureWriter` of kind "regions".
-        photos: list of (id, features or None, boxes, scores or None, size).
-        failed: list of (id, path, reason).
-    """
-    if not photos:
-        return _add(writer, (), failed)
-    ids, *parts, sizes = zip(*photos)
-    counts = [len(boxes) for boxes in parts[1]]
-    features, boxes, scores = (
-        None if part[0] is None else np.concatenate(part) for part in parts
-    )
-    arrays = features, boxes, counts, scores, np.array(sizes)
-    return _add(writer, ids, failed, *arrays)
-
-
-def _add(writer, ids, failed, *arrays):
-    reasons = {key: reason for key, _, reason in failed}
-    writer.add(ids, *arrays, failed=reasons)
-    return [(path, reason) for _, path, reason in failed]
+def _of_boxes(boxes, scores, size):
+    arrays = {"boxes": boxes, "counts": [len(boxes)], "sizes": [size]}
+    return arrays if scores is None else {**arrays, "scores": scores}
 
 
 def propose_photos(
@@ -241,28 +231,27 @@ def propose_photos(
     `proposer` is a `Proposer`, and `workers` is the number of threads. The
     other arguments and the result are the same as for `extract_photos`.
     """
-    failures = []
+    photos, faults = remaining(photos, writer), {}
 
     def work(photo):
-        key, path = photo
         try:
-            pixels = images.read_photo(path)
-            return key, None, *proposer(pixels), pixels.shape[1::-1]
+            pixels = images.read_photo(photo[1])
+            return _of_boxes(*proposer(pixels), pixels.shape[1::-1])
         except images.BrokenImageError as error:
-            return key, path, error.reason
+            faults[photo] = error.reason
+            return None
 
-    groups = remaining_groups(photos, writer, write_every)
+    def reasons(failed):
+        return [faults[photo] for photo in failed]
+
     cv2 = import_opencv()
     num_threads = cv2.getNumThreads()
     cv2.setNumThreads(1)  # OpenCV then uses only the calling thread.
+    pool = ThreadPoolExecutor(workers)
     try:
-        with ThreadPoolExecutor(workers) as pool:
-            for group in groups:
-                proposed, failed = [], []
-                for result in pool.map(work, group):
-                    (failed if len(result) == 3 else proposed).append(result)
-                    progress(1)
-                failures += add_regions(writer, proposed, failed)
+        results = enumerate(pool.map(work, photos))
+        batches = (([i], [result]) for i, result in results)
+        return _write(photos, writer, batches, reasons, write_every, progress)
     finally:
+        pool.shutdown(cancel_futures=True)
         cv2.setNumThreads(num_threads)
-    return failures

@@ -36,8 +36,8 @@ def photos_and_features(folder, count, name):
 
 def forward(photos, features):
     """Returns a function that runs the forward passes over decoded photos."""
-    batches = extraction.decoded_batches([photos], features.decode)
-    decoded = [batch for _, _, batch in batches]
+    batches = extraction.decoded_batches(photos, features.decode)
+    decoded = [batch for _, batch in batches]
 
     def run_all():
         for batch in decoded:
