@@ -8,6 +8,7 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.tasks import registry
 from tbnets.tasks.photo_readers import WEIGHTS_BY_NAME
+from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
 from tbnets.tasks.settings.flag import written
 from tbnets.tasks.settings.records import as_flagfile_line
@@ -20,15 +21,49 @@ from tbnets.tasks.settings.settings import (
 )
 from tbnets.tasks.trained import NETWORK_FLAGS, open_trained
 
+COMMAND_LINE, FLAG_FILE, DEFAULT = "the command line", "a flag file", "default"
+"""Sources of a value. The others are a run or model, and a usual flag file."""
+
 
 class Resolved(NamedTuple):
     """The settings of a run and the sources of their values.
 
-    `sources` maps each flag that was set to the name of the source that set it.
+    `sources` maps each flag that does not have its declared default to the name
+    of the source that set it.
     """
 
     settings: Settings
     sources: dict
+
+    def with_usual(self, line, names):
+        """Takes unset flags that the run uses from files of `configs/usual`.
+
+        `names` are the names of the files; a later file overrides an earlier
+        one. A value from an earlier call is kept.
+        """
+        values, sources = {}, dict(self.sources)
+        for name in names:
+            words = [f"--flagfile=usual/{name}"]
+            found = CommandLine(words, [*ALL.values()])
+            for flag in found.set_flags - _set_names(line):
+                if not sources.get(flag, "").startswith("configs/usual/"):
+                    values[flag] = found.values[flag], f"configs/usual/{name}"
+        used = {flag.name for flag in self.settings.flags()}
+        values = {flag: pair for flag, pair in values.items() if flag in used}
+        new = {flag: value for flag, (value, _) in values.items()}
+        unused = unused_flags(self.settings.replace(**new))
+        new = {flag: new[flag] for flag in new if flag not in unused}
+        sources |= {flag: f"{values[flag][1]}.flags" for flag in new}
+        return Resolved(self.settings.replace(**new), sources)
+
+    def usual(self):
+        """Returns the flags that come from `configs/usual`, as one line."""
+        values = self.settings.values()
+        return " ".join(
+            as_flagfile_line(flag, values[flag]).strip()
+            for flag, source in self.sources.items()
+            if source.startswith("configs/usual/")
+        )
 
 
 def settings(line, before=None):
@@ -39,10 +74,10 @@ def settings(line, before=None):
 def resolve(line, before=None):
     """Determines the value of every flag of a run.
 
-    Uses the first of these sources that has a value: the command line, the
-    environment (for `--data_root`), a flag file, the resumed run, the model of
-    `--from`, values that follow from other flags, the preset of `--loss`, or
-    the default.
+    The first of four sources that has a value wins: the command line, a flag
+    file, the run or model that the run begins with, and the default. A default
+    may depend on other flags, on the environment (`--data_root`), on `--loss`,
+    or be in a flag file of `configs/usual` for `--model`.
 
     Args:
         line: the `CommandLine`.
@@ -58,32 +93,34 @@ def resolve(line, before=None):
         names = {*ALL.keys() - line.set_flags, "started_in"}
         take({name: before[name] for name in names}, "the run that is resumed")
     record = complete(record)
-    sources |= dict.fromkeys(line.set_flags & ALL.keys(), "a flag file")
-    sources |= dict.fromkeys(line.typed & ALL.keys(), "the command line")
+    sources |= dict.fromkeys(line.set_flags & ALL.keys(), FLAG_FILE)
+    sources |= dict.fromkeys(line.typed & ALL.keys(), COMMAND_LINE)
     named = {"data_root"} & line.typed
     if not named and DATA_ROOT_VARIABLE in os.environ:
         root = os.environ[DATA_ROOT_VARIABLE]
-        take({"data_root": root}, f"the environment's {DATA_ROOT_VARIABLE}")
+        take({"data_root": root}, f"{DEFAULT}: {DATA_ROOT_VARIABLE}")
         named = {"data_root"}
     if record["started_in"]:  # Typed paths are relative to the current folder.
         paths = named | {
-            name for name in line.typed if _lies_here(name, record)
+            name for name in line.typed if _exists_here(name, record)
         }
         record |= {name: os.path.abspath(record[name]) for name in paths}
-    if before is None:
-        if record["from"]:
-            trained = open_trained(record["from"])
-            take(_of_trained(line, trained), f"--from={trained.name}")
-        implied = {
-            name: value
-            for name, value in _implied_values(record).items()
-            if name not in line.set_flags and record[name] != value
-        }
-        take(implied, "other flags")
-    preset = f"--loss={record['loss']}"
-    loss_flags = [f.name for f in FLAGS["loss"] if f.default is None]
-    sources = {**dict.fromkeys(loss_flags, preset), **sources}
-    return Resolved(registry.settings_of(record), sources)
+    if before is not None:
+        return Resolved(registry.settings_of(record), sources)
+    if record["from"]:
+        trained = open_trained(record["from"])
+        take(_of_trained(line, trained), f"--from={trained.name}")
+    implied = {
+        name: value
+        for name, value in _implied_values(record).items()
+        if name not in line.set_flags and record[name] != value
+    }
+    take(implied, f"{DEFAULT} with other flags")
+    of_loss = [flag.name for flag in FLAGS["loss"] if flag.default is None]
+    of_loss = dict.fromkeys(of_loss, f"{DEFAULT} of --loss={record['loss']}")
+    resolved = Resolved(registry.settings_of(record), {**of_loss, **sources})
+    usual_files = registry.MODELS[record["model"]].usual_files
+    return resolved.with_usual(line, usual_files)
 
 
 def format_settings(resolved):
@@ -95,12 +132,12 @@ def format_settings(resolved):
     ]
     width = max(len(text) for text, _ in rows)
     return "\n".join(
-        f"{text:{width}}  {resolved.sources.get(name, 'default')}"
+        f"{text:{width}}  {resolved.sources.get(name, DEFAULT)}"
         for text, name in rows
     )
 
 
-def _lies_here(name, record):
+def _exists_here(name, record):
     if name not in ALL or not ALL[name].is_place or name == "run_dir":
         return False
     by_word = record[name] in WEIGHTS_BY_NAME
@@ -152,37 +189,16 @@ def _implied_values(record):
     return values
 
 
-def not_given(line, settings: Settings, values):
-    """Returns the `values` of flags that the run uses and the user omitted."""
-    free = {flag.name for flag in settings.flags()} - _set_names(line)
-    used = {name: values[name] for name in values if name in free}
-    unused = unused_flags(settings.replace(**used))
-    return {name: used[name] for name in used if name not in unused}
-
-
 def check_read(line, settings: Settings):
     """Checks that the run uses the flags on the command line.
 
     Returns a note on unused flags in flag files, or "".
     """
-    fixed = registry.fixed_flags(settings.values())
     groups, unused, unread = settings.groups(), unused_flags(settings), {}
-    for group, members in FLAGS.items():
-        for flag in members:
-            name = flag.name
-            agrees = name in fixed and line.values[name] == fixed[name]
-            if name not in line.set_flags or agrees:
-                continue
+    for group, flags in FLAGS.items():
+        for name in {flag.name for flag in flags} & line.set_flags:
             if group not in groups:
-                unread[name] = _readers(group)
-            elif name in fixed:
-                raise InputError(
-                    f"--{name}",
-                    f"be {fixed[name]} for --task={settings.run.task} and "
-                    f"--model={settings.run.model}",
-                    f"--{name}={line.values[name]}",
-                    "Change one flag.",
-                )
+                unread[name] = f"with {_users(group)}"
             elif name in unused:
                 unread[name] = unused[name]
     for name in sorted(line.typed & unread.keys()):
@@ -193,19 +209,15 @@ def check_read(line, settings: Settings):
             f"Leave --{name} out, or change the flags that exclude it.",
         )
     return ", ".join(
-        f"--{name} (used {reader})" for name, reader in unread.items()
+        f"--{name} (used {unread[name]})" for name in sorted(unread)
     )
 
 
-def _readers(group):
-    tasks = [
-        f"--task={name}"
-        for name, task in registry.TASKS.items()
-        if group in task.flag_groups
-    ]
-    models = [
-        f"--model={name}"
-        for name, model in registry.MODELS.items()
-        if group in model.flag_groups
-    ]
-    return f"with {' or '.join(tasks + models)}"
+def _users(group):
+    axes = {"task": registry.TASKS, "model": registry.MODELS}
+    return " or ".join(
+        f"--{axis}={name}"
+        for axis, entries in axes.items()
+        for name, entry in entries.items()
+        if group in entry.flag_groups
+    )

@@ -41,7 +41,6 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
     title_of,
 )
-from tbnets.tasks.settings.records import as_flagfile_line
 from tbnets.tasks.settings.settings import ALL, FLAGS, conditions_in_words
 from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
 from tbnets.training import distribution, loop, summary
@@ -138,30 +137,16 @@ def checked_settings(options, line):
         before = runs.record_before(resolved.settings.run.run_dir)
         resolved = run_line.resolve(line, before)
     else:
-        resolved = with_usual(line, resolved)
+        usual_files = registry.open_task(resolved.settings).usual_files
+        resolved = resolved.with_usual(line, usual_files)
+        if usual := resolved.usual():
+            print(f"usual flags  {usual}")
     settings = resolved.settings
     run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.run.export:
         requirement = "--export, because the exported model answers"
         raise must_come_with(options, "example_query", requirement)
     return resolved
-
-
-def with_usual(line, resolved):
-    """Sets unset flags to the defaults of the task and model; prints them."""
-    settings, sources = resolved
-    task = registry.open_task(settings)
-    title, values = task.usual
-    if usual := registry.model_defaults(settings):
-        title = " and ".join(
-            filter(None, [title, f"--model={settings.run.model}"])
-        )
-    defaults = run_line.not_given(line, settings, {**values, **usual})
-    if defaults:
-        lines = (as_flagfile_line(*item).strip() for item in defaults.items())
-        print(f"usual flags for {title}: {' '.join(lines)}")
-    sources = {**sources, **dict.fromkeys(defaults, f"usual for {title}")}
-    return run_line.Resolved(settings.replace(**defaults), sources)
 
 
 def describe_missing(task):

@@ -213,14 +213,15 @@ class ModelSpec(NamedTuple):
         create: function that takes the settings and the `NetworkInputs` and
             returns a Keras model.
         flag_groups: names of the `Settings` groups that the model reads.
-        fixed: flags that the user cannot change, and their values.
-        defaults: other defaults of flags, which a run prints.
+        tasks: names of the tasks that the model supports.
+        usual_files: names of the flag files in `configs/usual` that contain
+            defaults for flags that the user left unset.
     """
 
     create: Callable
     flag_groups: tuple
-    fixed: Mapping = {}
-    defaults: Mapping = {}
+    tasks: tuple = ("matching", "localization")
+    usual_files: tuple = ()
 
 
 _STEPS = "branches", "training", "optimizer"
@@ -230,17 +231,10 @@ MODELS = {
     "hm_lstm": ModelSpec(
         create_hm_lstm,
         (*_STEPS, "loss", "regions", "correspondences"),
-        fixed={"task": "matching", "text_encoder": "h_lstm"},
+        tasks=("matching",),
+        usual_files=("hm_lstm",),
     ),
-    "cca": ModelSpec(
-        create_cca,
-        ("cca",),
-        fixed={"epochs": 1, "patience": 0},
-        defaults={
-            "text_encoder": "features",
-            "text_features": "features/tfidf.flags",
-        },
-    ),
+    "cca": ModelSpec(create_cca, ("cca",), usual_files=("cca",)),
 }
 """Maps the values of --model to models."""
 

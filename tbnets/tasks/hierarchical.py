@@ -342,6 +342,14 @@ class HierarchicalTask(MatchingTask):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
+        encoder = settings.texts.text_encoder
+        if encoder != "h_lstm":
+            raise InputError(
+                "--text_encoder",
+                "be h_lstm with --model=hm_lstm",
+                f"--text_encoder={encoder}",
+                "Leave it out, or change --model.",
+            )
         self._links = {}
         self.matcher = functools.lru_cache(maxsize=1)(
             lambda network: Matcher(network, self.image_size)

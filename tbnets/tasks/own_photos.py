@@ -1,10 +1,9 @@
-"""Extracts and caches a run's photo features, and chooses its default flags.
+"""Extracts and caches a run's photo features, and names its usual flags.
 
 A new run skips photos that are missing or cannot be decoded, and their
 captions. Its checkpoints list these photos.
 """
 
-import copy
 import functools
 
 from tbnets.data.archives import is_file, is_folder
@@ -23,80 +22,26 @@ from tbnets.tasks.settings.settings import Settings
 ABSENT = "does not exist"
 
 
-# Default flags by the number of photos.
-#
-# `NETWORK` is the network of `configs/flickr8k_mean.flags`: linear branches on
-# the mean of learned word vectors. Fewer photos need more epochs, a lower
-# minimum count of words and more dropout on the inputs.
-#
-# Recall sums on the 1000 test photos of Flickr8k after the last epoch, for
-# subsets of the training photos with features of EfficientNetLite0 and one
-# seed, so differences of a few points may be due to chance:
-#
-#   240 photos   24 epochs, min_count 5          75.9
-#                60 epochs, min_count 5          79.3
-#                60 epochs, min_count 2          84.2
-#                  and batches of 64             85.2
-#                    and dropout 0.4 and 0.5     91.3
-#                    and dropout 0.5 and 0.6     85.3
-#   80 photos    one batch                       40.7
-#                batches of 32                   42.1
-#   1000 photos  24 epochs, min_count 5         162.7
-#                60 epochs, min_count 2         166.0
-
-CHANGING = (
-    *("epochs", "images_per_batch", "min_count"),
-    *("input_dropout", "word_dropout"),
-)
 SIZES = {
-    120: (100, 32, 1, 0.4, 0.5),
-    600: (60, 128, 2, 0.4, 0.5),
-    3000: (60, 128, 2, 0.2, 0.3),
-    float("inf"): (24, 128, 5, 0.2, 0.3),
+    120: "photos_120",
+    600: "photos_600",
+    3000: "photos_3000",
+    float("inf"): "photos_many",
 }
-"""Maps an upper bound on the number of photos to values of `CHANGING`."""
-NETWORK = {
-    "image_transform": ["signed_sqrt", "standardize"],
-    "text_encoder": "mean",
-    "word_dim": 300,
-    "image_units": [1024],
-    "text_units": [1024],
-    "batch_normalization": "none",
-}
-"""Flags that a run takes from the model that it starts from, if any."""
-ALWAYS = {
-    "cnn_weights": "imagenet",
-    "captions_per_image": 2,
-    "optimizer": "adamw",
-    "learning_rate": 0.001,
-    "weight_decay": 0.0001,
-    "schedule": "cosine",
-    "gradient_clip_norm": 2.0,
-}
-OF_TRIPLETS = {
-    "margin": 0.2,
-    "distance": "cosine",
-    "num_negatives": 5,
-    "reduction": "mean",
-    "image_to_text_weight": 1.0,
-    "text_to_image_weight": 1.0,
-    "text_to_text_weight": 0.2,
-}
-"""Changes to a paper's triplet loss."""
+"""Maps an upper bound on the number of photos to a flag file."""
 
 
-def usual_flags(num_photos, begun_with="", of_triplets=True):
-    """Returns the default flags of a run on features of `num_photos` photos.
+def usual_files(num_photos, begins_with_model=False, has_triplets=True):
+    """Returns the names of the flag files of a run on features of photos.
 
-    The flags also depend on `begun_with` (the model that the run starts from,
-    or "" if there is none) and on `of_triplets` (whether the loss is a triplet
-    loss).
+    The files in `configs/usual` contain defaults for unset flags. A model of
+    --from already defines the network. `has_triplets` tells whether the loss is
+    a triplet loss.
     """
-    values = next(SIZES[below] for below in SIZES if num_photos < below)
-    network = {} if begun_with else NETWORK
-    loss = OF_TRIPLETS if of_triplets else {}
-    changing = dict(zip(CHANGING, values))
-    return copy.deepcopy({**network, **ALWAYS, **loss, **changing})
+    size = next(SIZES[below] for below in SIZES if num_photos < below)
+    names = [] if begins_with_model else ["photos_network"]
+    names += ["photos_training", *["photos_triplets"] * has_triplets, size]
+    return names
 
 
 class OwnPhotos:

@@ -3,8 +3,6 @@
 To add a task, add its class to `TASKS`. To add a model, add a row to `MODELS`.
 """
 
-from collections.abc import Mapping
-
 from tbnets.errors import InputError, check_choice
 from tbnets.tasks.builders import MODELS as MODELS
 from tbnets.tasks.hierarchical import HierarchicalTask
@@ -26,27 +24,15 @@ def settings_of(record) -> Settings:
     for name, known in (("task", TASKS), ("model", MODELS)):
         check_choice(f"--{name}", record[name], known)
     task, model = TASKS[record["task"]], MODELS[record["model"]]
-    fixed = fixed_flags(record)
-    if fixed.get("task", record["task"]) != record["task"]:
+    if record["task"] not in model.tasks:
         raise InputError(
             "--task",
-            f"be {fixed['task']} with --model={record['model']}",
+            f"be {' or '.join(model.tasks)} with --model={record['model']}",
             f"--task={record['task']}",
             "Change --task or --model.",
         )
     groups = {*BASE, *task.flag_groups, *model.flag_groups}
-    return make_settings({**record, **fixed}, groups)
-
-
-def fixed_flags(record) -> dict:
-    """Returns the flag values that the task and model of a record fix."""
-    task, model = TASKS[record["task"]], MODELS[record["model"]]
-    return {**task.fixed, **model.fixed}
-
-
-def model_defaults(settings: Settings) -> Mapping:
-    """Returns the defaults of flags that the model of a run changes."""
-    return MODELS[settings.run.model].defaults
+    return make_settings(record, groups)
 
 
 def open_task(settings: Settings):

@@ -120,7 +120,6 @@ class Task:
 
     Attributes:
         flag_groups: names of the `Settings` groups that the task reads.
-        fixed: flags that the task fixes, and their values.
         best_metric: dev metric that selects the best epoch. Larger is better.
         answers_queries: whether the exported model answers example queries.
         example_queries: default queries, used if the user sets none.
@@ -128,7 +127,8 @@ class Task:
         made_by: dict from each feature flag to the key in `fitted` that holds
             the description of those features.
         mining: miner with which the network is compiled, or None.
-        usual: title, and a dict of default values for unset flags.
+        usual_files: names of the flag files in `configs/usual` that contain
+            defaults for flags that the user left unset.
         extracts: description of the features that the run extracts without a
             recipe, or "".
         own_photos: the run's `OwnPhotos`, or None if the run extracts no
@@ -141,14 +141,13 @@ class Task:
     """
 
     flag_groups = ()
-    fixed = {}
     best_metric = ""
     answers_queries = False
     example_queries = ()
     of_phrases = False
     made_by = {}
     mining = None
-    usual = "", {}
+    usual_files = ()
     extracts = ""
     memory_limit_mb = 512
 

@@ -110,8 +110,7 @@ def test_same_seed_same_weights_and_another_seed_others():
 
 def text_encoder_of(model):
     """Returns a text encoder that a model supports."""
-    spec = builders.MODELS[model]
-    return {**spec.defaults, **spec.fixed}.get("text_encoder", "mean")
+    return {"hm_lstm": "h_lstm", "cca": "features"}.get(model, "mean")
 
 
 RATES = {
@@ -158,7 +157,7 @@ RUNS = [
     (task, model)
     for task in registry.TASKS
     for model in builders.MODELS
-    if builders.MODELS[model].fixed.get("task", task) == task
+    if task in builders.MODELS[model].tasks
 ]
 VALUES = {
     "bool": [True, False],

@@ -33,14 +33,11 @@ from tests.tiny_runs import TREES, prepared
         "--loss=wang2018 --model=similarity",
         "--num_candidates=3",
         "--num_candidates=3 --model=similarity --pair_loss=softmax",
-        # Values that a task or a model fixes.
-        "--text_encoder=mean --model=hm_lstm",
         "--epochs=5 --model=cca",
         "--image_encoder=small --task=localization",
-        "--jit_compile --task=localization",
     ],
 )
-def test_a_flag_that_the_run_does_not_read_is_refused(line):
+def test_unused_flags_on_the_command_line_raise_errors(line):
     first, *_ = line.split()
     name = first.partition("=")[0].replace("--no", "--")
     with refused(name):
@@ -61,11 +58,13 @@ BAD = {
     ("matching", "hm_lstm"): [
         ({"regions": ""}, "--regions"),
         ({"jit_compile": True}, "--jit_compile"),
+        ({"text_encoder": "lstm"}, "--text_encoder"),
         ({"region_mean_weight": 0}, "--region_mean_weight"),
         ({"region_branch": "shared"}, "--region_branch"),
         ({"task": "localization"}, "--task"),
     ],
     ("localization", "embedding"): [
+        ({"jit_compile": True}, "--jit_compile"),
         ({"phrases": ""}, "--phrases"),
         ({"regions": ""}, "--regions"),
         ({"phrases": "none"}, "--phrases"),
@@ -83,7 +82,7 @@ BAD = {
     "kind, changes, name",
     [(kind, *row) for kind, rows in BAD.items() for row in rows],
 )
-def test_what_can_not_be_done_is_told_first(
+def test_wrong_settings_raise_errors_before_any_work(
     tiny_run, tmp_path, kind, changes, name
 ):
     trees = (tiny_run.captioned / "trees.jsonl").read_text()
@@ -107,7 +106,7 @@ def test_what_can_not_be_done_is_told_first(
         ),
     ],
 )
-def test_a_bad_row_of_phrases_ends_a_run(tiny_run, tmp_path, line, place):
+def test_a_wrong_row_of_phrases_is_an_error(tiny_run, tmp_path, line, place):
     folder = shutil.copytree(tiny_run.phrases, tmp_path / "data")
     path = folder / "phrases.jsonl"
     first, *others = path.read_text().splitlines()

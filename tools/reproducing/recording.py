@@ -109,7 +109,9 @@ def _typed(command, path):
 
 def _settings(words):
     line = CommandLine(words, [*ALL.values(), *flags_of(train.Options)])
-    return train.with_usual(line, run_line.resolve(line)).settings
+    resolved = run_line.resolve(line)
+    usual_files = registry.open_task(resolved.settings).usual_files
+    return resolved.with_usual(line, usual_files).settings
 
 
 def _read(folder):

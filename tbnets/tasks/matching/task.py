@@ -20,7 +20,7 @@ from tbnets.tasks.matching.scores import (
     example_captions,
     show_answers,
 )
-from tbnets.tasks.own_photos import usual_flags
+from tbnets.tasks.own_photos import usual_files
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
@@ -30,8 +30,6 @@ class MatchingTask(Task):
     """Matches photos and sentences. Its examples are `batches.Examples`."""
 
     flag_groups = ("images", "batches")
-    # Hard negatives are regions, which this task does not have.
-    fixed = {"hard_negative_epochs": 0}
     best_metric = "recall_sum"
     answers_queries = True
 
@@ -59,16 +57,15 @@ class MatchingTask(Task):
         )
 
     @property
-    def usual(self):
-        """The title and default flags of a run on a folder of photos."""
+    def usual_files(self):
+        """Names of the flag files for a run on a folder of photos."""
         if not self.own_photos:
-            return "", {}
+            return []
         split = self.data.existing_split("train_split")
         count = self.split(split).records.num_images
         loss = self.settings.loss
-        is_triplets = loss is not None and loss.is_triplet_loss
-        usual = usual_flags(count, self.settings.run.from_, is_triplets)
-        return f"{count} photos", usual
+        has_triplets = loss is not None and loss.is_triplet_loss
+        return usual_files(count, self.settings.run.from_ != "", has_triplets)
 
     def make(self):
         """Extracts features of the run's own photos, then runs recipes.

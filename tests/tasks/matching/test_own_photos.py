@@ -97,16 +97,15 @@ def session(first, folder):
 def settings_for(*more, photos=PHOTOS):
     """Returns the settings of a small run, its usual flags taken."""
     small = (*CNN, *SIZES, "--epochs=2", "--min_count=1")
-    line = tiny.typed(*photos, *small, *more)
-    usual = registry.open_task(run_line.settings(line)).usual[1]
-    return with_usual(line, usual)[0]
+    return with_usual(*photos, *small, *more)
 
 
-def with_usual(line, usual):
-    """Returns (settings, usual flags that were not given) of a line."""
-    settings = run_line.settings(line)
-    taken = run_line.not_given(line, settings, usual)
-    return settings.replace(**taken), taken
+def with_usual(*words):
+    """Returns the settings of a line, with the usual flags of its photos."""
+    line = tiny.typed(*words)
+    resolved = run_line.resolve(line)
+    files = registry.open_task(resolved.settings).usual_files
+    return resolved.with_usual(line, files).settings
 
 
 def begun(settings):
@@ -233,8 +232,7 @@ def test_a_run_begins_with_another_and_makes_features_alike(session):
         file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
     name = "--from=runs/photos"
     settings = settings_for(name, "--run_dir=runs/more", "--image_units=4")
-    rate = own_photos.ALWAYS["learning_rate"]
-    assert settings.optimizer.learning_rate == rate
+    assert settings.optimizer.learning_rate == 0.001
     session, _ = prepared(settings)
     fitted, words = session.state.fitted, before.state.fitted["words"]
     assert fitted["words"] == [*words, *sorted({"at", "dusk", "zebra"})]
@@ -266,7 +264,7 @@ def test_captions_beside_the_photos_need_no_flag(folder):
     path.write_text(text.replace(".jpg,", ","))  # Names without extension.
     found = run_line.resolve(tiny.typed("--images=photos"))
     assert found.settings.captions.captions == str(path)
-    assert found.sources["captions"] == "other flags"
+    assert found.sources["captions"] == "default with other flags"
     data = registry.open_task(found.settings)
     names = {name for x in EVERY for name in data.split(x).records.names}
     assert names == {*NAMES}
@@ -303,8 +301,7 @@ def test_photos_that_are_all_broken(folder):
 
 
 def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
-    line = tiny.typed(*PHOTOS, *CNN, "--model=cca")
-    settings = train.with_usual(line, run_line.resolve(line)).settings
+    settings = with_usual(*PHOTOS, *CNN, "--model=cca")
     assert settings.texts.text_features == "features/tfidf.flags"
     session, _ = begun(settings)
     [made] = (folder / "data" / "made").glob("tfidf-*")
@@ -317,15 +314,18 @@ def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
     assert not capsys.readouterr().err
 
 
-def test_flags_that_are_given_win_over_usual_ones():
-    given, usual = (*PHOTOS, "--epochs=3"), own_photos.usual_flags(100)
-    settings, taken = with_usual(tiny.typed(*given), usual)
-    assert taken == {k: v for k, v in usual.items() if k != "epochs"}
-    assert (settings.epochs, settings.features.cnn_weights) == (3, "imagenet")
-    assert settings.captions.captions_format == "auto"
-    line = tiny.typed(*given, "--loss=vse++")
-    loss = with_usual(line, usual)[0].loss
-    assert (loss.negatives, loss.reduction) == ("hardest", "sum")
+def test_flags_on_the_command_line_override_usual_flags(begun_before):
+    line = tiny.typed(*PHOTOS, *CNN, "--epochs=3")
+    resolved = run_line.resolve(line)
+    files = registry.open_task(resolved.settings).usual_files
+    settings, sources = resolved.with_usual(line, files)
+    assert (settings.epochs, settings.optimizer.learning_rate) == (3, 0.001)
+    assert sources["epochs"] == "the command line"
+    assert sources["word_dim"] == "configs/usual/photos_network.flags"
+    assert sources["min_count"] == "configs/usual/photos_120.flags"
+    for loss, margin in ("wang2018", 0.05), ("vse++", 0.2):
+        loss = with_usual(*PHOTOS, *CNN, f"--loss={loss}").loss
+        assert loss.margin == margin and loss.text_to_text_weight != 0.2
 
 
 @pytest.mark.parametrize(
@@ -340,38 +340,19 @@ def test_flags_that_are_given_win_over_usual_ones():
     ],
 )
 def test_usual_flags_change_with_the_number_of_photos(num_photos, values):
-    flags = own_photos.usual_flags(num_photos)
-    names = ("epochs", "images_per_batch", "min_count")
-    names += ("input_dropout", "word_dropout")
-    assert tuple(flags[name] for name in names) == values
+    names = own_photos.usual_files(num_photos)
+    found = tiny.typed(*(f"--flagfile=usual/{name}" for name in names)).values
+    changing = ("epochs", "images_per_batch", "min_count")
+    changing += ("input_dropout", "word_dropout")
+    assert tuple(found[name] for name in changing) == values
 
 
-def test_usual_flags_are_their_callers_own():
-    first = own_photos.usual_flags(10)
-    softmax = own_photos.usual_flags(10, of_triplets=False)
-    assert first.keys() - softmax.keys() == own_photos.OF_TRIPLETS.keys()
-    first["image_units"].append(1)
-    assert own_photos.usual_flags(10)["image_units"] == [1024]
-
-
-def test_usual_flags_follow_the_loss(begun_before):
-    for flags, triplet_flags in (
-        ([], own_photos.OF_TRIPLETS.keys()),
-        (["--loss=infonce"], set()),
-    ):
-        settings = run_line.settings(tiny.typed(*PHOTOS, *CNN, *flags))
-        _, usual = registry.open_task(settings).usual
-        assert usual.keys() & own_photos.OF_TRIPLETS.keys() == triplet_flags
-
-
-@pytest.mark.parametrize("count", [1, 30000])
-def test_usual_flags_are_flags_within_their_limits(count):
-    values = own_photos.usual_flags(count)
-    settings, taken = with_usual(tiny.typed(*PHOTOS), values)
-    assert taken == values
-    line = [runs.records.as_flagfile_line(*v) for v in values.items()]
-    assert tiny.parse(*PHOTOS, *map(str.strip, line)) == settings
-    settings.check()
+def test_usual_flags_follow_the_loss_and_the_model_to_start_from():
+    every = {*own_photos.usual_files(10)}
+    softmax = {*own_photos.usual_files(10, has_triplets=False)}
+    begun = {*own_photos.usual_files(10, begins_with_model=True)}
+    assert every - softmax == {"photos_triplets"}
+    assert every - begun == {"photos_network"}
 
 
 def test_one_command_from_photos_to_answers(folder):

@@ -41,8 +41,8 @@ def test_each_value_has_the_source_that_gave_it(tmp_path, monkeypatch):
     found = run_line.resolve(line)
     assert found.sources["epochs"] == "the command line"
     assert found.sources["word_dim"] == "a flag file"
-    assert found.sources["data_root"] == "the environment's TBNETS_DATA"
-    assert found.sources["margin"] == "--loss=kiros2014"
+    assert found.sources["data_root"] == "default: TBNETS_DATA"
+    assert found.sources["margin"] == "default of --loss=kiros2014"
     assert "dropout" not in found.sources
     record = {**found.settings.values(), "dropout": 0.25}
     again = run_line.resolve(typed("--epochs=9"), records.completed(record, ""))
@@ -178,32 +178,23 @@ def test_every_flag_of_a_model_of_the_zoo_is_read(path):
     assert unread(f"--flagfile={path}") == ""
 
 
-@pytest.mark.parametrize(
-    "kind, name, value",
-    [
-        ("--model=hm_lstm", "text_encoder", "h_lstm"),
-        ("--model=cca", "epochs", "1"),
-        ("--task=localization", "jit_compile", "False"),
-    ],
-)
-def test_a_value_that_the_run_fixes_may_be_given(kind, name, value):
-    for line in ([kind], [kind, f"--{name}={value}"]):
-        settings = parse(*line)
-        values = {"image_encoder": settings.image_encoder}
-        values |= {"epochs": settings.epochs, **settings.values()}
-        assert str(values[name]) == value
-        assert unread(*line) == ""
-
-
-def test_a_flagfile_that_contradicts_the_model_is_refused(tmp_path):
+def test_a_flag_file_may_have_flags_that_the_run_does_not_use(tmp_path):
     path = tmp_path / "base.flags"
-    path.write_text("--text_encoder=lstm\n--epochs=30\n")
-    with refused("--text_encoder"):
-        unread(f"--flagfile={path}", "--model=hm_lstm")
-    # A flag file may hold flags that the run does not read.
+    path.write_text("--text_encoder=features\n--epochs=30\n")
     unread_flags = unread(f"--flagfile={path}", "--model=cca")
     assert "--epochs" in unread_flags
     assert "--text_encoder" not in unread_flags
+
+
+@pytest.mark.parametrize(
+    "model, encoder", [("hm_lstm", "h_lstm"), ("cca", "features")]
+)
+def test_a_model_has_usual_flags(model, encoder):
+    resolved = run_line.resolve(typed(f"--model={model}"))
+    assert resolved.settings.texts.text_encoder == encoder
+    source = f"configs/usual/{model}.flags"
+    assert resolved.sources["text_encoder"] == source
+    assert parse(f"--model={model}", "--text_encoder=gru") != resolved.settings
 
 
 def test_an_unknown_model_is_refused():
