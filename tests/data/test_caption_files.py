@@ -308,18 +308,25 @@ OTHERS = {
     "nothing.json": b"{}",
     "words.txt": "A dog runs.\nA cat sleeps.\n".encode("utf-16"),
     "story.txt": b"A dog runs, and\na cat sleeps.\nThe end.\n",
-    "cut.json": b'{"images": [{"filename": "a.j',
+    # The line of the error follows the name.
+    "old.csv:1": b"image,caption\ra.jpg,p\r",
+    "quote.txt:1": b'image,"caption',
+    "cut.json:1": b'{"images": [{"filename": "a.j',
+    "cut.json:3": b'{"images":\n\n [{"filename"',
+    "latin.json:2": b'{"images":\n[{"caf\xe9"}]}',
+    "deep.json": b"[" * 200_000,
+    "splits.json": b'{"train": {}, "val": []}',
+    "twice.csv": b"image,Image,caption\na.jpg,b.jpg,p\n",
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_file_without_captions_is_refused(tmp_path, name):
+    name, _, line = name.partition(":")
     path = tmp_path / name
-    path.write_bytes(OTHERS[name])
-    for read in (
-        lambda *where: CaptionSource(*where).splits(),
-        lambda *where: read_captions(*where, "train"),
-    ):
-        with refusals.at(path, 1 if name == "cut.json" else None) as error:
-            read("auto", path)
+    path.write_bytes(OTHERS[f"{name}:{line}" if line else name])
+    source = CaptionSource("auto", path)
+    for read in (source.splits, lambda: source.read("train")):
+        with refusals.at(path, int(line) if line else None) as error:
+            read()
         assert name != "archive.zip" or "Unpack" in str(error.value)

@@ -146,7 +146,6 @@ def test_splits_have_equivalent_names_and_can_be_joined(tmp_path):
         karpathy_image("1000092795", "val", "'"),
     ]
     path = write(tmp_path / "all.json", karpathy(*images))
-    assert CaptionSource("karpathy", path).splits() == ("train", "val")
     train = read_captions("karpathy", path, "train")
     texts = ('A "big", dog', "Two\u2028lines", "A cat", "")
     assert columns(train) == (("b.jpg", "a.jpg"), texts, [0, 0, 1, 1])
@@ -158,6 +157,7 @@ def test_splits_have_equivalent_names_and_can_be_joined(tmp_path):
         assert columns(images) == (ids, ("A cow", "'"), [0, 1])
         assert images.split == name
     both = read_captions("karpathy", path, "val+train")
+    assert CaptionSource("karpathy", path).splits() == ("train", "val")
     assert both.captions == ("A cow", "'", *texts)
     assert both.caption_to_image.tolist() == [0, 1, 2, 2, 3, 3]
     with pytest.raises(NoSuchSplit, match="'train', 'val'"):
@@ -248,6 +248,7 @@ def bad_files():
         yield "mapping", "f.json", content, "['a.jpg']"
     content = json.dumps({"ok.jpg": {"text": "p"}, "a.jpg": 5})
     yield "mapping", "f.json", content, "['a.jpg']"
+    yield "records", "t.jsonl", JSON_SPLIT + JSON_ROW, 2
     for kind, rows in BAD_ROWS.items():
         format, name, head = HEADS[kind]
         for row in rows:
@@ -270,38 +271,6 @@ def test_the_error_of_a_bad_row_names_its_place_and_other_rows_are_read(
         assert problem.message.startswith(f"{place}: ")
 
 
-# Format, name and content of a file that is refused as a whole -> the line.
-WHOLE = [
-    ("auto", "t.jsonl", JSON_SPLIT + JSON_ROW, 2),
-    ("karpathy", "list.json", "[1", 1),
-    ("records", "empty.json", '{"train": {}, "val": []}', None),
-    ("karpathy", "deep.json", "[" * 200_000, None),
-    ("karpathy", "other.json", '{"annotations": []}', None),
-    ("karpathy", "latin.json", b'{"images":\n[{"caf\xe9"}]}', 2),
-    ("karpathy", "cut.json", '{"images":\n\n [{"filename"', 3),
-    ("karpathy", "page.json", "<html>", None),
-    ("flickr", "page.txt", "<html>", None),
-    ("flickr", "none.token", "", None),
-    ("table", "page.txt", "A dog", None),
-    ("table", "none.csv", "", None),
-    ("table", "twice.csv", "image,Image,caption\na.jpg,b.jpg,p\n", None),
-    ("table", "old.csv", "image,caption\ra.jpg,p\r", 1),
-    ("table", "headless.csv", "a.jpg,7\nb.jpg,8\n", None),
-]
-
-
-@pytest.mark.parametrize("format, name, content, line", WHOLE)
-def test_files_without_rows_raise_an_error(
-    tmp_path, format, name, content, line
-):
-    path = write(tmp_path / name, content)
-    with refusals.at(path, line):
-        read_captions(format, path, "all")
-    if format not in ("flickr", "auto"):
-        with refusals.at(path, line):
-            CaptionSource(format, path).splits()
-
-
 def test_another_format_than_expected_is_named(tmp_path):
     precomputed(tmp_path / "folder", [[1]], "p")
     write(tmp_path / "t.csv", "image,caption,split\na.jpg,A dog,train\n")
@@ -322,23 +291,6 @@ def test_another_format_than_expected_is_named(tmp_path):
 
 
 # What each format has of its own.
-
-
-def test_karpathy_keeps_restval_apart_and_images_without_captions(tmp_path):
-    path = write(
-        tmp_path / "dataset.json",
-        karpathy(
-            karpathy_image("b.jpg", "train", "A dog .", " A cat\t"),
-            karpathy_image("a.jpg", "train", filepath="train2014"),
-            karpathy_image("c.jpg", "val", "A cow"),
-            karpathy_image("d.jpg", "restval", "  ", filepath="val2014"),
-        ),
-    )
-    assert splits_of("karpathy", path) == ("train", "restval", "val")
-    both = read_captions("karpathy", path, "train+restval")
-    said = ("A dog .", "A cat", "")
-    assert columns(both) == (("b.jpg", "a.jpg", "d.jpg"), said, [0, 0, 2])
-    assert both.file_names == ("b.jpg", "train2014/a.jpg", "val2014/d.jpg")
 
 
 def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
