@@ -13,7 +13,7 @@ def content_of(*arrays, save=np.save, **options):
     return file.getvalue()
 
 
-def test_array_is_mapped_not_read(tmp_path):
+def test_array_is_memory_mapped(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3))
     array = embedding_files.read_array(tmp_path / "x.npy")
     assert isinstance(array, np.memmap)
@@ -40,7 +40,7 @@ def test_broken_file_is_named(tmp_path, content):
         embedding_files.read_array(tmp_path / "x.npy")
 
 
-def test_rows_from_text(tmp_path):
+def test_row_numbers_are_read_from_text(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("1\r\n 0\n9007199254740993\n\n")
     rows = embedding_files.read_caption_to_image(path)
@@ -67,6 +67,6 @@ def test_unit_rows_have_length_1_but_those_of_zeros():
     assert found.dtype == np.float32
 
 
-def test_lengths_are_told_unless_they_are_1():
+def test_rows_without_unit_length_are_reported():
     assert not embedding_files.lengths_note([[0.6, 0.8], [0, 1.001]])
     assert "0.1 to 5" in embedding_files.lengths_note([[3, 4], [0.1, 0]])

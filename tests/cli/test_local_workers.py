@@ -32,7 +32,7 @@ def run(code):
     local_workers.run_workers(2, [sys.executable, "-S", "-c", BEGIN + code])
 
 
-def test_the_chief_is_heard_as_it_is_and_others_by_name(capfd):
+def test_output_of_workers_has_their_names(capfd):
     run("print('out', index, os.environ['TF_NUM_INTRAOP_THREADS'])")
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     out, err = capfd.readouterr()
@@ -43,7 +43,7 @@ def test_the_chief_is_heard_as_it_is_and_others_by_name(capfd):
 @pytest.mark.parametrize(
     "dies", ["os.kill(os.getpid(), 9)", "sys.exit('error: no')"]
 )
-def test_the_one_that_dies_is_named_and_the_other_ends(capfd, dies):
+def test_dead_worker_is_named_and_the_others_end(capfd, dies):
     start = time.monotonic()
     with pytest.raises(UnreachableError, match="worker 1"):
         run(f"{dies} if index else time.sleep(60)")
@@ -52,7 +52,7 @@ def test_the_one_that_dies_is_named_and_the_other_ends(capfd, dies):
         assert capfd.readouterr().err == "worker 1: error: no\n"
 
 
-def test_ctrl_c_lets_the_chief_speak_and_ends_all(capfd):
+def test_ctrl_c_ends_all_workers(capfd):
     ended = subprocess.run(
         [
             *(sys.executable, "-c"),
@@ -87,7 +87,9 @@ except KeyboardInterrupt:
     "devices",
     [{}, {"local_workers": 2}, {"distribute": "mirrored", "num_replicas": 3}],
 )
-def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
+def test_resume_command_names_the_number_of_workers(
+    monkeypatch, capsys, devices
+):
     def stopped(*_):
         raise KeyboardInterrupt
 
@@ -105,7 +107,7 @@ def test_a_run_that_is_stopped_goes_on_by_as_many(monkeypatch, capsys, devices):
     assert capsys.readouterr().err.endswith(line)
 
 
-def test_a_worker_ends_with_the_process_that_started_it():
+def test_worker_ends_with_its_parent():
     code = (
         "from tbnets.cli import local_workers\n"
         "import time\n"
@@ -126,12 +128,12 @@ def test_a_worker_ends_with_the_process_that_started_it():
         ({"distribute": "mirrored"}, "--local_workers"),
     ],
 )
-def test_devices_that_exclude_each_other_are_refused(other, name):
+def test_contradicting_device_flags_raise_errors(other, name):
     with refused(name):
         train._start_workers(train.Options(local_workers=2, **other), None)
 
 
-def test_a_process_that_is_a_worker_itself_starts_none(monkeypatch):
+def test_worker_process_starts_no_workers(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     with refused("--local_workers"):
         local_workers.run_workers(2)

@@ -22,7 +22,7 @@ OF_CLONES = {
 SCRIPTS = ("train", "evaluate", "export")
 
 
-def test_what_needs_no_network_loads_nothing_heavy():
+def test_light_commands_import_no_tensorflow():
     code = (
         "import sys, tbnets.cli.make_scenes\n"
         "import tbnets.cli.zoo\n"
@@ -35,7 +35,7 @@ def test_what_needs_no_network_loads_nothing_heavy():
     assert (ended.stdout, ended.stderr) == ("\n", "")
 
 
-def test_without_a_verb_all_are_listed(monkeypatch, capsys):
+def test_help_lists_all_verbs(monkeypatch, capsys):
     codes = []
     monkeypatch.setattr(startup, "run", lambda work: codes.append(work()))
     for words in ([], ["--help"], ["--version"]):
@@ -58,7 +58,7 @@ def test_the_package_is_a_program():
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
-def test_each_verb_tells_its_flags_and_the_version(verb):
+def test_each_verb_prints_help_and_version(verb):
     out, _, failure = ask(verb, "-h")
     assert failure == "" and f"tbnets {verb}" in out and "  --" in out
     assert ask(verb, "--version") == (f"{version}\n", "", "")
@@ -83,7 +83,7 @@ def test_an_error_names_the_flag_that_sets_its_argument(verb, argument, flag):
     assert error.fields == (flag, "be > 0", f"{argument}=0")
 
 
-def test_the_beginning_of_a_verb_will_do():
+def test_verbs_can_be_abbreviated():
     for word, expected in (
         ("train", "train"),
         ("describe", "describe_data"),
@@ -100,7 +100,7 @@ def test_the_beginning_of_a_verb_will_do():
         ("zzz", "zzz"),
     ],
 )
-def test_an_unknown_verb_names_the_near_ones(word, near):
+def test_unknown_verb_suggests_similar_verbs(word, near):
     with pytest.raises(InputError, match=near):
         cli.verb_of(word)
 

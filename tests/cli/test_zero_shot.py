@@ -59,7 +59,7 @@ def by_keras_hub(preset, photos, captions):
     return [each / np.linalg.norm(each, axis=1)[:, None] for each in sides]
 
 
-def test_a_preset_is_measured_by_its_own_embeddings(
+def test_zero_shot_metrics_equal_those_of_preset_embeddings(
     hub_presets, photos, tmp_path, monkeypatch, eagerly
 ):
     preset, out = hub_presets["clip"], tmp_path / "out"
@@ -94,7 +94,7 @@ def test_a_preset_is_measured_by_its_own_embeddings(
         ("gs://bucket/clip", "", "scheme"),
     ],
 )
-def test_what_can_not_be_measured_is_refused(
+def test_unsupported_presets_raise_errors(
     hub_presets, photos, preset, more, name
 ):
     kinds = {kind: hub_presets[kind] for kind in ("resnet", "clip")}
@@ -104,7 +104,7 @@ def test_what_can_not_be_measured_is_refused(
     assert not (photos.parent / "photos.tbnets").exists()
 
 
-def test_places_are_below_the_data_root(photos, monkeypatch):
+def test_paths_are_relative_to_the_data_root(photos, monkeypatch):
     monkeypatch.chdir(photos.parent.parent)
     place = {"images": "photos", "captions": "captions.csv"}
     options = evaluate_tool.Options(
@@ -114,7 +114,7 @@ def test_places_are_below_the_data_root(photos, monkeypatch):
     assert settings.values()["data_root"] == str(photos.parent)
 
 
-def test_what_must_be_installed_is_told(photos, monkeypatch):
+def test_missing_package_is_named(photos, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(MissingPackageError, match=r"tbnets\[hub\]"):
         evaluate(photos, "clip_vit_base_patch16", by=verbs.call)

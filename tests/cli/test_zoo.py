@@ -30,7 +30,7 @@ def test_a_model_is_exported_for_a_server(tmp_path, monkeypatch):
         ["--export=scenes", "a"],
     ],
 )
-def test_what_can_not_be_written_is_refused(line, tmp_path, monkeypatch):
+def test_unwritable_output_raises_an_error(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with refused("--export"):
         call("zoo", *line)

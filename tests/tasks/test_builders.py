@@ -18,7 +18,7 @@ INPUTS = builders.NetworkInputs(8, 7, 5, words=["", "[UNK]", "dog"])
 
 
 @pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
-def test_a_word_for_weights_is_no_file(monkeypatch, tmp_path, given):
+def test_name_of_weights_is_not_a_file(monkeypatch, tmp_path, given):
     monkeypatch.chdir(tmp_path)
     if "/" in given:
         (tmp_path / "imagenet").write_bytes(b"")
@@ -89,7 +89,7 @@ def test_a_softmax_loss_follows_its_flags():
 
 
 @pytest.mark.parametrize("given", ["trained", "frozen"])
-def test_words_of_a_model_are_trained_as_its_run_says(given):
+def test_words_of_a_model_follow_word_vectors_training(given):
     found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
     found = found.replace(from_="a_model")
     inputs = builders.NetworkInputs(words=["", "[UNK]"])
@@ -98,7 +98,7 @@ def test_words_of_a_model_are_trained_as_its_run_says(given):
     assert "word_vectors_training" not in unused_flags(found)
 
 
-def test_same_seed_same_weights_and_another_seed_others():
+def test_weights_depend_only_on_the_seed():
     def kernel(seed):
         found = tiny.settings("data", "run", seed=seed, text_encoder="features")
         network = builders.build_network(found, INPUTS)
@@ -122,7 +122,7 @@ RATES = {
 
 
 @pytest.mark.parametrize("model", builders.MODELS)
-def test_no_two_layers_of_a_network_drop_the_same_units(model):
+def test_dropout_masks_of_all_layers_differ(model):
     found = tiny.settings(
         "data",
         "run",
@@ -176,9 +176,7 @@ def other_value(flag):
 
 
 @pytest.mark.parametrize("task, model", RUNS)
-def test_what_is_not_read_changes_nothing_of_what_is_built(
-    task, model, monkeypatch
-):
+def test_unused_flags_do_not_change_the_network(task, model, monkeypatch):
     # Clearing a session would pass over all that other tests have made.
     monkeypatch.setattr(gc, "collect", lambda: 0)
     line = {

@@ -22,7 +22,7 @@ test_it_resumes = lifecycle.resumes_bit_for_bit
 test_it_opens = lifecycle.opens_with_the_same_results
 
 
-def test_one_epoch_is_all(run):
+def test_cca_trains_for_one_epoch(run):
     assert len(run.history) == 1
     assert 0 < run.history[0]["train/total_loss"] < 1
     # One epoch is no curve, and arrays are no photos.
@@ -31,7 +31,7 @@ def test_one_epoch_is_all(run):
     assert summary.finished(longer, runs.start(longer, True))
 
 
-def test_it_embeds_features_of_texts_as_it_is_exported(tiny_run):
+def test_cca_embeds_text_features_like_its_export(tiny_run):
     run = tiny_run("matching", "cca")
     texts = np.eye(6, dtype="float32")
     found = run.model.embed_text(texts)
@@ -39,7 +39,7 @@ def test_it_embeds_features_of_texts_as_it_is_exported(tiny_run):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_seed_is_read_as_it_draws_captions(tiny_run, tmp_path):
+def test_seed_determines_the_drawn_captions(tiny_run, tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
     for split, count in tiny.SPLITS.items():
         texts = np.random.default_rng(0).normal(size=(2 * count, 6))
@@ -61,7 +61,7 @@ def test_seed_is_read_as_it_draws_captions(tiny_run, tmp_path):
     assert not np.allclose(*weights)
 
 
-def test_means_of_words_that_stay_have_nothing_to_train(tiny_run, tmp_path):
+def test_frozen_word_means_have_no_trainable_weights(tiny_run, tmp_path):
     words = {"text_encoder": "mean", "word_vectors": "vectors.txt"}
     words |= {"word_vectors_training": "frozen", "cca_dim": 0}
     settings = tiny_run.settings(tmp_path / "run", "matching", "cca", **words)
@@ -70,7 +70,7 @@ def test_means_of_words_that_stay_have_nothing_to_train(tiny_run, tmp_path):
     assert projection.shape == (5, 5)
 
 
-def test_it_compares_texts_with_regions_and_a_background(tiny_run):
+def test_cca_of_regions_has_a_background(tiny_run):
     run = tiny_run("localization", "cca")
     assert run.session.network.background == 0.5
     assert run.report["test"]["phrase_to_region/recall_at_1"] > 0.6
@@ -78,7 +78,7 @@ def test_it_compares_texts_with_regions_and_a_background(tiny_run):
     assert run.model.similarity(texts, regions).shape == (2, 3)
 
 
-def test_without_candidates_there_is_no_background(tiny_run, tmp_path):
+def test_cca_without_candidates_has_no_background(tiny_run, tmp_path):
     options = {"negative_regions": "batch"}
     settings = tiny_run.settings(
         tmp_path / "run", "localization", "cca", **options

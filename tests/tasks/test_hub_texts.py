@@ -23,7 +23,7 @@ def prepare(folder, run_dir, preset, resume=False, **changes):
     return prepared(tiny.settings(folder, run_dir, **changes), resume)
 
 
-def test_frozen_features_are_made_once_for_all_models_as_by_the_tool(
+def test_frozen_features_are_computed_once_for_all_models(
     folder, hub_presets, tmp_path, capsys
 ):
     session, train = prepare(folder, tmp_path / "run", hub_presets["bert"])
@@ -43,7 +43,7 @@ def test_frozen_features_are_made_once_for_all_models_as_by_the_tool(
 
 
 @pytest.mark.parametrize("fine_tune", [False, True])
-def test_phrases_are_texts_too(tiny_run, hub_presets, tmp_path, fine_tune):
+def test_preset_embeds_phrases(tiny_run, hub_presets, tmp_path, fine_tune):
     settings = tiny_run.settings(
         tmp_path / "run",
         "localization",
@@ -63,7 +63,7 @@ def test_phrases_are_texts_too(tiny_run, hub_presets, tmp_path, fine_tune):
             session.task.load("dev", fitted)
 
 
-def test_what_can_not_be_served_is_refused_before_all_else(
+def test_unservable_preset_raises_an_error_before_any_work(
     folder, hub_presets, tmp_path, monkeypatch
 ):
     graph = tf.compat.v1.GraphDef()  # As RoBERTa's words are read by, in part.
@@ -76,6 +76,6 @@ def test_what_can_not_be_served_is_refused_before_all_else(
         assert not (folder / "made").exists()
 
 
-def test_a_preset_without_texts_is_refused(folder, hub_presets, tmp_path):
+def test_image_preset_for_texts_raises_an_error(folder, hub_presets, tmp_path):
     with refused("preset"):
         prepare(folder, tmp_path / "run", hub_presets["vit"])

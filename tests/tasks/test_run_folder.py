@@ -46,7 +46,7 @@ def resume(folder, run_dir, **changes):
     return prepared(tiny.settings(folder, run_dir, **changes), True)[0]
 
 
-def test_what_a_start_leaves_that_was_cut_is_as_good_as_empty(tmp_path):
+def test_folder_of_a_killed_start_counts_as_empty(tmp_path):
     for name in (LOCK, f".settings.json.{12 * '0'}.partial"):
         (tmp_path / name).touch()
     assert check_run_folder(tmp_path, resume=False) == tmp_path
@@ -63,7 +63,7 @@ def test_a_read_only_folder_is_refused_before_any_work(folder, tmp_path):
     (tmp_path / "disk").chmod(0o755)
 
 
-def test_a_start_that_was_cut_starts_again(folder, tmp_path):
+def test_killed_start_can_be_repeated(folder, tmp_path):
     settings = tiny.settings(folder, tmp_path / "run")
     run = runs.start(settings, False)
     runs.prepare(settings, run)
@@ -73,7 +73,7 @@ def test_a_start_that_was_cut_starts_again(folder, tmp_path):
     assert runs.start(settings, False) == runs.start(settings, True) == run
 
 
-def test_a_start_removes_the_best_epoch_of_a_run_that_was_cut(folder, run_dir):
+def test_start_removes_an_old_best_checkpoint(folder, run_dir):
     (run_dir / "checkpoints" / "last.npz").unlink()
     settings = tiny.settings(folder, run_dir, seed=3)
     prepared(settings)
@@ -81,7 +81,7 @@ def test_a_start_removes_the_best_epoch_of_a_run_that_was_cut(folder, run_dir):
 
 
 @pytest.mark.skipif(fcntl is None, reason="this system has no locks")
-def test_another_training_is_kept_out_and_readers_are_not(folder, run_dir):
+def test_lock_excludes_other_training_but_not_readers(folder, run_dir):
     with open(run_dir / LOCK, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write("77 of here\n")
@@ -100,7 +100,7 @@ def test_another_training_is_kept_out_and_readers_are_not(folder, run_dir):
         assert try_lock(file.fileno())
 
 
-def test_a_new_folder_is_looked_at_once_more_when_it_is_locked(
+def test_new_folder_is_checked_again_after_locking(
     folder, begun, tmp_path, monkeypatch
 ):
     lock = runs.lock_run
@@ -116,15 +116,13 @@ def test_a_new_folder_is_looked_at_once_more_when_it_is_locked(
         runs.prepare(settings, run)
 
 
-def test_a_run_that_another_one_began_meanwhile_is_not_taken(folder, begun):
+def test_run_started_meanwhile_by_another_process_is_an_error(folder, begun):
     settings = tiny.settings(folder, begun, seed=3)
     with pytest.raises(InputError, match="--seed=0"):
         runs.prepare(settings, begun)
 
 
-def test_a_checkpoint_is_read_once_before_a_run_goes_on(
-    folder, run_dir, monkeypatch
-):
+def test_resuming_reads_the_checkpoint_once(folder, run_dir, monkeypatch):
     read, wholly = checkpoints.read_npz, []
 
     def noted(path, only=None):
@@ -141,7 +139,7 @@ def test_a_checkpoint_is_read_once_before_a_run_goes_on(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"epochs": "1"}'])
-def test_damaged_results_are_written_again(folder, run_dir, content):
+def test_damaged_metrics_are_written_again(folder, run_dir, content):
     settings = tiny.settings(folder, run_dir, epochs=1)
     path = run_dir / "metrics.json"
     path.write_text(json.dumps({"epochs": 1}))
@@ -150,7 +148,7 @@ def test_damaged_results_are_written_again(folder, run_dir, content):
     assert summary.finished(settings, run_dir) == ""
 
 
-def test_a_run_goes_on_from_any_folder(folder, run_dir, monkeypatch):
+def test_run_resumes_from_any_folder(folder, run_dir, monkeypatch):
     monkeypatch.chdir(run_dir.parent)
     line = tiny.typed("--resume", "--run_dir=run", "--data_root=data")
     settings = checked_settings(line.take(Options), line).settings
@@ -171,7 +169,7 @@ def test_resume_refuses_other_flags(folder, run_dir):
 
 
 @pytest.mark.parametrize("content", [None, "{"])
-def test_a_resumed_run_writes_damaged_settings_again(folder, run_dir, content):
+def test_resumed_run_rewrites_damaged_settings(folder, run_dir, content):
     path = run_dir / "settings.json"
     path.unlink()
     if content is not None:
@@ -200,7 +198,9 @@ def test_a_resumed_run_writes_damaged_settings_again(folder, run_dir, content):
         ("settings", "dropout", 1),
     ],
 )
-def test_a_checkpoint_of_other_values_is_named(run_dir, part, name, value):
+def test_invalid_checkpoint_values_name_the_checkpoint(
+    run_dir, part, name, value
+):
     path = run_dir / "checkpoints" / "best.npz"
     values = dict(getattr(checkpoints.read_checkpoint(path).state, part))
     values[name] = value
@@ -211,7 +211,7 @@ def test_a_checkpoint_of_other_values_is_named(run_dir, part, name, value):
         runs.open_run(run_dir)
 
 
-def test_a_run_opens_and_goes_on_without_the_weights_it_began_with(
+def test_run_resumes_without_its_initial_weights_file(
     folder, run_dir, monkeypatch
 ):
     build, read = builders.build_image_encoder, []

@@ -45,7 +45,7 @@ def edited(run, tmp_path, **changes):
     return run_dir
 
 
-def test_edited_settings_change_no_network(run, tmp_path):
+def test_edited_settings_file_does_not_change_the_network(run, tmp_path):
     run_dir = edited(
         run, tmp_path, image_transform=["l2"], word_dim=7, margin=9.0
     )
@@ -58,7 +58,7 @@ def test_edited_settings_change_no_network(run, tmp_path):
     )
 
 
-def test_places_may_be_edited_as_data_move(run, tmp_path, monkeypatch):
+def test_edited_paths_in_the_settings_file_are_used(run, tmp_path, monkeypatch):
     run_dir = edited(run, tmp_path, captions="moved", data_root="there")
     found = runs.open_run(run_dir).settings
     assert (found.captions.captions, found.captions.data_root) == (
@@ -123,12 +123,12 @@ def test_a_run_opens_from_another_folder(home, monkeypatch):
     assert run_dir == home / "run" and not home.exists()
 
 
-def test_an_export_names_its_epoch(run):
+def test_exported_metadata_has_the_epoch(run):
     metadata = read_metadata(run.model.path)["metadata"]
     assert metadata["epoch"] == run.report["best_epoch"]
 
 
-def test_a_run_on_features_is_shown_without_pictures(run):
+def test_run_on_features_draws_no_pictures(run):
     report, shown = run.report, run.run_dir / "tensorboard"
     assert not any(tag.startswith("2_") for tag in tiny.events(shown))
     # Six images and their twelve captions, under a line of names.
@@ -185,7 +185,7 @@ def photo_run(tmp_path_factory):
     return session, runs.export(session)
 
 
-def test_photos_in_subfolders_are_answered(photo_run, tmp_path):
+def test_example_queries_find_photos_in_subfolders(photo_run, tmp_path):
     session, model = photo_run
     text = session.task.answer(model, ["a dog"], tmp_path)
     for name, caption, _ in TABLE[-3:]:
@@ -210,9 +210,7 @@ FIRST = [
 ]
 
 
-def test_data_without_a_test_split_finish_and_answer(
-    photo_run, folder, tmp_path
-):
+def test_run_without_a_test_split_reports_dev(photo_run, folder, tmp_path):
     write_own(tmp_path, *FIRST)
     for line in OWN, {**OWN, "test_split": ""}:
         settings = tiny.settings(tmp_path, tmp_path / "run", **line)
@@ -237,7 +235,7 @@ def test_data_without_a_test_split_finish_and_answer(
     assert not {"test", "test_split"} & report.keys()
 
 
-def test_a_query_without_photos_is_refused_before_the_start(folder, tmp_path):
+def test_query_without_photos_raises_an_error_before_training(folder, tmp_path):
     photos = {"cnn_weights": "w.h5", "export": True}
     settings = tiny.settings(folder, tmp_path / "run", **photos)
     with refused("--images"):
@@ -246,7 +244,7 @@ def test_a_query_without_photos_is_refused_before_the_start(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["photo.jpg", ".hidden", "checkpoints/x.npz"])
-def test_a_folder_with_files_of_others_is_no_run_dir(folder, tmp_path, name):
+def test_folder_with_other_files_is_not_a_run_folder(folder, tmp_path, name):
     path = tmp_path / "mine" / name
     path.parent.mkdir(parents=True)
     path.touch()
@@ -256,7 +254,7 @@ def test_a_folder_with_files_of_others_is_no_run_dir(folder, tmp_path, name):
     assert [p for p in (tmp_path / "mine").rglob("*") if p.is_file()] == [path]
 
 
-def test_a_finished_run_is_one_with_its_results(run, tmp_path):
+def test_finished_run_has_metrics_and_an_export(run, tmp_path):
     exports = shutil.ignore_patterns("saved_model")
     run_dir = shutil.copytree(run.run_dir, tmp_path / "run", ignore=exports)
     settings = run.settings.replace(run_dir=str(run_dir))
@@ -273,7 +271,7 @@ def test_a_finished_run_is_one_with_its_results(run, tmp_path):
     assert not summary.finished(settings, run.stopped)
 
 
-def test_a_run_that_patience_ended_is_finished(folder, tmp_path):
+def test_run_stopped_by_patience_is_finished(folder, tmp_path):
     run_dir = tmp_path / "run"
     settings = tiny.settings(folder, run_dir, epochs=9, patience=2)
     session, _ = prepared(settings)

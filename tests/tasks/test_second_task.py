@@ -140,7 +140,7 @@ def settings(run_dir, *line):
     )
 
 
-def test_it_trains_resumes_evaluates_and_exports(tmp_path):
+def test_second_task_trains_resumes_evaluates_and_exports(tmp_path):
     straight = train(settings(tmp_path / "straight", "--epochs=2"))
     train(settings(tmp_path / "two", "--epochs=1"))
     again = train(settings(tmp_path / "two", "--epochs=2"), resume=True)
@@ -183,7 +183,7 @@ def check_search(model, run_dir, folder):
     assert found == [str(number) for number in order], text
 
 
-def test_what_it_does_not_do_is_refused(tmp_path, monkeypatch):
+def test_unsupported_options_of_a_task_raise_errors(tmp_path, monkeypatch):
     with refused("--margin"):
         tiny.unread("--task=factor", "--model=dense", "--margin=0.3")
     task, errors = registry.open_task(settings(tmp_path)), Errors(np.zeros(2))
@@ -200,7 +200,7 @@ def test_what_it_does_not_do_is_refused(tmp_path, monkeypatch):
         served_scores(task, model, "test")
 
 
-def test_a_bank_levels_the_first_and_leaves_the_others():
+def test_query_bank_normalises_only_the_first_scores():
     class Levelled(Errors):
         def with_bank(self, bank, temperature):
             return Errors(bank * temperature)

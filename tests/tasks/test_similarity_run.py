@@ -32,7 +32,7 @@ test_it_resumes = lifecycle.resumes_bit_for_bit
 test_it_exports = lifecycle.exports_the_same_results
 
 
-def test_it_reports_as_all_do(run):
+def test_report_has_the_usual_metrics(run):
     row = run.history[0]
     assert 0 < row["train/total_loss"] < 3
     assert 0 <= row["train/pair_accuracy"] <= 1
@@ -47,7 +47,7 @@ def whole_matrix(run):
     ).numpy()
 
 
-def test_tiles_are_those_of_the_whole_matrix(run, monkeypatch):
+def test_tiles_equal_the_whole_score_matrix(run, monkeypatch):
     whole, scores = whole_matrix(run), run.scores
     scorer = PairScorer(run.opened.network)
     monkeypatch.setattr(scorer, "pairs_at_once", 5)
@@ -59,7 +59,7 @@ def test_tiles_are_those_of_the_whole_matrix(run, monkeypatch):
     np.testing.assert_allclose(found, whole[rows, columns[:3]], 1e-5, 1e-6)
 
 
-def test_metrics_are_those_of_the_whole_matrix(run):
+def test_metrics_equal_those_of_the_whole_score_matrix(run):
     whole = whole_matrix(run)
     wanted = retrieval.evaluate_scores_protocol(
         "full",
@@ -87,7 +87,7 @@ def features(tiny_run):
     return np.load(tiny_run.captioned / "test_ims.npy")
 
 
-def test_exported_model_compares_as_the_run(run, features):
+def test_exported_model_scores_pairs_like_the_network(run, features):
     whole, scores, model = whole_matrix(run), run.scores, run.model
     captions = scores.records.captions
     found = model.similarity(features, captions)
@@ -103,7 +103,7 @@ def test_exported_model_compares_as_the_run(run, features):
         assert [answer.image for answer in answered] == order.tolist()
 
 
-def test_query_tool_ranks_by_the_head(run, tiny_run, features):
+def test_query_ranks_by_the_similarity_head(run, tiny_run, features):
     text = verbs.run(
         "query",
         f"--model={run.run_dir}",
@@ -117,7 +117,7 @@ def test_query_tool_ranks_by_the_head(run, tiny_run, features):
     assert found == [f"test{i}.jpg" for i in order]
 
 
-def test_two_models_are_taken_together(run, embedding):
+def test_combined_scores_are_weighted_sums(run, embedding):
     scores, others = run.scores, embedding.scores
     both = {one: scores.combine(others, one) for one in (0.0, 0.3, 1.0)}
     # Dividing by a spread changes no rank.
@@ -134,7 +134,7 @@ def test_two_models_are_taken_together(run, embedding):
     np.testing.assert_allclose(found, wanted, rtol=0.03, atol=0.03)
 
 
-def test_a_bank_levels_runs_taken_together(run, embedding, tmp_path):
+def test_query_bank_normalises_combined_runs(run, embedding, tmp_path):
     parts = []
     for one in run.opened, embedding.opened:
         train = one.task.load("train", one.state.fitted)
@@ -177,7 +177,7 @@ def test_a_bank_levels_runs_taken_together(run, embedding, tmp_path):
     np.testing.assert_allclose(whole.image_levels, levels, rtol=1e-4)
 
 
-def test_other_captions_are_not_combined(run, tmp_path):
+def test_runs_on_different_captions_are_not_combined(run, tmp_path):
     data = tiny.write_precomputed(tmp_path / "data", seed=1)
     other = registry.open_task(tiny.settings(data, tmp_path / "run"))
     records = other.split("test").records
@@ -185,7 +185,7 @@ def test_other_captions_are_not_combined(run, tmp_path):
         run.scores.combine(RetrievalScores(None, None, records), 0.3)
 
 
-def test_tool_evaluates_alone_and_together(run, embedding):
+def test_evaluate_measures_one_run_and_combined_runs(run, embedding):
     line = ("evaluate", f"--run_dir={run.run_dir}")
     alone = verbs.run(*line).stdout
     assert "recall sum" in alone and "text to text" not in alone
@@ -211,7 +211,7 @@ def test_tool_evaluates_alone_and_together(run, embedding):
         ("--save_embeddings=embeddings", "--save_embeddings"),
     ],
 )
-def test_what_the_verb_can_not_measure_is_refused(
+def test_evaluate_rejects_unsupported_flags(
     run, words, name, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

@@ -33,7 +33,7 @@ def by_features(name):
     return {"text_encoder": "features", "text_features": name, "export": True}
 
 
-def test_features_that_a_recipe_names_are_made_and_served(
+def test_recipe_computes_and_serves_text_features(
     folder, tmp_path, capsys, eagerly
 ):
     recipe = folder / "of_words.flags"
@@ -63,7 +63,7 @@ def test_features_that_a_recipe_names_are_made_and_served(
         runs.open_run(tmp_path / "run", "last")
 
 
-def test_what_features_lack_is_told_before_the_first_step(folder, tmp_path):
+def test_missing_text_features_raise_errors_before_training(folder, tmp_path):
     verbs.call(
         *("extract_text_features", "--features=tfidf", f"--captions={folder}"),
         *("--captions_format=precomputed", f"--output={folder / 'tfidf'}"),
@@ -94,7 +94,9 @@ def table(session):
 
 
 @pytest.mark.parametrize("training", ["trained", "frozen"])
-def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
+def test_word_vectors_start_with_the_values_of_the_file(
+    folder, tmp_path, training, eagerly
+):
     changes = WORDS | {"word_vectors_training": training}
     session, train = prepare(folder, tmp_path / "run", **changes)
     vocabulary = session.state.fitted["words"]
@@ -110,9 +112,7 @@ def test_word_vectors_begin_as_in_the_file(folder, tmp_path, training, eagerly):
     np.testing.assert_array_equal(table(reopened), table(session))
 
 
-def test_word_vectors_are_centred_and_new_numbers_stand_beside(
-    folder, tmp_path
-):
+def test_word_vectors_are_centred_and_extended(folder, tmp_path):
     changes = WORDS | {"word_vectors_scale": 0.1, "new_word_dims": 3}
     session, _ = prepare(folder, tmp_path / "run", **changes)
     rows = np.array(ROWS, np.float64)
@@ -127,7 +127,7 @@ def test_word_vectors_are_centred_and_new_numbers_stand_beside(
     np.testing.assert_array_equal(first[0], 0)
 
 
-def test_word_vectors_are_not_read_where_words_have_those_of_a_model(
+def test_word_vectors_file_is_not_read_with_a_model_to_start_from(
     folder, tmp_path
 ):
     found = tiny.settings(folder, tmp_path, word_vectors="none.txt")
@@ -135,7 +135,7 @@ def test_word_vectors_are_not_read_where_words_have_those_of_a_model(
     assert "word_vectors" not in task.fit()
 
 
-def test_a_run_knows_its_longest_caption(folder, tmp_path):
+def test_longest_caption_is_stored(folder, tmp_path):
     assert texts.most_words({}) == texts.most_words({"longest_text": 30}) == 200
     assert texts.most_words({"longest_text": 230}) == 230
     task = registry.open_task(tiny.settings(folder, tmp_path / "run"))

@@ -53,7 +53,9 @@ def settings(data, run_dir, name, **changes):
     return tiny.parse(f"--from={name}", *[f"--{k}={given[k]}" for k in given])
 
 
-def test_a_run_begins_where_the_model_ended(source, other, tmp_path):
+def test_run_starts_with_the_weights_and_words_of_the_model(
+    source, other, tmp_path
+):
     words = source.state.fitted["words"]
     found = settings(other, tmp_path / "run", source.run_dir)
     session, train = prepared(found)
@@ -113,7 +115,7 @@ def test_epoch_0_is_exported_if_no_epoch_is_better(tiny_run, tmp_path, capsys):
     assert metadata["epoch"] == 0
 
 
-def test_flags_are_those_of_the_model_where_none_are_given(source, other):
+def test_unset_flags_take_the_values_of_the_model(source, other):
     name = source.run_dir
     found = settings(other, "runs/new", name, learning_rate=0.5)
     expected = {
@@ -131,7 +133,7 @@ def test_flags_are_those_of_the_model_where_none_are_given(source, other):
     assert found.run.from_ == str(name)
 
 
-def test_a_resumed_run_needs_the_model_no_more(source, other, tmp_path):
+def test_resumed_run_does_not_need_the_model(source, other, tmp_path):
     name = tmp_path / "source"
     shutil.copytree(source.run_dir, name)
     found = settings(other, tmp_path / "run", name)
@@ -142,7 +144,7 @@ def test_a_resumed_run_needs_the_model_no_more(source, other, tmp_path):
         assert_same_weights(session.network, again.network)
 
 
-def test_a_run_cut_before_its_first_epoch_begins_with_the_model_again(
+def test_run_killed_before_epoch_1_starts_from_the_model_again(
     source, other, tmp_path
 ):
     found = settings(other, tmp_path / "run", source.run_dir)
@@ -162,7 +164,7 @@ def test_a_run_cut_before_its_first_epoch_begins_with_the_model_again(
         ({"image_features": "{split}_ims.npy,{split}_ims.npy"}, "--from"),
     ],
 )
-def test_what_contradicts_the_model_is_refused(
+def test_flags_that_contradict_the_model_raise_errors(
     source, other, tmp_path, changes, name
 ):
     with refused(name):
@@ -170,7 +172,7 @@ def test_what_contradicts_the_model_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_no_model_to_begin_with_is_refused(source, tmp_path):
+def test_invalid_models_to_start_from_raise_errors(source, tmp_path):
     for name in ("scenes_localizer", "nowhere/at/all", str(tmp_path)):
         with refused("--from", kind=MissingFileError):
             trained.open_trained(name)
@@ -183,7 +185,7 @@ def test_what_is_no_model_to_begin_with_is_refused(source, tmp_path):
         trained.open_trained(str(tmp_path))
 
 
-def test_a_model_that_lacks_a_weight_is_refused(source):
+def test_missing_or_reshaped_weights_raise_errors(source):
     model = trained.open_trained(str(source.run_dir))
     flat = [(name, array.ravel()) for name, array in model.weights]
     for weights in (flat, model.weights[1:]):
@@ -191,28 +193,28 @@ def test_a_model_that_lacks_a_weight_is_refused(source):
             model._replace(weights=weights).put_into(source.network)
 
 
-def test_phrase_localization_begins_with_a_model(tiny_run, tmp_path):
+def test_localization_starts_from_a_model(tiny_run, tmp_path):
     before = begun(tiny_run.settings(tmp_path / "source", "localization"))
     changes = {"from": tmp_path / "source", "seed": 9}
     settings = tiny_run.settings(tmp_path / "run", "localization", **changes)
     assert_same_weights(before.network, prepared(settings)[0].network)
 
 
-def test_a_folder_of_the_zoo_tells_what_is_newer_than_it():
+def test_zoo_metadata_has_defaults_of_newer_settings():
     model = trained.open_trained(str(zoo.folder() / "scenes_localization"))
     made_by = model.fitted["image_features_made_by"]
     assert made_by["grids"] == made_by["scales"] == [1, 1]
     assert model.values()["image_units"] == [256, 128]
 
 
-def test_models_of_the_zoo_name_their_optimizer():
+def test_zoo_metadata_names_the_optimizer():
     """A run from one goes on by its optimizer, not by the default."""
     for name in zoo.names():
         metadata = saved_files.read_metadata(zoo.folder() / name / "1")
         assert "optimizer" in metadata["metadata"]["settings"], name
 
 
-def test_weights_of_the_zoo_find_their_branches():
+def test_zoo_weights_are_assigned_to_their_branches():
     """HM-LSTM has three: its names count them as they were made."""
     model = trained.open_trained("scenes_hm_lstm")
     words = [*model.fitted["words"], "zebra"]

@@ -15,7 +15,7 @@ from tests.tiny_runs import TREES, prepared
 pytestmark = pytest.mark.usefixtures("module_eagerly")
 
 
-def test_trees_that_a_recipe_names_are_made_as_by_the_tool(tiny_run, tmp_path):
+def test_recipe_parses_trees_like_the_command(tiny_run, tmp_path):
     folder = shutil.copytree(tiny_run.captioned, tmp_path / "data")
     recipe = folder / "chains.flags"
     recipe.write_text("--parser=right_branching\n--processes=1\n")
@@ -37,7 +37,7 @@ def test_trees_that_a_recipe_names_are_made_as_by_the_tool(tiny_run, tmp_path):
     assert path.read_bytes() == (tmp_path / "trees").read_bytes()
 
 
-def test_flags_make_the_encoder(tiny_run, tmp_path):
+def test_flags_define_the_tree_encoder(tiny_run, tmp_path):
     changes = TREES | {"word_dim": 3}
     found = tiny_run.settings(tmp_path, **changes)
     inputs = builders.NetworkInputs(8, words=["", "[UNK]", "a"])

@@ -34,7 +34,7 @@ def asks(node, classes):
     return is_item and bool(words(node.value) & {"TASKS", "MODELS"})
 
 
-def test_only_two_dicts_depend_on_the_task_or_the_model():
+def test_only_two_dicts_map_tasks_and_models():
     texts = {
         path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
         for folder in ("tbnets", "tools")

@@ -41,7 +41,7 @@ def run(name, *arguments, code=0):
         ("propose_regions", "cv2", "captions"),
     ],
 )
-def test_what_is_made_of_photos(folder, tmp_path, verb, module, named_by):
+def test_commands_skip_broken_photos(folder, tmp_path, verb, module, named_by):
     pytest.importorskip(module)
     line = [f"--images={folder / 'photos'}", f"--output={tmp_path / 'store'}"]
     if named_by == "captions":

@@ -36,7 +36,7 @@ def test_rows_are_compared_by_id(tmp_path):
         ([[1, 2]], ["z"], "ids in common"),
     ],
 )
-def test_what_can_not_be_compared_is_refused(tmp_path, rows, ids, message):
+def test_incomparable_inputs_raise_errors(tmp_path, rows, ids, message):
     first = write(tmp_path, "x", [[1, 0]], ["a"])
     code, text = run(first, write(tmp_path, "y", rows, ids))
     assert code == 1 and message in text

@@ -6,7 +6,7 @@ import numpy as np
 from tests import verbs
 
 
-def test_each_training_is_compared_with_that_of_one_device(monkeypatch):
+def test_replicas_are_compared_with_one_device(monkeypatch):
     lines = []
 
     def run(options, words, file, folder, environment):

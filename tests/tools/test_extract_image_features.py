@@ -97,5 +97,5 @@ def test_features_of_regions(folder):
         (["more"], "more"),
     ],
 )
-def test_bad_flags_say_what_to_change(folder, flags, named):
+def test_wrong_flags_raise_errors(folder, flags, named):
     assert named in run(folder, *flags, code=1)

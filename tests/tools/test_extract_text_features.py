@@ -45,7 +45,7 @@ def test_tfidf_of_all_splits_fitted_on_one(folder):
     assert "num_terms: 3000 in" in run(folder, "--num_terms=2", code=1)
 
 
-def test_splits_that_captions_do_not_tell_are_drawn(folder):
+def test_missing_splits_are_drawn(folder):
     rows = "".join(f"{i}.jpg,a dog {i}\n" for i in range(10))
     (folder / "captions.csv").write_text(f"image,caption\n{rows}")
     # Of ten images six are learned from, and all have features.
@@ -53,7 +53,7 @@ def test_splits_that_captions_do_not_tell_are_drawn(folder):
     assert "fitted    on 6 captions" in text and "10 texts x" in text
 
 
-def test_phrases_take_the_place_of_captions(folder):
+def test_phrases_can_replace_captions(folder):
     box = '"box": [0, 0, 1, 1]'
     (folder / "phrases.jsonl").write_text(
         f'{{"image": "a.jpg", "phrase": "two dogs", {box}}}\n'

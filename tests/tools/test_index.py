@@ -50,7 +50,7 @@ def query(folder, index, *words, model="bytes"):
     return out, failure
 
 
-def test_photos_are_indexed_searched_and_brought_up_to_date(folder):
+def test_index_is_created_searched_and_updated(folder):
     own = shutil.copytree(folder / "photos", folder / "own")
     shutil.copy(own / "red.png", own / "a\nb.png")  # Its name is no id.
     line = own, f"--output={own}.index", f"--model={folder}/bytes/1"
@@ -114,7 +114,7 @@ def test_nothing_is_written_beside_the_photos(folder, tmp_path, monkeypatch):
     assert not [*(tmp_path / "own").glob("*.tbnets")]
 
 
-def test_the_answers_are_those_of_the_folder(folder):
+def test_index_gives_the_answers_of_the_folder(folder):
     index(folder, "--dtype=float16", output="half.index")
     words = ["red", "a Blue zebra", "green", "--montage="]
     by_index, _ = query(folder, "half.index", *words)
@@ -136,7 +136,7 @@ def test_features_are_indexed_by_their_ids(folder):
     assert failure.startswith("`--image_features` must be given")
 
 
-def test_what_can_not_be_done_is_said(folder):
+def test_wrong_index_flags_raise_errors(folder):
     index(folder)
     _, failure = query(folder, "photos.index", "red", model="features")
     assert failure.startswith("`--index`") and f"{folder}/bytes/1" in failure
@@ -153,7 +153,7 @@ def test_what_can_not_be_done_is_said(folder):
     assert not (folder / "none.index").exists()
 
 
-def test_nearly_all_are_found_by_cells(folder):
+def test_approximate_index_finds_nearly_all(folder):
     pytest.importorskip("faiss", reason="needs the extra: tbnets[faiss]")
     index(folder, "--approximate", output="cells.index")
     by_cells, _ = query(folder, "cells.index", "--approximate", "red", "blue")

@@ -41,7 +41,7 @@ def localize_by(folder):
         yield call
 
 
-def test_each_phrase_has_its_box(localize_by, folder, tmp_path):
+def test_each_phrase_has_a_box(localize_by, folder, tmp_path):
     path, drawn = tmp_path / "found.json", tmp_path / "drawn.png"
     out, err, failure = localize_by(
         *(MODEL, f"--json={path}", "--top=2", f"--output={drawn}"),
@@ -79,7 +79,9 @@ def test_mean_boxes_are_drawn_into_a_folder(localize_by, tmp_path):
     assert os.listdir(tmp_path / "out") == ["photo.localized.png"]
 
 
-def test_several_photos_are_asked_for_the_same(localize_by, folder, tmp_path):
+def test_several_photos_are_searched_for_the_same_phrases(
+    localize_by, folder, tmp_path
+):
     path, drawn = tmp_path / "several.json", tmp_path / "drawn.d"
     out, err, failure = localize_by(
         *(MODEL, f"--json={path}", f"--output={drawn}/"),
@@ -96,7 +98,7 @@ def test_several_photos_are_asked_for_the_same(localize_by, folder, tmp_path):
     assert sorted(os.listdir(drawn)) == names
 
 
-def test_json_stands_alone_and_phrases_without_a_known_word_are_warned_of(
+def test_json_output_and_warnings_of_unknown_words(
     localize_by,
 ):
     line = MODEL, "--json=-", PHOTO, "a zebra", "..."
@@ -133,7 +135,7 @@ def test_json_stands_alone_and_phrases_without_a_known_word_are_warned_of(
         (["--model={folder}/features", PHOTO, "red"], "tbnets export"),
     ],
 )
-def test_what_can_not_be_answered_is_one_clear_line(localize_by, line, named):
+def test_wrong_localize_flags_raise_errors(localize_by, line, named):
     has_model = any(word.startswith("--model") for word in line)
     out, _, failure = localize_by(*([] if has_model else [MODEL]), *line)
     assert named in failure and "\n" not in failure

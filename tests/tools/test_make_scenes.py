@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_make_scenes_again_reuses_and_draws_boxes(folder, tmp_path):
+def test_make_scenes_reuses_scenes_and_draws_boxes(folder, tmp_path):
     sheet = tmp_path / "new" / "boxes.png"
     arguments = (f"--folder={folder}", *FEW, f"--contact_sheet={sheet}")
     result = make(*arguments, "--draw_boxes")
@@ -53,7 +53,7 @@ def test_make_scenes_again_reuses_and_draws_boxes(folder, tmp_path):
         (["--folder="], "`--folder`"),
     ],
 )
-def test_bad_flags_say_what_to_change(folder, line, named):
+def test_wrong_flags_raise_errors(folder, line, named):
     before = sorted(folder.iterdir())
     result = make(f"--folder={folder}", *line)
     assert result.returncode == 1 and named in result.stderr

@@ -78,7 +78,7 @@ def made(run_dir, tmp_path_factory):
     return folder / "zoo", ended.stdout
 
 
-def test_a_run_becomes_a_model(made, run_dir):
+def test_run_becomes_a_zoo_model(made, run_dir):
     folder, said = made
     model = zoo.open_model(folder / "tiny")
     assert model.embed_text(["dog"]).shape == (1, 4)
@@ -96,7 +96,7 @@ def test_a_run_becomes_a_model(made, run_dir):
     assert {*before} - {*lines} == of_places
 
 
-def test_nothing_tells_of_the_machine(made, run_dir):
+def test_zoo_model_has_no_paths_of_the_machine(made, run_dir):
     for file in zoo.model_files(made[0] / "tiny").values():
         content = file.read_bytes()
         for place in (run_dir.parent.parent, made[0], "/root", "/home"):
@@ -121,7 +121,7 @@ def test_an_edited_card_is_renewed(made):
     zoo.check_files(folder / "tiny")
 
 
-def test_a_model_that_lost_too_much_is_refused():
+def test_model_with_a_large_loss_of_recall_raises_an_error():
     options = make_zoo.Options(most_lost=0.2)
     make_zoo.check_loss(options, 100.0, 99.81)
     with refused("--most_lost"):
@@ -140,7 +140,7 @@ def test_a_model_that_lost_too_much_is_refused():
         ("--branches --name=a --run_dir=x --cnn_weights=y", "--branches"),
     ],
 )
-def test_flags_that_make_nothing_are_refused(line, argument):
+def test_contradicting_flags_raise_errors(line, argument):
     with refused(argument):
         verbs.call("make_zoo", *line.split())
 
@@ -186,14 +186,14 @@ def scaling(factor):
     return Endpoints({"embed": embed}, "embed")
 
 
-def test_a_model_that_tells_no_settings_is_refused(tmp_path):
+def test_model_without_settings_raises_an_error(tmp_path):
     path = write_saved_model(scaling(1.0), tmp_path / "1")
     with refused("source"):
         alike.export_again(path, tmp_path / "2")
     assert not (tmp_path / "2").exists()
 
 
-def test_an_answer_that_differs_is_told(tmp_path):
+def test_changed_outputs_are_reported(tmp_path):
     one, same, other = (
         load_saved_model(write_saved_model(scaling(factor), tmp_path / name))
         for name, factor in (("1", 1.0), ("2", 1.0), ("3", 1.1))
@@ -212,7 +212,7 @@ def replace(model, text):
 @pytest.mark.parametrize(
     ("renames", "kept"), [(None, "new"), (2, "old"), (3, "new")]
 )
-def test_a_folder_is_never_lost_between_renames(
+def test_interrupted_renames_lose_no_folder(
     tmp_path, monkeypatch, renames, kept
 ):
     rename, calls, model = os.rename, [], tmp_path / "model"

@@ -22,7 +22,7 @@ def captions(tmp_path):
     return path
 
 
-def test_captions_become_trees_and_are_known_again(captions, tmp_path):
+def test_captions_are_parsed_and_reused(captions, tmp_path):
     output = tmp_path / "new" / "trees.jsonl"
     given = f"--captions={captions}", f"--output={output}", "--processes=1"
     first = verbs.run("parse_captions", *given)
@@ -43,7 +43,7 @@ def test_captions_become_trees_and_are_known_again(captions, tmp_path):
     assert {json.loads(line)["parser"] for line in cached} == {"embedded"}
 
 
-def test_a_server_that_does_not_run_is_one_line(captions, tmp_path):
+def test_missing_parser_server_is_a_short_error(captions, tmp_path):
     ended = verbs.run(
         "parse_captions",
         *(f"--captions={captions}", f"--output={tmp_path / 'trees.jsonl'}"),

@@ -27,7 +27,7 @@ NUMPY_ALONE = peers.Table(
 )
 
 
-def test_rows_take_turns_and_what_is_missing_is_told(monkeypatch):
+def test_rows_alternate_and_missing_peers_are_named(monkeypatch):
     monkeypatch.setattr(peers, "TABLES", {"ranks": NUMPY_ALONE})
     line = "--benchmark=peers", "--repeats=1", "--embedding_dim=3"
     ended = verbs.run("benchmark", *line, "--part=ranks")
@@ -50,7 +50,7 @@ class Told:
         self.run = iter(seconds).__next__
 
 
-def test_a_row_that_has_run_long_enough_is_not_repeated():
+def test_long_rows_are_not_repeated():
     # 9 + 2 s are more than ten; a row that fails has no more seconds.
     told = [Told(9, 2), Told(1, 2, 3), Told(1, None, None)]
     assert processes.take_turns(told, 3) == [[9, 2], [1, 2, 3], [1]]

@@ -31,7 +31,7 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
+def test_propose_regions_prints_recall_and_draws(folder, tmp_path):
     picture = tmp_path / "new" / "picture.png"
     output = run(
         f"--images={folder / 'images'}",
@@ -54,7 +54,7 @@ def test_propose_regions_tells_the_recall_and_draws(folder, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--recall_at=5,x", "--picture=out"])
-def test_propose_regions_bad_flags_say_what_to_change(folder, tmp_path, flag):
+def test_wrong_flags_raise_errors(folder, tmp_path, flag):
     place = f"--output={tmp_path / 'store'}"
     assert flag in run(f"--images={folder / 'images'}", place, flag, code=1)
     assert not (tmp_path / "store").exists()

@@ -179,14 +179,14 @@ def test_photos_are_ranked_for_each_query(answers):
     assert answers(BYTES, "{folder}/photos", "--top=2", "red") == [red]
 
 
-def test_sentences_come_by_a_pipe_where_none_are_given(answers, monkeypatch):
+def test_sentences_are_read_from_a_pipe(answers, monkeypatch):
     lines = io.BytesIO("\ufeffred\n\n a Blue zebra \r\n".encode())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
     line = BYTES, "{folder}/photos", "--top=2"
     assert answers(*line) == answers(*line, "red", "a Blue zebra")
 
 
-def test_sentences_are_typed_where_none_are_given(folder, tmp_path):
+def test_sentences_are_read_from_the_terminal(folder, tmp_path):
     keys, terminal = os.openpty()
     os.write(keys, b"red\n\na \xff Blue zebra\n\x04")
     line = [f"--model={folder}/bytes/1", f"{folder}/photos", "--top=2"]
@@ -214,7 +214,7 @@ def test_features_are_ranked_by_id(answers):
     assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
 
 
-def test_a_network_of_trees_is_asked_by_sentences(answers):
+def test_tree_network_parses_queries(answers):
     pytest.importorskip("textblob", reason="needs the extra: tbnets[parse]")
     green, unknown, wordless = answers(*TREES, "green", "A Blue zebra", "...")
     assert [green] == answers(*FEATURES, "green")
@@ -224,7 +224,7 @@ def test_a_network_of_trees_is_asked_by_sentences(answers):
     assert answers(*TREES, *words) == answers(*FEATURES, *words)
 
 
-def test_photos_like_another_one_are_ranked(answers, folder):
+def test_like_ranks_photos_by_a_photo(answers, folder):
     line = BYTES, "{folder}/photos", "--top=2", "blue"
     photo = "--like={folder}/photos/red.png"
     page = folder / "like.html"
@@ -239,7 +239,7 @@ def test_photos_like_another_one_are_ranked(answers, folder):
     assert rows == [("1.000", "red.png"), ("0.000", "../../outside")]
 
 
-def test_json_says_the_same_and_stands_alone(query_of, folder):
+def test_json_has_the_printed_answers_without_other_output(query_of, folder):
     line = BYTES, PHOTOS, "--json=-", "--top=1", "red", "a zebra"
     first, second = json.loads(query_of(*line)[0])["queries"]
     similarity = pytest.approx(1)
@@ -264,7 +264,9 @@ def model(folder):
     return load_saved_model(folder / "bytes" / "1")
 
 
-def test_python_searches_as_the_tool_does(model, folder, tmp_path, capsys):
+def test_python_api_gives_the_answers_of_the_command(
+    model, folder, tmp_path, capsys
+):
     photos = shutil.copytree(folder / "photos", tmp_path / "photos")
     [red] = model.search(["red"], photos, top=2, cache=False)
     assert not (tmp_path / "photos.tbnets").exists()
@@ -283,7 +285,7 @@ def test_python_searches_as_the_tool_does(model, folder, tmp_path, capsys):
         model.find(["red"], "photo.png")
 
 
-def test_the_contact_sheet_is_beside_the_photos_unless_told(query_of, folder):
+def test_default_montage_is_beside_the_photos(query_of, folder):
     line = BYTES, PHOTOS, "red"
     cache, montage = folder / "cache", folder / "montage.png"
     for more, path in (
@@ -300,7 +302,7 @@ def test_the_contact_sheet_is_beside_the_photos_unless_told(query_of, folder):
     assert sorted(os.listdir(folder / "photos")) == names
 
 
-def test_where_nothing_can_be_kept_the_answers_are_the_same(query_of):
+def test_answers_without_a_cache_are_equal(query_of):
     line = BYTES, PHOTOS, "red"
     out, err, failure = query_of(*line, "--cache={folder}/x_ims.npy")
     assert failure == "" and "PNG" not in out
@@ -338,7 +340,7 @@ def test_captions_are_ranked_for_an_image(answers, line, best):
         ("broken.jsonl", '{"text": "a dog"}\n'),
     ],
 )
-def test_captions_are_lines_or_a_table(tmp_path, name, text):
+def test_captions_may_be_lines_or_a_table(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     is_broken = name.startswith("broken")
     with refused(name) if is_broken else contextlib.nullcontext():
@@ -358,7 +360,7 @@ def test_captions_are_lines_or_a_table(tmp_path, name, text):
         ({"cache": "photos", "montage": "photos.png"}, None),
     ],
 )
-def test_files_to_write_are_no_photos_and_no_other_file(
+def test_outputs_do_not_overwrite_photos_or_each_other(
     tmp_path, monkeypatch, flags, named
 ):
     monkeypatch.chdir(tmp_path)
@@ -368,7 +370,7 @@ def test_files_to_write_are_no_photos_and_no_other_file(
         query.check_outputs(query.Options(**given, **flags))
 
 
-def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
+def test_montage_draws_some_queries_with_the_permissions_of_the_photos(
     tmp_path, monkeypatch
 ):
     sizes = []
@@ -411,13 +413,13 @@ def test_of_many_questions_some_are_drawn_as_private_as_the_photos(
         ),
     ],
 )
-def test_questions_that_cannot_be_answered(query_of, monkeypatch, line, named):
+def test_wrong_queries_raise_errors(query_of, monkeypatch, line, named):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     out, _, failure = query_of(*line)
     assert named in failure and answers_of(out) == []
 
 
-def test_command_line_prints_the_answer_and_nothing_else(folder):
+def test_command_prints_only_the_answer(folder):
     line = [word.format(folder=folder) for word in FEATURES]
     result = fresh.run("tbnets/__main__.py", "query", "green", *line)
     assert (result.returncode, result.stderr) == (0, "")
@@ -439,7 +441,7 @@ class Quarters:
         return photos
 
 
-def test_cells_have_the_colour_of_their_quarter_and_are_drawn(tmp_path):
+def test_explain_draws_the_similarity_of_cells(tmp_path):
     path, photo = tmp_path / "model" / "1", tmp_path / "photos" / "one.png"
     options = {"image_shape": (3,), "read_photos": Quarters()}
     export_saved_model(ColorNetwork(), VOCABULARY, path, **options)

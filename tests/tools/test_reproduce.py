@@ -46,7 +46,7 @@ def with_table(results, pages, columns, metrics, rows):
     return dataclasses.replace(results, tables=tables)
 
 
-def test_every_number_of_the_pages_stands_in_a_file_or_is_marked():
+def test_every_number_of_the_pages_is_recorded_or_marked():
     told = verbs.ask("reproduce", "--check")
     assert told == ("0 numbers that no file explains\n", "", "")
 
@@ -69,7 +69,7 @@ def test_a_changed_number_is_found(results, pages, page, number, changed):
     assert len(found) == 1 and found[0].startswith(page), found
 
 
-def test_numbers_of_others_are_those_of_a_paper(results, pages):
+def test_published_numbers_equal_those_of_the_papers(results, pages):
     """Below `published`, and in a marked row; elsewhere they may be words."""
     columns = ["NAME", "R@1", "published"]
     rows = [
@@ -102,13 +102,13 @@ def test_a_table_without_a_file_or_a_command_is_found(results, pages):
     "row",
     [{"cells": ["slow", ""], "name": "slow"}, {"cells": ["slow", "8.8"]}],
 )
-def test_a_row_that_is_nobodys_is_refused(results, pages, row):
+def test_row_without_a_configuration_raises_an_error(results, pages, row):
     changed = with_table(results, pages, ["NAME", "R@1"], ["", ""], [row])
     with pytest.raises(InputError, match="slow"):
         checks.generated_files(changed, pages)
 
 
-def test_published_numbers_are_those_that_flagfiles_expect(results):
+def test_published_numbers_equal_the_comments_of_flag_files(results):
     """Both were taken from the papers, one by one."""
     compared = 0
     for table in results.published:
@@ -206,7 +206,7 @@ def change(run, **changes):
     path.write_text(json.dumps(kept))
 
 
-def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
+def test_run_with_changed_flags_is_a_new_row(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1, "--margin=0.3")
     with refused("--record"):
         record(run)
@@ -221,7 +221,7 @@ def test_a_run_by_other_flags_is_a_row_of_its_own(record, tmp_path):
         record(run, name="quickstart_wide")
 
 
-def test_a_run_of_no_configuration_is_told_by_its_command(record, tmp_path):
+def test_run_without_a_configuration_is_named_by_its_command(record, tmp_path):
     run = finished_run(tmp_path / "a", 0, 0.1)
     command = "tools/train.py --from=scenes --images='my photos' --seed=0 "
     change(run, command=f"{command} --run_dir=a --cache=b")
@@ -233,7 +233,7 @@ def test_a_run_of_no_configuration_is_told_by_its_command(record, tmp_path):
     assert recording.flags_of_row(kept["tuned"]) == kept["tuned"].flags
 
 
-def test_a_row_has_no_name_of_another(record, tmp_path):
+def test_duplicate_row_names_raise_an_error(record, tmp_path):
     """Whether another is a configuration, or a row that is made otherwise."""
     made = {"wide": {"configuration": "quickstart", "flags": "--margin=0.30"}}
     (tmp_path / "measured" / "rows.json").write_text(json.dumps(made))
@@ -248,7 +248,7 @@ def test_a_row_has_no_name_of_another(record, tmp_path):
         record(plain, plain)
 
 
-def test_runs_of_a_row_that_is_evaluated_are_when_it_is_recorded(
+def test_recording_an_evaluated_row_evaluates_its_runs(
     record, tmp_path, monkeypatch
 ):
     made = {
@@ -290,18 +290,14 @@ def test_runs_of_a_row_that_is_evaluated_are_when_it_is_recorded(
         ({"test": None}, "metrics.json"),
     ],
 )
-def test_a_run_that_is_not_finished_is_refused(
-    record, tmp_path, changes, named
-):
+def test_unfinished_run_raises_an_error(record, tmp_path, changes, named):
     run = finished_run(tmp_path / "a", 0, 0.1)
     change(run, **changes)
     with refused(named):
         record(run)
 
 
-def test_a_run_that_patience_ended_is_recorded_but_not_its_places(
-    record, tmp_path
-):
+def test_recorded_run_stopped_by_patience_has_no_paths(record, tmp_path):
     """Twelve epochs were the best, three more were waited for."""
     patience = "--patience=3"
     run = finished_run(tmp_path / "a", 0, 0.1, patience, f"--images={tmp_path}")
@@ -345,12 +341,12 @@ def test_run_prints_the_commands_of_a_row():
     ("flag", "value"),
     [("run", "flickr8k_meen"), ("cpu", "x"), ("name", "x"), ("seeds", "1")],
 )
-def test_flags_that_say_nothing_are_refused(flag, value):
+def test_flags_without_effect_raise_errors(flag, value):
     with refused(f"--{flag}"):
         verbs.call("reproduce", f"--{flag}={value}")
 
 
-def test_a_generated_part_that_is_missing_is_told(results, pages):
+def test_missing_generated_part_is_reported(results, pages):
     path = pages / "docs" / "reproduction_tables.md"
     text = path.read_text("utf-8").replace("<!-- all rows -->", "")
     path.write_text(text, "utf-8")
@@ -358,7 +354,7 @@ def test_a_generated_part_that_is_missing_is_told(results, pages):
         checks.findings(results, pages)
 
 
-def test_a_flagfile_expects_what_was_kept(results):
+def test_flag_files_expect_the_recorded_numbers(results):
     """Wherever the words of a comment are broken; what is not told stays."""
     values = {
         f"test/{metric}/recall_at_{rank}": f"{rank}.{place}"
@@ -386,7 +382,7 @@ def test_a_flagfile_expects_what_was_kept(results):
     ) == text.format(*after)
 
 
-def test_a_flagfile_that_expects_something_else_is_found(results, pages):
+def test_wrong_expected_number_in_a_flag_file_is_found(results, pages):
     path = pages / "configs" / "scenes_fne.flags"
     path.write_text(path.read_text("utf-8").replace("70.8", "70.9"), "utf-8")
     (found,) = checks.findings(results, pages)

@@ -75,9 +75,7 @@ def evaluated(run_dir, tmp_path_factory):
     return metrics, folder / "embeddings"
 
 
-def test_evaluation_of_a_run_repeats_its_own_report(
-    run_dir, evaluated, tmp_path
-):
+def test_evaluate_repeats_the_metrics_of_the_run(run_dir, evaluated, tmp_path):
     metrics = {"test": evaluated[0]}
     metrics["dev"] = measured(run_dir, "dev", tmp_path / "metrics.json")
     for split, values in metrics.items():
@@ -109,7 +107,7 @@ def test_two_runs_are_compared_on_the_same_queries(
     assert len(report["differences"]) == 7
 
 
-def test_a_map_is_drawn_of_the_split(evaluated):
+def test_map_of_the_split_is_drawn(evaluated):
     pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
     _, folder = evaluated
     with PIL.Image.open(folder.parent / "map.png") as drawn:
@@ -137,9 +135,7 @@ def assert_ranks_as_embedded(model, data, row, embeddings):
     np.testing.assert_allclose(order, sorted(order)[::-1], atol=1e-6)
 
 
-def test_query_of_an_exported_version_ranks_as_its_evaluation(
-    data, run_dir, evaluated
-):
+def test_query_ranks_like_the_evaluation(data, run_dir, evaluated):
     best = run_dir / "saved_model" / "1"
     assert_ranks_as_embedded(best, data, 3, evaluated[1])
 
@@ -170,7 +166,7 @@ def float32_again():
 
 
 @pytest.mark.usefixtures("float32_again")
-def test_a_bfloat16_run_goes_on_after_ctrl_c_and_is_evaluated(data, tmp_path):
+def test_bfloat16_run_resumes_after_ctrl_c(data, tmp_path):
     run_dir, errors = tmp_path / "run", tmp_path / "err"
     changes = {"epochs": 500, "seed": 3, "precision": "mixed_bfloat16"}
     process = fresh.start(

@@ -60,11 +60,11 @@ def said(kind, *objects, **more):
         ([said("between", 0, 1, 2)], False),
     ],
 )
-def test_a_caption_is_true_of_what_it_fits(claims, expected):
+def test_caption_is_true_of_matching_scenes(claims, expected):
     assert is_true(claims, SCENE, SIZE) == expected
 
 
-def test_between_holds_from_both_ends():
+def test_between_is_symmetric():
     boxes = ([0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10])
     scene = {"objects": [thing("star", "red", box) for box in boxes]}
     scene["objects"][1] = thing("ring", "red", boxes[1])
@@ -147,7 +147,7 @@ CLAIM = {"kind": "object", "objects": [0]}
         GOOD | {"captions": [{"claims": [CLAIM]}]},
     ],
 )
-def test_a_record_that_is_no_scene_is_named(tmp_path, record):
+def test_invalid_scene_record_is_named(tmp_path, record):
     path = tmp_path / "scenes.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(record)}\n")
     with pytest.raises(InputError, match="scenes.jsonl:2: "):

@@ -43,7 +43,7 @@ def test_the_recall_sum_of_localization_is_that_of_its_recalls():
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_a_card_of_the_zoo_is_made_of_what_stands_beside_it(name):
+def test_zoo_cards_are_generated_from_their_metrics(name):
     folder = zoo.folder() / name
     text = cards.own_text(folder / "README.md")
     metrics = cards.read_metrics(folder / "metrics.json")
@@ -58,14 +58,14 @@ def test_a_card_of_the_zoo_is_made_of_what_stands_beside_it(name):
         "# tiny\n\nTells.\n\udcff\n",
     ],
 )
-def test_a_card_without_its_parts_or_text_is_refused(tmp_path, text):
+def test_card_without_its_text_raises_an_error(tmp_path, text):
     path = tmp_path / "card.md"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match="card.md"):
         cards.own_text(path)
 
 
-def test_places_of_flags_are_no_machines():
+def test_flag_file_paths_are_relative():
     portable = [
         "--image_units=1024,512",
         "--captions=flickr8k/dataset.json",

@@ -26,7 +26,7 @@ def run(tiny_run):
 test_it_opens = lifecycle.opens_with_the_same_results
 
 
-def test_it_learns_and_reports(run):
+def test_training_lowers_the_loss_and_reports_correspondences(run):
     rows = run.history
     for name in ("image_to_text", "text_to_image"):
         first, last = (row[f"train/{name}_loss"] for row in rows)
@@ -68,7 +68,7 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
         )
 
 
-def test_correspondences_are_measured_by_another_choice(run):
+def test_another_choice_changes_only_the_metrics_of_correspondences(run):
     scores = run.scores.parts[1]
     usual = scores.metrics()
     assert scores.metrics(choice_temperature=0.3) == usual
@@ -84,9 +84,7 @@ def test_correspondences_are_measured_by_another_choice(run):
     assert unknown.metrics() == {} and unknown.options == ()
 
 
-def test_resumed_run_is_the_same_bit_for_bit_and_learns_of_no_link(
-    run, monkeypatch
-):
+def test_resumed_run_is_bit_identical_and_uses_no_links(run, monkeypatch):
     no_links = property(lambda task: False)
     monkeypatch.setattr(type(run.session.task), "knows_links", no_links)
     lifecycle.resumes_bit_for_bit(run)
@@ -110,7 +108,7 @@ def test_pictures_are_drawn_for_phrases_with_boxes(run):
     assert sorted(run.scores.pictures())[-5:] == names
 
 
-def test_exported_run_embeds_the_same(run, tiny_run):
+def test_exported_model_embeds_like_the_network(run, tiny_run):
     opened, test, scores = run.opened, run.test, run.scores.parts[0]
     said = test.records.captions[:9]
     gold = tree_files.trees_of(tiny_run.scenes / "scenes" / "trees", said)
@@ -151,7 +149,7 @@ def test_exported_run_embeds_the_same(run, tiny_run):
     )
 
 
-def test_trees_of_other_captions_are_refused(tiny_run, tmp_path):
+def test_trees_of_other_captions_raise_an_error(tiny_run, tmp_path):
     data = shutil.copytree(tiny_run.scenes, tmp_path / "data")
     path = sorted((data / "scenes" / "trees").glob("1*.txt"))[0]
     good = path.read_text()

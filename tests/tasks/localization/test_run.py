@@ -28,7 +28,7 @@ test_it_resumes = lifecycle.resumes_bit_for_bit
 test_it_opens = lifecycle.opens_with_the_same_results
 
 
-def test_hard_negatives_are_those_of_the_network_that_was_there(run):
+def test_hard_negatives_are_found_by_the_current_network(run):
     session = runs.open_run(run.stopped, "last")
     scores = session.task.scores(session.network, run.examples)
     scores = scores.table.similarities
@@ -57,7 +57,7 @@ def test_hard_negatives_are_those_of_the_network_that_was_there(run):
             record_hard_negatives(held, last - 1, run.examples, None)
 
 
-def test_it_reports_kinds_of_phrases_and_what_can_be_found(run):
+def test_report_has_types_of_phrases_and_the_upper_bound(run):
     report = run.report["test"]
     assert report["phrase_to_region/num_queries"] == 24
     assert report["phrase_to_region/upper_bound"] == 1
@@ -65,7 +65,7 @@ def test_it_reports_kinds_of_phrases_and_what_can_be_found(run):
     assert run.report["test_split"]["phrases"] == 24
 
 
-def test_gradients_in_a_graph_are_those_without(tiny_run, tmp_path):
+def test_gradients_in_graph_and_eager_mode_are_equal(tiny_run, tmp_path):
     # Terms within a view are traced where losses are tested.
     changes = {"image_to_image_weight": 0, "text_to_text_weight": 0}
     settings = tiny_run.settings(
@@ -89,7 +89,7 @@ def test_gradients_in_a_graph_are_those_without(tiny_run, tmp_path):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)
 
 
-def test_pictures_are_drawn_where_photos_are(run):
+def test_pictures_are_drawn_if_there_are_photos(run):
     tags = tiny.events(run.run_dir / "tensorboard")
     pictures = {tag: steps for tag, steps in tags.items() if "answers" in tag}
     has_photos = run.settings.run.model == "embedding"
@@ -98,7 +98,7 @@ def test_pictures_are_drawn_where_photos_are(run):
     assert ("pictures  none" in run.described) != has_photos
 
 
-def test_exported_run_compares_the_same(run):
+def test_exported_model_compares_like_the_network(run):
     test, served = run.test, run.model
     wanted = run.scores.table.similarities
     again = served_scores(run.opened.task, served, "test")
@@ -134,7 +134,7 @@ def scores_of_true_regions(network, test):
     return found.numpy(), is_said
 
 
-def test_true_regions_that_nothing_was_proposed_for_are_no_queries(run):
+def test_true_regions_without_proposals_are_not_queries(run):
     opened, test = run.opened, run.test
     corner = np.tile([0.0, 0, 1, 1], (test.phrases.num_phrases, 1))
     phrases = dataclasses.replace(test.phrases, boxes=corner)
@@ -145,7 +145,7 @@ def test_true_regions_that_nothing_was_proposed_for_are_no_queries(run):
     assert metrics["phrase_to_region/upper_bound"] == 0
 
 
-def test_true_regions_rank_all_phrases_and_back(run):
+def test_true_regions_and_phrases_rank_each_other(run):
     opened, test, scores = run.opened, run.test, run.scores
     metrics = scores.metrics(region_phrase_ranking=True)
     found, is_said = scores_of_true_regions(opened.network, test)
@@ -192,7 +192,7 @@ def test_photos_are_compared_with_sentences_by_their_phrases(run):
     assert not learned
 
 
-def test_other_phrases_are_not_combined(run):
+def test_runs_on_different_phrases_are_not_combined(run):
     boxes = run.scores.table.boxes + 1
     table = dataclasses.replace(run.scores.table, boxes=boxes)
     others = dataclasses.replace(run.scores, table=table)
@@ -201,9 +201,7 @@ def test_other_phrases_are_not_combined(run):
             run.scores.combine(other, 0.5)
 
 
-def test_statistics_of_features_are_those_of_the_training_regions(
-    tiny_run, tmp_path
-):
+def test_feature_statistics_come_from_training_regions(tiny_run, tmp_path):
     settings = tiny_run.settings(
         tmp_path / "run", "localization", image_transform="standardize"
     )
@@ -215,7 +213,7 @@ def test_statistics_of_features_are_those_of_the_training_regions(
     np.testing.assert_allclose(mean, expected, 1e-4, 1e-5)
 
 
-def test_a_store_is_opened_once_a_run(tiny_run, tmp_path, monkeypatch):
+def test_each_store_is_opened_once(tiny_run, tmp_path, monkeypatch):
     opened, open_store = [], opening.open_store
 
     def counting(path):

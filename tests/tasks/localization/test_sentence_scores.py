@@ -48,7 +48,7 @@ def made_up_scores(nearest, learned=False):
     )
 
 
-def test_captions_are_found_by_their_words():
+def test_captions_are_matched_by_their_words():
     phrases, records = marked_phrases(), captioned(OWN)
     found = sentence_scores.captions_of_phrases(phrases, records)
     assert found.tolist() == [1, 1, 0, 3]
@@ -68,7 +68,7 @@ def test_sentence_has_the_mean_distance_of_its_phrases():
     np.testing.assert_allclose(pairs, [-1.5, -2], atol=1e-6)
 
 
-def test_what_can_not_be_compared_is_refused():
+def test_incomparable_inputs_raise_errors():
     phrases, records = marked_phrases(), captioned(OWN)
     scores = made_up_scores(np.zeros((2, 4)), learned=True)
     with refused("--combine_with"):

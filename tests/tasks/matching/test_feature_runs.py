@@ -102,7 +102,7 @@ OTHER = {**EXTRACTION, "layers": "fc7"}
         ("part", lambda data: write_part(data, "train"), "image_ids"),
     ],
 )
-def test_features_of_other_images_or_kinds_stop_the_training(
+def test_mismatched_features_raise_an_error(
     folder, tmp_path, pattern, spoil, name
 ):
     spoil(folder)
@@ -126,7 +126,7 @@ def test_a_run_computes_each_checksum_once(folder, tmp_path, monkeypatch):
     assert hashed == [str(folder / "all")]
 
 
-def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
+def test_resumed_run_requires_unchanged_features(folder, tmp_path):
     save(prepare(folder, tmp_path / "run")[0], "last")
     session, _ = prepare(folder, tmp_path / "run", resume=True)
     assert session.state.fitted["image_features_made_by"]["layers"] == "conv1"
@@ -138,7 +138,7 @@ def test_a_run_goes_on_with_the_same_features(folder, tmp_path):
         prepare(folder, tmp_path / "run", resume=True)
 
 
-def test_a_run_knows_what_made_its_features(folder, tmp_path):
+def test_checkpoint_describes_its_features(folder, tmp_path):
     made_by = open_features(folder / "stores" / "train").made_by
     assert made_by["layers"] == "conv1"
     stores = {"image_features": "stores/{split}"}
@@ -153,7 +153,7 @@ def test_a_run_knows_what_made_its_features(folder, tmp_path):
     assert state.fitted["image_features_made_by"] == made_by
 
 
-def test_description_counts_what_failed(folder):
+def test_description_counts_missing_words_and_photos(folder):
     settings = tiny.settings(folder, "unused")
     records = tiny.split_of(settings, "dev").records
 
@@ -189,7 +189,7 @@ def test_description_counts_what_failed(folder):
         assert counts == {} and "features.npy" in str(problems[0])
 
 
-def test_arrays_and_stores_side_by_side(folder, tmp_path):
+def test_concatenated_arrays_and_stores(folder, tmp_path):
     arrays = {"image_features": "{split}_ims.npy"}
     session, _ = prepare(folder, tmp_path / "arrays", **arrays)
     assert session.state.fitted["image_features_made_by"] == {}
@@ -209,7 +209,7 @@ def test_arrays_and_stores_side_by_side(folder, tmp_path):
         runs.open_run(tmp_path / "run")
 
 
-def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
+def test_features_of_an_additional_split_are_checked(folder, tmp_path):
     session, _ = prepare(
         folder,
         tmp_path / "run",
@@ -224,7 +224,7 @@ def test_a_split_the_run_never_saw_is_checked_too(folder, tmp_path):
         runs.open_run(tmp_path / "run", more_splits=["test"])
 
 
-def test_images_that_splits_share_are_told(folder, tmp_path):
+def test_images_shared_by_splits_are_reported(folder, tmp_path):
     def notes(image_features="all", **changes):
         changes["image_features"] = image_features
         settings = tiny.settings(folder, tmp_path / "run", **changes)

@@ -122,7 +122,7 @@ def ids_of(session, *splits):
     }
 
 
-def test_a_dry_run_looks_at_what_is_named(folder):
+def test_dry_run_checks_the_named_files(folder):
     def told(*more):
         return train.describe_missing(registry.open_task(settings_for(*more)))
 
@@ -134,7 +134,7 @@ def test_a_dry_run_looks_at_what_is_named(folder):
 EVERY = ("train", "dev", "test")
 
 
-def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
+def test_invalid_photos_are_skipped_with_their_captions(folder, capsys):
     shutil.rmtree(folder / "photos.tbnets")
     session, _ = begun(settings_for())
     assert session.run_dir == runs.pathlib.Path("runs/photos")
@@ -152,7 +152,7 @@ def test_photos_that_are_none_are_left_out_with_their_captions(folder, capsys):
     assert dict(line.split("\t") for line in lines) == reasons
 
 
-def test_a_run_remembers_what_was_left_out_and_its_splits(
+def test_skipped_photos_and_splits_are_kept_in_the_checkpoint(
     session, folder, tmp_path_factory, monkeypatch
 ):
     before = {split: ids_of(session, split) for split in EVERY}
@@ -192,7 +192,7 @@ def test_only_new_and_changed_photos_are_extracted(folder, monkeypatch):
     assert sorted(extracted) == ["0.jpg", "new.jpg"]
 
 
-def test_a_photo_that_broke_since_is_named(session, folder):
+def test_photo_that_became_invalid_is_named(session, folder):
     name = next(iter(ids_of(session, "train")))
     path = folder / "photos" / name
     path.write_bytes(path.read_bytes()[:-300])
@@ -203,7 +203,7 @@ def test_a_photo_that_broke_since_is_named(session, folder):
         path.unlink(missing_ok=True)
 
 
-def test_a_resumed_run_goes_by_its_own_flags(session):
+def test_resumed_run_keeps_its_flags(session):
     before = runs.record_before("runs/photos")
     line = tiny.typed("--run_dir=runs/photos")
     settings = run_line.settings(line, before)
@@ -216,7 +216,7 @@ def test_a_resumed_run_goes_by_its_own_flags(session):
     assert again.state.fitted == session.state.fitted
 
 
-def test_splits_are_drawn_of_the_photos_that_are_kept(begun_before):
+def test_splits_are_drawn_from_valid_photos(begun_before):
     # By their hashes, the three that are none would have been the test split.
     session, _ = begun_before
     sizes = [len(ids_of(session, split)) for split in EVERY]
@@ -226,7 +226,7 @@ def test_splits_are_drawn_of_the_photos_that_are_kept(begun_before):
     assert set(queries) <= set(session.task.split("test").records.captions)
 
 
-def test_a_run_begins_with_another_and_makes_features_alike(session):
+def test_run_from_a_model_extracts_features_like_the_model(session):
     before = session
     with open("own.csv", "a") as file:
         file.writelines(f"{name},A zebra at dusk\n" for name in NAMES)
@@ -243,13 +243,13 @@ def test_a_run_begins_with_another_and_makes_features_alike(session):
         np.testing.assert_array_equal(one, two)
 
 
-def test_features_that_photos_do_not_tell_are_asked_for(folder):
+def test_model_with_unknown_features_requires_image_features(folder):
     own = own_photos.OwnPhotos(settings_for())
     with refused("--from"):
         own.make_as({})
 
 
-def test_captions_whose_names_are_not_those_of_the_photos(folder):
+def test_captions_that_match_no_photo_raise_an_error(folder):
     for name in NAMES:
         (folder / "photos" / name).rename(folder / "photos" / f" {name}")
     write_captions("own.csv", [f" {name}" for name in NAMES])
@@ -257,7 +257,7 @@ def test_captions_whose_names_are_not_those_of_the_photos(folder):
         settings_for()
 
 
-def test_captions_beside_the_photos_need_no_flag(folder):
+def test_captions_in_the_photo_folder_need_no_flag(folder):
     path = folder / "photos" / "metadata.csv"
     write_captions(path, NAMES)
     text = path.read_text().replace("image,caption", "file_name,text")
@@ -271,7 +271,7 @@ def test_captions_beside_the_photos_need_no_flag(folder):
     assert "without folder and extension" in data.notes({})["names"]
 
 
-def test_shards_need_one_flag_and_have_the_features_of_photos(folder):
+def test_archives_need_one_flag_and_give_equal_features(folder):
     photos = {name: photo(seed) for seed, name in enumerate(NAMES)} | BROKEN
     samples = [
         {name: content, f"{name[:-4]}.txt": f"A {tiny.WORDS[0]}.\nIt runs."}
@@ -292,7 +292,7 @@ def test_shards_need_one_flag_and_have_the_features_of_photos(folder):
     assert os.listdir(folder / "shards.tbnets")
 
 
-def test_photos_that_are_all_broken(folder):
+def test_only_invalid_photos_raise_an_error(folder):
     for name in NAMES:
         (folder / "photos" / name).write_bytes(b"GIF89a")
     with pytest.raises(own_photos.NoPhotos, match="'0.jpg'"):
@@ -300,7 +300,7 @@ def test_photos_that_are_all_broken(folder):
     assert not (folder / "runs").exists()
 
 
-def test_features_of_texts_are_made_of_the_photos_that_are_kept(folder, capsys):
+def test_text_features_are_computed_for_valid_photos(folder, capsys):
     settings = with_usual(*PHOTOS, *CNN, "--model=cca")
     assert settings.texts.text_features == "features/tfidf.flags"
     session, _ = begun(settings)

@@ -98,7 +98,7 @@ def test_phrases_are_compared_with_boxes_of_a_photo(model, folder):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-def test_boxes_are_chosen_as_it_was_exported(model, folder):
+def test_exported_model_chooses_boxes_as_the_export_set(model, folder):
     photo = folder / "photos" / test_made.NAMES[0]
 
     def boxes_of(**choice):
@@ -109,7 +109,7 @@ def test_boxes_are_chosen_as_it_was_exported(model, folder):
     assert boxes_of(choice="mean_box") != boxes_of()
 
 
-def test_what_finds_nothing_in_photos_is_refused(model):
+def test_export_without_regions_of_photos_raises_an_error(model):
     with refused("--cnn_weights"):
         export("--regions=crops", "--output=model/2")
     with refused("--choice"):
@@ -118,7 +118,7 @@ def test_what_finds_nothing_in_photos_is_refused(model):
         call("export", "--run_dir=run", "--regions=averages")
 
 
-def test_a_choice_that_was_damaged_is_refused(model, monkeypatch):
+def test_damaged_choice_in_the_metadata_raises_an_error(model, monkeypatch):
     told = {**model.metadata["metadata"], "choice": {"choice": "best"}}
     monkeypatch.setitem(model.metadata, "metadata", told)
     with refused("choice"):
@@ -141,7 +141,7 @@ def write_phrases(folder):
         )
 
 
-def test_run_and_export_are_measured_alike(model, tmp_path):
+def test_run_and_export_have_equal_metrics(model, tmp_path):
     write_phrases(tmp_path)
     session, given = runs.open_run("run"), ("test", str(tmp_path))
     both = phrase_scores(session, model, *given, "averages")
@@ -152,7 +152,7 @@ def test_run_and_export_are_measured_alike(model, tmp_path):
         phrase_scores(session, model, *given, "without")
 
 
-def test_a_model_of_the_zoo_is_measured_by_phrases(
+def test_zoo_model_is_evaluated_on_phrases(
     folder, model, tmp_path, monkeypatch
 ):
     def copied(session, path, fitted, metadata, endpoints, **options):

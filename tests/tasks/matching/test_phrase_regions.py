@@ -74,7 +74,7 @@ def scores_of(run, folder, regions="crops"):
     )
 
 
-def test_similarities_are_those_of_the_embedded_regions(run, folder):
+def test_similarities_equal_those_of_embedded_regions(run, folder):
     table = scores_of(run, folder).table
     network = run.network
     reader = run.task.texts.reader(run.state.fitted)
@@ -148,7 +148,7 @@ def test_accuracy_of_expected_overlap(run, folder):
         scores.metrics(choice="mean_box")
 
 
-def test_the_verb_prints_and_writes_them(run, folder, tmp_path):
+def test_evaluate_prints_and_writes_phrase_metrics(run, folder, tmp_path):
     path = tmp_path / "metrics.json"
     line = [
         *("evaluate", f"--run_dir={run.run_dir}", f"--json={path}"),
@@ -173,7 +173,7 @@ def test_the_verb_prints_and_writes_them(run, folder, tmp_path):
             call(*line[:2], *words)
 
 
-def test_what_can_not_be_asked_is_refused(run, folder, monkeypatch):
+def test_unsupported_choices_raise_errors(run, folder, monkeypatch):
     def is_refused(regions="crops"):
         with refused("--regions"):
             scores_of(run, folder, regions)

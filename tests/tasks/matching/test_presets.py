@@ -87,7 +87,7 @@ def embedded(session, reader):
     return session.network.embed_text(reader(tf.constant(TEXTS))).numpy()
 
 
-def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, vit):
+def test_fine_tuned_presets_resume_bit_identically_and_are_served(folder, vit):
     session, train = begun(*FINE)
     reader = text_reader(session)
     before = embedded(session, reader)
@@ -126,7 +126,7 @@ def test_fine_tuned_presets_go_on_bit_for_bit_and_are_served(folder, vit):
     assert exported["text_encoder"] == "hub:clip"
 
 
-def test_frozen_presets_are_served_as_their_features_are_made(folder, vit):
+def test_served_frozen_presets_equal_their_stored_features(folder, vit):
     """Calls the endpoints eagerly: other tests save presets and reopen them."""
     (folder / "vit.flags").write_text("--cnn=hub:vit\n")
     session, train = begun(
@@ -164,7 +164,7 @@ def test_frozen_presets_are_served_as_their_features_are_made(folder, vit):
         )
 
 
-def test_own_photos_are_read_by_a_preset(folder):
+def test_preset_extracts_features_of_own_photos(folder):
     own = ("--image_encoder=hub:vit", "--cnn_weights=imagenet")
     session, _ = begun(*own)
     made_by = session.state.fitted["image_features_made_by"]
@@ -181,7 +181,7 @@ def test_own_photos_are_read_by_a_preset(folder):
     assert reader.dim == session.state.fitted["image_dim"] == 16
 
 
-def test_the_tool_extracts_by_a_preset(folder):
+def test_extract_image_features_uses_a_preset(folder):
     line = ("--images=photos", "--layers=P2,last", "--output=features")
     verb = "extract_image_features"
     ended = verbs.run(verb, *line, "--cnn=hub:resnet")

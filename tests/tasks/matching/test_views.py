@@ -47,7 +47,7 @@ def cards(monkeypatch, records, shift, folder):
     return drawn
 
 
-def test_the_right_image_is_first_and_green(monkeypatch, records, tmp_path):
+def test_correct_image_has_a_green_frame(monkeypatch, records, tmp_path):
     drawn = cards(monkeypatch, records, 0, tmp_path)
     # 16 captions, 5 of them: 0 * 16 // 5, 1 * 16 // 5, ...
     titles = [f"caption {row}" for row in (0, 3, 6, 9, 12)]
@@ -58,7 +58,7 @@ def test_the_right_image_is_first_and_green(monkeypatch, records, tmp_path):
         assert [tile.is_hit for tile in tiles] == [True] + 4 * [False]
 
 
-def test_the_right_image_stands_apart_with_its_rank(
+def test_correct_image_below_the_top_is_drawn_with_its_rank(
     monkeypatch, records, tmp_path
 ):
     _, tiles = cards(monkeypatch, records, 1, tmp_path)[-1]
@@ -75,7 +75,7 @@ def test_the_right_image_stands_apart_with_its_rank(
     "count, most, rows",
     [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],
 )
-def test_rows_are_spread(count, most, rows):
+def test_drawn_rows_are_evenly_spread(count, most, rows):
     assert montage.spread_evenly(count, most).tolist() == rows
 
 
@@ -98,7 +98,7 @@ def test_points_are_images_then_captions(records, tmp_path, with_photos):
         assert points.thumbnails.shape == (24, 64, 64, 3)
 
 
-def test_points_are_few(records):
+def test_number_of_points_is_limited(records):
     points = scores_of(records, 0).points((3, 1))
     # Images 0 * 8 // 3, 1 * 8 // 3 and 2 * 8 // 3, with a caption each.
     names = ["0.png", "2.png", "5.png"]
@@ -114,7 +114,7 @@ def test_images_without_captions_are_points_too():
     assert points.columns["image"] == ["a", "b", "b"]
 
 
-def test_a_photo_of_the_right_person_is_a_right_answer():
+def test_photo_of_the_same_person_is_a_correct_answer():
     # The embeddings exchange the images 0 and 2 of one person.
     ids, rows = ("a", "b", "c"), np.eye(3, dtype="float32")
     records = CaptionedImages(

@@ -75,7 +75,7 @@ def test_a_wrong_recipe_of_regions_is_named(folder, text, name):
         planned("regions", regions="tiny_regions.flags")
 
 
-def test_what_is_no_recipe_is_refused(folder):
+def test_other_files_are_not_recipes(folder):
     for flag, recipe in {
         "regions": "hub:clip",
         "trees": "hub:clip",
@@ -88,7 +88,7 @@ def test_what_is_no_recipe_is_refused(folder):
         settings.sources()
 
 
-def test_how_work_is_done_is_not_what_decides(folder):
+def test_flags_of_the_computation_do_not_change_the_result_folder(folder):
     (folder / "trees.flags").write_text("--parser=right_branching\n")
     one = planned("trees", trees="trees.flags")
     with (folder / "trees.flags").open("a") as file:
@@ -98,7 +98,7 @@ def test_how_work_is_done_is_not_what_decides(folder):
     assert planned("trees", trees="trees.flags").description != one.description
 
 
-def test_values_of_flags_count_however_they_are_set(folder):
+def test_equal_values_give_equal_folders(folder):
     def words(line):
         (folder / "boxes.flags").write_text(f"--limit=3\n{line}\n")
         one = planned("regions", regions="tiny_regions.flags")
@@ -123,7 +123,7 @@ def test_photos_of_other_splits_may_be_absent(folder):
     assert planned().count == 3
 
 
-def test_things_may_be_made_of_the_photos_of_one_split(folder):
+def test_results_may_be_computed_for_one_split(folder):
     data = Data(
         opened().original_sources, plan=read_recipes, photos_of=("dev",)
     )

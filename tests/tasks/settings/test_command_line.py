@@ -21,7 +21,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.flags"))
 ZOO = sorted((ROOT / "model_zoo").glob("*/*.flags"))
 
 
-def test_what_task_and_model_do_not_read_is_no_setting():
+def test_settings_have_only_the_groups_of_task_and_model():
     found = parse("--model=similarity")
     assert found.pairs.head_units == [512, 256] and found.loss is None
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -33,7 +33,7 @@ def test_what_task_and_model_do_not_read_is_no_setting():
     assert parse("--task=localization").image_encoder == "features"
 
 
-def test_each_value_has_the_source_that_gave_it(tmp_path, monkeypatch):
+def test_each_setting_has_a_source(tmp_path, monkeypatch):
     monkeypatch.setenv("TBNETS_DATA", "/elsewhere")
     path = tmp_path / "own.flags"
     path.write_text("--epochs=3\n--word_dim=4\n--captions=c.csv\n")
@@ -53,7 +53,7 @@ def test_each_value_has_the_source_that_gave_it(tmp_path, monkeypatch):
     assert shown[0].split() == ["--run_dir=", "default"]
 
 
-def test_flagfile_of_a_run_gives_its_settings(tmp_path):
+def test_flag_file_of_a_run_restores_its_settings(tmp_path):
     changes = {
         "run_dir": tmp_path / "my run",
         "image_features": "my features/{split}_ims.npy",
@@ -95,7 +95,9 @@ def test_flagfile_of_a_run_gives_its_settings(tmp_path):
         ),
     ],
 )
-def test_a_resumed_run_keeps_what_changes_its_numbers(before, now, changed):
+def test_resumed_run_cannot_change_flags_that_affect_results(
+    before, now, changed
+):
     before, now = parse(*before.split()), parse(*now.split())
     if not changed:
         records.check_resumable(before.values(), now, "kept")
@@ -112,7 +114,7 @@ def test_a_record_with_an_unknown_flag_is_refused():
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", b"\xff"])
-def test_settings_that_can_not_be_read_name_the_folder(tmp_path, content):
+def test_unreadable_settings_name_the_folder(tmp_path, content):
     if content is not None:
         content = content if isinstance(content, bytes) else content.encode()
         (tmp_path / records.SETTINGS_FILE).write_bytes(content)
@@ -139,14 +141,14 @@ def test_settings_that_can_not_be_read_name_the_folder(tmp_path, content):
         ("started_in", {}),
     ],
 )
-def test_settings_of_another_kind_are_named(tmp_path, name, value):
+def test_settings_of_wrong_types_are_named(tmp_path, name, value):
     path = tmp_path / records.SETTINGS_FILE
     path.write_text(json.dumps({**parse().values(), name: value}))
     with pytest.raises(InputError, match=f"{path}.*`{name}`"):
         records.read_record(tmp_path)
 
 
-def test_a_flagfile_has_what_is_read_alone(tmp_path):
+def test_flag_file_has_only_used_flags(tmp_path):
     settings = parse("--task=localization", "--model=similarity")
     records.write_settings(settings, tmp_path)
     lines = (tmp_path / "run.flags").read_text()
@@ -155,13 +157,13 @@ def test_a_flagfile_has_what_is_read_alone(tmp_path):
     assert unread(f"--flagfile={tmp_path / 'run.flags'}") == ""
 
 
-def test_photos_name_the_run_where_no_task_is_named():
+def test_default_run_dir_is_named_after_the_photos():
     assert parse("--images=my/photos").run.run_dir == "runs/photos"
     assert parse("--images=my/photos", "--task=localization").run.run_dir == ""
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_parses_and_all_of_it_is_read(path):
+def test_every_configuration_has_only_used_flags(path):
     text = path.read_text()
     itself = f"--flagfile=configs/{path.name}"
     named = [line for line in text.splitlines() if itself in line]
@@ -174,7 +176,7 @@ def test_every_config_parses_and_all_of_it_is_read(path):
 
 
 @pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
-def test_every_flag_of_a_model_of_the_zoo_is_read(path):
+def test_zoo_flag_files_have_only_used_flags(path):
     assert unread(f"--flagfile={path}") == ""
 
 
@@ -202,7 +204,7 @@ def test_an_unknown_model_is_refused():
         registry.open_task(parse("--model=modal"))
 
 
-def test_the_loss_of_a_paper_and_single_flags_over_it():
+def test_flags_override_the_loss_of_a_paper():
     found = parse("--loss=kiros2014", "--margin=0.3")
     assert (found.loss.negatives, found.loss.reduction) == ("all", "sum")
     assert (found.loss.margin, found.loss.distance) == (0.3, "cosine")
@@ -218,7 +220,7 @@ def test_every_loss_sets_all_flags_that_it_reads(name):
     assert unset <= unused_flags(settings).keys()
 
 
-def test_the_command_line_beats_the_environment_and_that_a_flagfile(
+def test_data_root_is_from_the_command_line_then_environment_then_flag_file(
     monkeypatch, tmp_path
 ):
     def data_root(*line):
@@ -242,7 +244,7 @@ def test_missing_settings_have_their_defaults(tmp_path):
     assert found == parse("--margin=0.2")
 
 
-def test_settings_tell_where_a_run_was_started(tmp_path, monkeypatch):
+def test_settings_contain_the_folder_of_the_start(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     records.write_settings(parse(), tmp_path)
@@ -254,7 +256,7 @@ def test_settings_tell_where_a_run_was_started(tmp_path, monkeypatch):
     assert records.read_record(tmp_path)["started_in"] == ""
 
 
-def test_what_is_exported_names_no_place():
+def test_exported_settings_have_no_paths():
     found = records.without_places(
         parse("--captions=/home/me/c.json", "--run_dir=/home/me/runs")
     )
@@ -297,7 +299,7 @@ def test_every_number_has_a_range():
     parse().check()
 
 
-def test_what_is_named_on_resuming_lies_in_the_current_folder(
+def test_typed_paths_of_a_resumed_run_are_relative_to_the_current_folder(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -332,7 +334,7 @@ def test_values_of_a_loss_reach_the_run(monkeypatch):
     assert parse("--loss=vse++").loss.is_triplet_loss
 
 
-def test_a_record_keeps_no_flag_of_another_loss():
+def test_settings_have_no_flags_of_other_losses():
     """A triplet's margin would give runs from this model a triplet's flags."""
     trained = open_trained("flickr8k_photos_large")
     assert trained.settings.loss.loss == "infonce"
