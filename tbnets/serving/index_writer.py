@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import pathlib
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
@@ -13,7 +12,7 @@ from tbnets.checks import Array, Path, refuse_single, short_repr, short_text
 from tbnets.data.store.manifest import MANIFEST
 from tbnets.data.store.reader import FeatureStore, open_store
 from tbnets.data.store.writer import FeatureWriter, check_ids, checked_arrays
-from tbnets.errors import InputError, check_kind, import_extra
+from tbnets.errors import InputError, import_extra
 from tbnets.files import is_kind
 from tbnets.serving import search_index
 from tbnets.serving.search_index import (
@@ -69,7 +68,6 @@ class IndexWriter:
         notes: dict[str, str] | None = None,
         approximate: bool = False,
     ) -> None:
-        check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
         self.path = pathlib.Path(path)
         if not is_kind(notes or {}, dict[str, str]):
             raise InputError(

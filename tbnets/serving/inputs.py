@@ -12,7 +12,7 @@ from tbnets.checks import (
 )
 from tbnets.data.images import require
 from tbnets.data.pictures import read_content
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import check_kind
 from tbnets.text.trees import Tree
 
 
@@ -105,15 +105,6 @@ def _encoded(argument, values):
     encoded = []
     for row, value in enumerate(values):
         value = value.numpy() if tf.is_tensor(value) else value
-        name = f"{argument}[{row}]"
-        check_kind(name, value, (str, bytes), advice)
-        try:
-            encoded.append(value.encode() if isinstance(value, str) else value)
-        except UnicodeEncodeError as error:
-            raise InputError(
-                name,
-                "be text",
-                f"{name}={value!r}, which UTF-8 cannot encode",
-                advice,
-            ) from error
+        check_kind(f"{argument}[{row}]", value, (str, bytes), advice)
+        encoded.append(value.encode() if isinstance(value, str) else value)
     return encoded

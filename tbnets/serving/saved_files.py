@@ -3,14 +3,13 @@
 `assets.extra/tbnets.json` contains the SHA-256 digests of all other files.
 """
 
-import os
 import pathlib
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tbnets.errors import InputError, MissingFileError, check_kind
+from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, shown
 from tbnets.serving.checksums import GRAPH_FILE, METADATA_FILE, differences
 from tbnets.serving.ops import foreign_ops
@@ -31,8 +30,6 @@ def newest_version(path):
         path: a run folder, its `saved_model` folder with numbered versions, or
             the folder of a version.
     """
-    advice = "Pass the folder of an exported model or of a run."
-    check_kind("path", path, (str, os.PathLike), advice)
     versions = find_versions(path)
     if versions:
         return versions[max(versions)]

@@ -37,7 +37,6 @@ from tbnets.errors import (
     InputError,
     MissingFileError,
     UserError,
-    check_kind,
     import_extra,
 )
 from tbnets.files import CheckedFile, is_kind, shown
@@ -247,7 +246,6 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
         index = tbnets.open_index("photos.index")
         rows, similarities = index.search(model.embed_text(["a dog"]), 5)
     """
-    check_kind("path", path, (str, os.PathLike), "Pass an index folder.")
     index = _open_unchanged(path, SearchIndex)
     if model is not None:
         index.check_embedded_by(model)

@@ -21,7 +21,6 @@ from tbnets.checks import Path, per_cent
 from tbnets.errors import (
     InputError,
     MissingFileError,
-    check_kind,
 )
 from tbnets.files import CheckedFile, shipped_folder
 from tbnets.serving.checksums import (
@@ -172,8 +171,6 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 
 def model_folder(name_or_path: Path) -> pathlib.Path:
     """Returns the folder of a zoo model, or any other argument as a path."""
-    advice = "Pass the name of a zoo model, or a folder."
-    check_kind("name_or_path", name_or_path, (str, os.PathLike), advice)
     # Only strings are names: pathlib turns ./NAME into NAME.
     is_name = isinstance(name_or_path, str) and name_or_path in names()
     return pathlib.Path(folder() if is_name else "", name_or_path)

@@ -18,7 +18,7 @@ from tbnets.data.store.features import (
 )
 from tbnets.data.store.manifest import read_manifest
 from tbnets.data.store.reader import open_store
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError
 
 SIDE_BY_SIDE = "side_by_side"
 """Key in `made_by` of the list that contains the `made_by` of each source."""
@@ -114,8 +114,6 @@ def open_features(*paths: Path) -> Features:
         if isinstance(path, Features):
             parts.append(path)
             continue
-        advice = "Pass a store's folder or a .npy file, not an array."
-        check_kind("paths", path, (str, os.PathLike), advice)
         open_one = open_store if os.path.isdir(path) else open_array
         parts.append(open_one(path))
     return parts[0] if len(parts) == 1 else SideBySide(parts)

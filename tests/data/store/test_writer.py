@@ -231,49 +231,33 @@ BOXES = np.ones((2, 4))
 NO_SIZE = [[4, 3], [4, 0]]
 
 
-# The argument that is refused, what is wrong with it, what is named.
+# The argument in the error, the changes, a part of the message.
 IMAGES = [
     ("features", {"features": ROWS[:1]}, "(1, 3)"),
-    ("features", {"features": ROWS[:, :2]}, "(2, 2)"),
     ("features", {"features": None}, ""),
     ("features", {"features": ROWS.astype(object)}, "object"),
-    ("features", {"features": ROWS.astype(bool)}, "bool"),
     ("features", {"features": NAN}, "'a'"),
-    ("features", {"features": [[3e38] * 3, [4e38] * 3]}, "'b'"),
     ("features", {"features": LARGE, "dtype": "float16"}, "'b'"),
     ("sizes", {"sizes": [[4, 3]] * 2}, ""),
 ]
 REGIONS = [
     ("features", {"counts": [1, 2]}, "(2, 3)"),
-    ("counts", {"counts": [2]}, ""),
     ("counts", {"counts": [3, -1]}, ""),
     ("counts", {"counts": [1.0, 1.0]}, ""),
-    ("counts", {"counts": None}, ""),
     ("boxes", {"boxes": None}, ""),
-    ("boxes", {"boxes": BOXES[:1]}, "(1, 4)"),
-    ("boxes", {"boxes": BOXES * np.nan}, "'a'"),
     ("boxes", {"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]}, "boxes[1]"),
-    ("scores", {"scores": [1]}, "(1,)"),
-    ("sizes", {"sizes": [[4, 3]]}, ""),
-    ("sizes", {"sizes": NO_SIZE}, ""),
-    ("sizes", {"sizes": NO_SIZE, "counts": [2, 0]}, "'b'"),
     ("sizes", {"sizes": NO_SIZE, "counts": [0, 2]}, "'b'"),
-    ("sizes", {"sizes": [[4.0, 3], [4, 3]]}, ""),
-    ("features", {"features": NAN}, "'a'"),
     ("features", {"features": NAN, "counts": [0, 2]}, "'b'"),
     # Boxes alone need scores, and have no features.
     ("scores", {"dim": 0, "features": None}, ""),
-    ("scores", {"dim": 0, "features": None, "scores": [1, np.inf]}, "'b'"),
     ("features", {"dim": 0, "scores": [1, 0.5]}, ""),
 ]
 
 
 @pytest.mark.parametrize(
     "kind, argument, changes, found",
-    [
-        *(("images", *one) for one in IMAGES),
-        *(("regions", *one) for one in REGIONS),
-    ],
+    [("images", *row) for row in IMAGES]
+    + [("regions", *row) for row in REGIONS],
 )
 def test_arrays_of_wrong_shape_or_value_raise_an_error(
     tmp_path, kind, argument, changes, found
