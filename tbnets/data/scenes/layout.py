@@ -6,10 +6,10 @@ y_min, x_max, y_max]` in pixels, origin 0, half-open.
 
 import dataclasses
 import hashlib
+import itertools
 import math
 
 from tbnets.checks import checked_number
-from tbnets.errors import InputError
 
 # Scene ids are numbers, as in Flickr. The first digit is the split.
 SCENES_PER_SPLIT = 1_000_000
@@ -47,11 +47,6 @@ class SceneSettings:
             value, whole = getattr(self, name), name != "clutter"
             value = checked_number(name, value, low, whole, most=high)
             object.__setattr__(self, name, value)
-        if not self.num_scenes:
-            raise InputError(
-                "`num_train`, `num_dev` or `num_test` must be >= 1. Received: "
-                "0 for all splits. Increase one value."
-            )
 
     @property
     def num_scenes(self):
@@ -64,10 +59,7 @@ class SceneSettings:
         return dict(zip(("train", "val", "test"), counts))
 
 
-SHAPES = (
-    *("circle", "square", "triangle", "star"),
-    *("cross", "ring", "diamond", "heart"),
-)
+SHAPES = (*"circle square triangle star cross ring diamond heart".split(),)
 COLOURS = {
     "red": (206, 32, 38),
     "green": (32, 140, 58),
@@ -180,11 +172,10 @@ def draw_objects(rng):
                 shape = objects[-1].shape
             else:
                 colour = objects[-1].colour
-        pairs = {(earlier.shape, earlier.colour) for earlier in objects}
         num_large = sum(earlier.size == "large" for earlier in objects)
         size = "small" if num_large == 2 else pick(rng, SIZES)
         texture = pick_weighted(rng, TEXTURES)
-        if (shape, colour) not in pairs:
+        if all((x.shape, x.colour) != (shape, colour) for x in objects):
             objects.append(SceneObject(shape, colour, size, texture))
     return tuple(objects)
 
@@ -203,16 +194,16 @@ def draw_scene(rng, image_size, objects):
         radii[outer] = image_size * HOLDING_RING_RADIUS
         radii[inner] = image_size * RADIUS["small"]
     for _ in range(40):
-        places = _draw_places(rng, radii, (outer, inner), image_size)
+        places = _draw_places(rng, radii, outer, inner, image_size)
         if places and _num_named(places) >= len(places) - 1:
             break
     else:
         return None
     placed = []
-    for item, (x, y, radius) in zip(objects, places):
-        angle, stripes = 16 * rng.random() - 8, int(rng.integers(4))
-        where = dict(x=x, y=y, radius=radius, angle=angle, stripes=stripes)
-        placed.append(dataclasses.replace(item, **where))
+    for item, place, radius in zip(objects, places, radii):
+        more = *place, radius, 16 * rng.random() - 8, int(rng.integers(4))
+        names = "x", "y", "radius", "angle", "stripes"
+        placed.append(dataclasses.replace(item, **dict(zip(names, more))))
     background = pick(rng, tuple(BACKGROUNDS))
     return Scene(image_size, background, 360 * rng.random(), tuple(placed))
 
@@ -227,24 +218,28 @@ def find_relation(box, other_box):
         return "inside"
     if _holds(box, other_box):
         return "around"
-    across = abs(other_box[0] + other_box[2] - box[0] - box[2])
-    down = abs(other_box[1] + other_box[3] - box[1] - box[3])
-    if across >= DOMINANCE * down and box[2] <= other_box[0]:
-        return "left"
-    if across >= DOMINANCE * down and other_box[2] <= box[0]:
-        return "right"
-    if down >= DOMINANCE * across and box[3] <= other_box[1]:
-        return "above"
-    if down >= DOMINANCE * across and other_box[3] <= box[1]:
-        return "below"
+    across, down = (
+        abs(other_box[i] + other_box[i + 2] - box[i] - box[i + 2])
+        for i in (0, 1)
+    )
+    for i, is_dominant, before, after in (
+        (0, across >= DOMINANCE * down, "left", "right"),
+        (1, down >= DOMINANCE * across, "above", "below"),
+    ):
+        if is_dominant and box[i + 2] <= other_box[i]:
+            return before
+        if is_dominant and other_box[i + 2] <= box[i]:
+            return after
     return None
 
 
 def find_gap(box, other_box):
     """Returns the distance between two boxes in pixels, or 0 if they touch."""
-    across = max(other_box[0] - box[2], box[0] - other_box[2], 0)
-    down = max(other_box[1] - box[3], box[1] - other_box[3], 0)
-    return math.hypot(across, down)
+    gaps = (
+        max(other_box[i] - box[i + 2], box[i] - other_box[i + 2], 0)
+        for i in (0, 1)
+    )
+    return math.hypot(*gaps)
 
 
 def find_position(box, image_size):
@@ -253,14 +248,11 @@ def find_position(box, image_size):
     The name is a corner, such as "top left", or one of "top", "bottom", "left",
     "right" and "centre". Returns None for any other position.
     """
-    x = (box[0] + box[2]) / 2 / image_size
-    y = (box[1] + box[3]) / 2 / image_size
     names = []
-    for value, low, high in ((y, "top", "bottom"), (x, "left", "right")):
-        if value <= 0.34:
-            names.append(low)
-        elif value >= 0.66:
-            names.append(high)
+    for i, low, high in ((1, "top", "bottom"), (0, "left", "right")):
+        value = (box[i] + box[i + 2]) / 2 / image_size
+        if value <= 0.34 or value >= 0.66:
+            names.append(low if value <= 0.34 else high)
         elif not 0.42 <= value <= 0.58:
             return None
     return " ".join(names) or "centre"
@@ -273,49 +265,50 @@ def _holds(outer, inner):
 
 def _pick_nested(rng, objects):
     # Returns the rows of a ring and of its inner object.
-    kinds = [(item.shape, item.size) for item in objects]
-    rings = [row for row, kind in enumerate(kinds) if kind == ("ring", "large")]
-    small = [row for row, (_, size) in enumerate(kinds) if size == "small"]
+    rings = [
+        row
+        for row, item in enumerate(objects)
+        if (item.shape, item.size) == ("ring", "large")
+    ]
+    small = [row for row, item in enumerate(objects) if item.size == "small"]
     if not rings or not small or rng.random() < 0.3:
         return None, None
     return rings[0], small[0]
 
 
-def _draw_places(rng, radii, nested, image_size):
-    # Returns (x, y, radius) per object, or None if one does not fit.
-    outer, inner = nested
+def _draw_places(rng, radii, outer, inner, image_size):
+    # Returns (x, y) per object, or None if one does not fit.
     places = {}
     for row in sorted(range(len(radii)), key=lambda row: -radii[row]):
         if row == inner:
             continue
         reach = 1.12 * radii[row] + 2
-        room = image_size - 2 * reach
         for _ in range(25):
-            x, y = (reach + room * rng.random() for _ in range(2))
-            place = x, y, radii[row]
-            placed = places.values()
-            if all(_apart(place, near, image_size) for near in placed):
-                places[row] = place
+            x, y = (
+                reach + (image_size - 2 * reach) * rng.random()
+                for _ in range(2)
+            )
+            if all(
+                max(abs(x - places[near][0]), abs(y - places[near][1]))
+                >= 1.1 * (radii[row] + radii[near]) + GAP * image_size
+                for near in places
+            ):
+                places[row] = x, y
                 break
         else:
             return None
     if inner is not None:
-        places[inner] = (*places[outer][:2], radii[inner])
+        places[inner] = places[outer]
     return [places[row] for row in range(len(radii))]
 
 
-def _apart(place, neighbour, image_size):
-    (x, y, radius), (other_x, other_y, other_radius) = place, neighbour
-    room = 1.1 * (radius + other_radius) + GAP * image_size
-    return max(abs(x - other_x), abs(y - other_y)) >= room
-
-
 def _num_named(places):
-    count = 0
-    for row, (x, y, _) in enumerate(places):
-        for other_x, other_y, _ in places[:row]:
-            across, down = abs(x - other_x), abs(y - other_y)
-            nested = across == down == 0
-            ratio = max(across, down) / max(min(across, down), 1e-6)
-            count += nested or ratio >= 1.05 * DOMINANCE
-    return count
+    # Counts the pairs of objects whose relation has a name.
+    distances = [
+        sorted((abs(x - other_x), abs(y - other_y)))
+        for (x, y), (other_x, other_y) in itertools.combinations(places, 2)
+    ]
+    return sum(
+        most == 0 or most / max(least, 1e-6) >= 1.05 * DOMINANCE
+        for least, most in distances
+    )
