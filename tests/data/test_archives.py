@@ -28,7 +28,7 @@ def shard(tmp_path):
 
 
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-def test_photos_in_an_archive_are_read_as_files_are(tmp_path, format):
+def test_photos_in_an_archive_are_read_like_files(tmp_path, format):
     shard = write_tar(tmp_path / "shard.tar", CONTENTS, format=format)
     assert [*archives.open_archive(shard).places] == [
         *("dog.jpg", "dog.txt", "more/cat.png", LONG)
@@ -43,7 +43,7 @@ def test_photos_in_an_archive_are_read_as_files_are(tmp_path, format):
         np.testing.assert_array_equal(images.read_photo(path), expected)
 
 
-def test_a_folder_may_be_called_as_an_archive_is(tmp_path):
+def test_folder_may_be_named_like_an_archive(tmp_path):
     path = tmp_path / "x.tar" / "dog.jpg"
     path.parent.mkdir()
     path.write_bytes(encode())
@@ -52,7 +52,7 @@ def test_a_folder_may_be_called_as_an_archive_is(tmp_path):
     assert images.read_file(str(path)).numpy() == encode()
 
 
-def test_a_photo_that_an_archive_lacks(shard):
+def test_missing_photo_in_an_archive(shard):
     for name in ("nowhere.jpg", "dog", "../shard.tar", "more"):
         assert not archives.is_file(shard / name)
         with pytest.raises(OSError):
@@ -60,7 +60,7 @@ def test_a_photo_that_an_archive_lacks(shard):
         assert images.fault_of(shard / name) == "does not exist"
 
 
-def test_descriptions_that_would_take_memory(tmp_path):
+def test_large_metadata_in_a_tar_are_refused(tmp_path):
     path = tmp_path / "shard.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         member = tarfile.TarInfo("a.jpg")
@@ -151,7 +151,7 @@ def test_damaged_archives_are_rejected(tmp_path):
             archives.open_archive(damaged)
 
 
-def test_what_follows_the_end_of_an_archive_is_read(tmp_path):
+def test_concatenated_archives_are_read(tmp_path):
     contents = [{f"{n}.jpg": encode(seed=n), f"{n}.txt": b"A"} for n in (1, 2)]
     parts = [
         write_tar(tmp_path / f"{number}.tar", content).read_bytes()

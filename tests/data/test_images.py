@@ -46,7 +46,7 @@ def exif(value):
         *((mode, "PNG") for mode in ("RGB", "L", "LA", "P", "RGBA", "1")),
     ],
 )
-def test_photos_of_every_mode_are_what_pillow_reads(tmp_path, mode, format):
+def test_decoded_photos_equal_those_of_pillow(tmp_path, mode, format):
     path = tmp_path / "photo"
     path.write_bytes(encode(mode, format, smooth_pixels(60, 40)))
     found = read_photo(path)
@@ -95,7 +95,7 @@ def decode_in_a_pipeline(contents, read=tf.identity):
     return (or_error(next, photos) for _ in contents)
 
 
-def test_files_are_judged_alike_on_the_host_and_in_the_graph(folder):
+def test_host_and_graph_accept_the_same_files(folder):
     names = [*photo_files.CONTENTS, "link.jpg", photo_files.FOLDER]
     paths = [folder / name for name in names]
     found = dict(zip(names, faults(paths)))
@@ -190,7 +190,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("content", [*OTHERS, *CUT, *HUGE.values()], ids=len)
-def test_what_is_no_photo_is_named(tmp_path, content):
+def test_error_names_the_invalid_photo(tmp_path, content):
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
     reads = [read_photo]
@@ -223,7 +223,7 @@ def decode(request):
     return lambda contents: (or_error(decode_one, one) for one in contents)
 
 
-def test_a_huge_photo_is_refused_before_it_is_decoded(decode):
+def test_huge_photo_is_refused_before_decoding(decode):
     photos = decode([encode(), *HUGE.values()])
     assert next(photos).shape == (8, 8, 3)
     before = peak_memory()
@@ -235,7 +235,7 @@ def test_a_huge_photo_is_refused_before_it_is_decoded(decode):
         assert "[20000 20000]" in str(error)
 
 
-def test_every_mode_decodes_alike_and_refuses_other_files(decode):
+def test_eager_graph_and_map_decode_equally(decode):
     # Half a turn: the first row and column become the last.
     turned = encode(format="JPEG", exif=exif(3))
     others = [encode(format=f) for f in ("GIF", "BMP", "WEBP", "TIFF")]
@@ -247,7 +247,7 @@ def test_every_mode_decodes_alike_and_refuses_other_files(decode):
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG"])
-def test_as_many_pixels_as_are_allowed_are_decoded(format, monkeypatch):
+def test_photo_of_the_maximum_size_is_decoded(format, monkeypatch):
     monkeypatch.setattr(pictures, "MAX_PIXELS", 40 * 60)
     assert decode_image(encode(format=format), 8).shape == (8, 8, 3)
     monkeypatch.setattr(pictures, "MAX_PIXELS", 40 * 60 - 1)
@@ -281,7 +281,7 @@ def smooth(width, height, **options):
         ((1104, 1104), (138, 138)),
     ],
 )
-def test_a_large_jpeg_is_decoded_at_a_part_of_its_size(sides, decoded):
+def test_large_jpeg_is_decoded_at_a_smaller_scale(sides, decoded):
     content = smooth(*sides)
     assert decode_photo(content, 8).shape == (decoded[1], decoded[0], 3)
     assert decode_photo(content).shape == (sides[1], sides[0], 3)
@@ -291,7 +291,7 @@ def test_a_large_jpeg_is_decoded_at_a_part_of_its_size(sides, decoded):
     np.testing.assert_allclose(decode_image(content, 8), whole, atol=4)
 
 
-def test_a_large_png_and_a_turned_jpeg():
+def test_large_png_and_turned_jpeg():
     pixels = np.zeros([140, 150, 3])
     assert decode_photo(encode(pixels=pixels), 8).shape == (140, 150, 3)
     content = smooth(130, 200, exif=exif(6))  # Turned by a quarter.

@@ -34,7 +34,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_photos_of_captions_stand_once(folder):
+def test_photos_of_captions_are_listed_once(folder):
     captions = CaptionSource("table", folder / "t.csv")
     paths = [(name, folder / "photos" / name) for name in ("b.jpg", "x.jpg")]
     assert find_photos(folder / "photos", captions) == paths
@@ -55,7 +55,7 @@ def test_photos_of_a_folder_are_listed_by_name(tmp_path):
     assert names == sorted([*photo_files.CONTENTS, "link.jpg"])
 
 
-def test_other_files_are_found_and_told(folder):
+def test_other_files_are_listed(folder):
     photos = folder / "photos"
     (photos / "more.tbnets").mkdir()
     (photos / ".git").mkdir()
@@ -141,7 +141,7 @@ def test_names_match_in_each_unicode_form(tmp_path, name, file):
         assert listed_rows(ids, names).tolist() == [0]
 
 
-def test_of_many_files_left_out_some_are_named(tmp_path):
+def test_a_few_of_many_skipped_files_are_named(tmp_path):
     many = [tmp_path / f"{number}\n.txt" for number in range(12)]
     lines = left_out_lines(dict.fromkeys(range(13), "is empty"), many, 50)
     assert len(lines) == 13 and "3 more" in lines[10]
@@ -164,7 +164,7 @@ FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
         ("lead.jpg", " lead.jpg"),
     ],
 )
-def test_a_name_that_is_meant_to_be_a_file(name, file):
+def test_likely_file_of_a_misspelled_name(name, file):
     assert likely_name(name, FILES) == file
     assert likely_name("cat.jpg", FILES) is None
 
@@ -184,7 +184,7 @@ LINES = ["x/12_0ab.jpg", "12_0ab.jpg", "12_0ab", "12", " 12.jpg "]
         (["a.png", "a.b.jpg"], "a.b\n", [1]),
     ],
 )
-def test_a_photo_has_several_names(tmp_path, ids, lines, rows):
+def test_list_may_name_a_photo_in_several_ways(tmp_path, ids, lines, rows):
     (tmp_path / "list.txt").write_text(lines)
     assert listed_rows(ids, tmp_path / "list.txt").tolist() == rows
 
@@ -199,7 +199,7 @@ TWO = ["red/1.jpg", "blue/1_0a.jpg", "2.jpg"]
         (["12x_0ab.jpg", "1234.jpg"], "12\n123\n1\n", None),
     ],
 )
-def test_a_line_of_two_photos_and_a_list_of_none_are_refused(
+def test_ambiguous_lines_and_lists_without_photos_are_refused(
     tmp_path, ids, lines, line
 ):
     path = tmp_path / "list.txt"
@@ -237,7 +237,7 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
     assert (key, path) == (name, tmp_path / "photos" / (photo or name))
 
 
-def test_no_photo_has_two_names(tmp_path):
+def test_photo_is_not_matched_to_two_names(tmp_path):
     (tmp_path / "0.jpg").touch()
     path = tmp_path / "t.csv"
     path.write_text("image,text\ntrain/0.jpg,p\ntest/0.jpg,q\n")
@@ -253,7 +253,7 @@ def captions(tmp_path):
     return path
 
 
-def test_lists_take_the_place_of_splits(tmp_path, captions):
+def test_lists_replace_the_splits_of_captions(tmp_path, captions):
     (tmp_path / "train.txt").write_text("d\na\n")
     (tmp_path / "validation.txt").write_text("b\nelsewhere\n")
     captions = CaptionSource("table", captions)

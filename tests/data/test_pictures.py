@@ -32,7 +32,7 @@ def encoded(format, mode="RGB", **options):
     return file_of(PICTURE.convert(mode), format, **options)
 
 
-def test_a_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
+def test_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
     blank = PIL.Image.new("RGB", (320, 320))
     content = bytearray(file_of(blank, "WEBP"))
     assert fault_of(bytes(content)) is None
@@ -42,7 +42,7 @@ def test_a_webp_too_short_for_its_size_is_not_decoded(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["RGB", "I", "L"])
-def test_a_picture_without_pixels_is_told_so(mode):
+def test_picture_without_pixels_is_refused(mode):
     for size in ((0, 0), (0, 5)):
         with pytest.raises(BrokenImageError, match=r"has 0 x \d pixels\."):
             read_content(PIL.Image.new(mode, size))
@@ -61,13 +61,13 @@ def test_a_picture_without_pixels_is_told_so(mode):
     ],
     ids="bmp tiff lzw tiff_alpha tiff_cmyk webp webp_alpha".split(),
 )
-def test_the_pixels_are_those_of_the_file(content):
+def test_converted_pixels_equal_the_stored_pixels(content):
     np.testing.assert_array_equal(read_photo(content), PIXELS)
     assert read_photo_sizes([content]).tolist() == [[20, 12]]
 
 
 @pytest.mark.parametrize("format", ["WEBP", "TIFF"])
-def test_a_photo_is_turned_upright(format):
+def test_webp_and_tiff_are_turned_upright(format):
     stored = PIL.Image.fromarray(np.rot90(PIXELS))
     options = {"lossless": True} if format == "WEBP" else {}
     content = file_of(stored, format, exif=exif(6), **options)
@@ -75,7 +75,7 @@ def test_a_photo_is_turned_upright(format):
     assert read_photo_sizes([content]).tolist() == [[20, 12]]
 
 
-def test_a_gif_is_its_first_picture():
+def test_gif_is_read_as_its_first_picture():
     first, second = (
         PIL.Image.fromarray(np.full((4, 6, 3), colour, np.uint8))
         for colour in ([200, 10, 0], [0, 0, 0])
@@ -86,7 +86,7 @@ def test_a_gif_is_its_first_picture():
     ]
 
 
-def test_of_16_bits_the_upper_8_are_kept():
+def test_upper_8_of_16_bits_are_kept():
     deep = PIL.Image.fromarray(GREY.astype(np.uint16) * 256 + 99)
     by_tiff = read_photo(file_of(deep, "TIFF"))
     np.testing.assert_array_equal(by_tiff, np.stack([GREY] * 3, axis=2))
@@ -95,14 +95,14 @@ def test_of_16_bits_the_upper_8_are_kept():
 
 
 @pytest.mark.parametrize("scale", [1, 256])
-def test_whole_numbers_are_read_by_the_largest(scale):
+def test_range_of_integers_follows_from_their_maximum(scale):
     picture = PIL.Image.fromarray(GREY.astype(np.int32) * scale)
     assert picture.mode == "I"
     np.testing.assert_array_equal(read_photo(picture)[..., 0], GREY)
 
 
 @pytest.mark.parametrize("mode", ["P", "L", "LA", "RGBA", "1"])
-def test_a_picture_is_what_its_png_is(mode):
+def test_picture_equals_its_png_file(mode):
     picture = PICTURE.convert(mode)
     if mode == "P":
         picture.info["transparency"] = bytes(range(256))
@@ -111,7 +111,7 @@ def test_a_picture_is_what_its_png_is(mode):
     assert mode != "P" or picture.info  # It is left as it is.
 
 
-def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
+def test_batch_of_paths_bytes_pictures_and_arrays(tmp_path):
     PICTURE.save(tmp_path / "a.bmp")
     lying = PIL.Image.fromarray(np.rot90(PIXELS))
     lying.getexif()[0x0112] = 6
@@ -149,12 +149,12 @@ def test_photos_of_all_sorts_are_decoded_side_by_side(tmp_path):
     ],
     ids="float row none two stack".split(),
 )
-def test_arrays_that_are_no_photo_are_refused(pixels):
+def test_arrays_without_pixels_are_refused(pixels):
     with refusals.refused("photo"):
         read_content(pixels)
 
 
-def test_jpeg_and_png_files_pass_untouched():
+def test_jpeg_and_png_files_are_not_converted():
     for format in ("JPEG", "PNG"):
         content = encoded(format)
         assert read_content(content) is content
@@ -173,20 +173,20 @@ def test_jpeg_and_png_files_pass_untouched():
     ],
     ids="bmp tiff gif webp text float".split(),
 )
-def test_what_is_damaged_is_told(content):
+def test_damaged_photos_are_refused(content):
     assert fault_of(content)
     with pytest.raises(BrokenImageError):
         read_photo(content)
 
 
-def test_what_needs_another_package_names_it(monkeypatch):
+def test_error_names_the_package_for_a_format(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     told = fault_of(b"\0\0\0\x18ftypheic" + bytes(40))
     assert "pip install pillow-heif" in told
     assert "HEIF" not in fault_of(b"\0\0\0\x18ftypisom" + bytes(40))
 
 
-def test_a_photo_too_large_is_refused_before_it_is_decoded(monkeypatch):
+def test_too_large_photo_is_refused_before_decoding(monkeypatch):
     bomb = bytearray(encoded("BMP"))
     for side in (30_000, 9_000):
         bomb[18:26] = np.array([side, side], "<i4").tobytes()
@@ -316,7 +316,7 @@ def picture(width=90, height=60, mode="RGB"):
         file_of(picture(5, 90), "PNG"),
     ],
 )
-def test_square_is_near_the_graphs(content):
+def test_square_is_close_to_that_of_the_graph(content):
     expected = decode_images([content], SIDE)[0].numpy()
     pixels, reason = read_square(content, SIDE)
     assert reason == ""

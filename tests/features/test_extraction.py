@@ -178,7 +178,7 @@ class Killed(BaseException):
     """An error that no code catches."""
 
 
-def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
+def test_resumed_extraction_with_broken_photos_writes_the_same_bytes(
     work, photos, tmp_path, monkeypatch
 ):
     mended = photos[1][1].read_bytes()
@@ -219,7 +219,7 @@ def test_an_interrupted_run_goes_on_past_broken_photos_to_the_same_bytes(
     assert len(store.failed) == 3
 
 
-def test_how_many_passes_are_at_work_at_once(monkeypatch):
+def test_number_of_parallel_batches(monkeypatch):
     def most_passes(cpus_alone, crops, patience):
         at_work, second, counts = [], threading.Event(), []
 
@@ -241,7 +241,7 @@ def test_how_many_passes_are_at_work_at_once(monkeypatch):
     assert most_passes(False, "one", 0.1) == 1
 
 
-def test_any_number_of_workers_proposes_the_same(photos, tmp_path):
+def test_proposals_do_not_depend_on_the_number_of_workers(photos, tmp_path):
     cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
     work = Proposals()
     cv2.setNumThreads(2)  # Another run may have left one.

@@ -60,7 +60,7 @@ CAPTIONS = [*sentences(20, 1, WORDS), "w1 w1 w1", "w1 zebra", "", "zebra"]
 
 
 @pytest.mark.parametrize("table_bytes", [0, 2**30])
-def test_vectors_are_those_of_the_loop(encoder, monkeypatch, table_bytes):
+def test_fisher_vectors_equal_the_loop(encoder, monkeypatch, table_bytes):
     monkeypatch.setattr(fisher, "TABLE_BYTES", table_bytes)
     vars(encoder).pop("_tables", None)
     found = encoder.transform(CAPTIONS)
@@ -76,7 +76,7 @@ def test_vectors_are_those_of_the_loop(encoder, monkeypatch, table_bytes):
     assert ("_tables" in vars(encoder)) == bool(table_bytes)
 
 
-def test_other_words_count_and_a_second_fit_is_the_same(encoder):
+def test_unseen_words_count_and_fitting_twice_is_deterministic(encoder):
     assert encoder.transform([]).shape == (0, encoder.dim)
     [row] = encoder.transform(["w55"])
     np.testing.assert_allclose(np.linalg.norm(row), 1, rtol=1e-5)
@@ -84,7 +84,7 @@ def test_other_words_count_and_a_second_fit_is_the_same(encoder):
     assert again.digest() == encoder.digest()
 
 
-def test_pca_keeps_what_varies(encoder):
+def test_pca_keeps_directions_with_variance(encoder):
     captions = sentences(40)
     full = encoder.transform(captions)
     reduced = FisherFeatures(4, pca_dim=30).fit(captions, VECTORS)
@@ -100,7 +100,7 @@ def test_pca_keeps_what_varies(encoder):
     assert encoder.fit(captions, VECTORS).dim == 8
 
 
-def test_components_are_white_and_those_that_were_mixed():
+def test_ica_recovers_mixed_white_components():
     sources = np.random.default_rng(1).laplace(size=(4000, 3))
     mixed = sources @ [[1, 2, 0], [0, 1, 1], [3, 0, 1]] + 5
     found = independent_components(mixed)(mixed)
@@ -196,7 +196,7 @@ def test_known_parameters_are_recovered():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_likelihood_never_falls(seed):
+def test_em_never_lowers_the_likelihood(seed):
     generator = np.random.default_rng(seed)
     points = generator.standard_t(3, (150, 4))
     points[:40] = np.round(points[:40])  # Ties, and words on one point.
@@ -207,7 +207,7 @@ def test_the_likelihood_never_falls(seed):
     assert course[-1] > course[0]
 
 
-def test_log_likelihood_is_that_of_the_loop():
+def test_log_likelihood_equals_the_loop():
     mixture, points = make(**TRUTH), draw(20)
     expected = [
         reference.mixture_log_likelihood(point, *parameters(mixture))

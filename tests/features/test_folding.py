@@ -41,7 +41,7 @@ PIXELS = np.random.default_rng(1).uniform(-1, 1, (2, 6, 6, 3)).astype("f4")
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
-def test_a_folded_network_computes_the_same(use_bias):
+def test_folded_network_gives_equal_outputs(use_bias):
     network = with_statistics(chain(use_bias=use_bias))
     folded = fold_batch_normalization(network)
     assert num_normalisations(network) == 2
@@ -50,13 +50,13 @@ def test_a_folded_network_computes_the_same(use_bias):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_an_activation_between_is_not_folded():
+def test_batch_normalization_behind_an_activation_is_not_folded():
     for network in (chain(keras.layers.ReLU()), chain(activation="relu")):
         folded = fold_batch_normalization(with_statistics(network))
         assert num_normalisations(folded) == 1
 
 
-def test_a_convolution_that_is_asked_for_stays():
+def test_convolution_that_is_an_output_is_not_folded():
     network = with_statistics(chain())
     outputs = [network.get_layer("plain").output, network.output]
     network = keras.Model(network.input, outputs)
@@ -68,7 +68,7 @@ def test_a_convolution_that_is_asked_for_stays():
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_nothing_to_fold_is_the_network_itself():
+def test_network_without_batch_normalization_is_returned_unchanged():
     inputs = keras.Input((6, 6, 3))
     network = keras.Model(inputs, keras.layers.Conv2D(4, 3)(inputs))
     assert fold_batch_normalization(network) is network

@@ -50,7 +50,7 @@ def tuned(fine_tune=True):
 
 
 @pytest.mark.parametrize("fine_tune", [False, True])
-def test_statistics_move_only_where_a_network_is_tuned(fine_tune):
+def test_batch_statistics_change_only_in_fine_tuning(fine_tune):
     encoder = tuned(fine_tune)
     pixels = np.random.default_rng(0).uniform(0, 255, (2, 8, 8, 3))
     pixels = tf.constant(pixels, tf.float32)
@@ -71,7 +71,7 @@ def test_statistics_move_only_where_a_network_is_tuned(fine_tune):
 @pytest.mark.parametrize(
     "make, jit_compile", [(lambda: SmallConvNet((4, 6)), False), (tuned, True)]
 )
-def test_no_images_have_no_features(make, jit_compile):
+def test_empty_batch_has_no_features(make, jit_compile):
     encoder = make()
     encoder.build((None, 8, 8, 3))
 
@@ -90,7 +90,7 @@ def test_no_images_have_no_features(make, jit_compile):
     assert all(np.isfinite(value).all() for value in encoder.get_weights())
 
 
-def test_no_images_with_one_dnn():
+def test_empty_batch_with_one_dnn():
     """oneDNN makes of no images as many channels as it was given."""
     # The first layer is a convolution without padding, nothing before it.
     inputs = keras.Input((48, 48, 3))

@@ -45,7 +45,7 @@ def test_ten_crops_literal():
     assert crops[9] == [12, 11, 22, 21]
 
 
-def test_ten_crops_keep_photos_apart():
+def test_ten_crops_do_not_mix_photos():
     photos = np.stack([np.zeros((4, 4, 3)), np.ones((4, 4, 3))])
     crops = ten_crops(photos.astype(np.float32), 2).numpy()
     assert crops.shape == (20, 2, 2, 3)
@@ -76,7 +76,7 @@ def full(request):
     return PhotoFeatures(tiny_cnn(), ["full_network"], request.param)
 
 
-def test_no_photos(full):
+def test_empty_batch_of_photos(full):
     assert full.dim == 4 + 6 + 5 + 3
     assert full(tf.zeros([0], tf.string)).shape == (0, 18)
     forwards = [full.forward, full.compiled_forward]
@@ -94,7 +94,7 @@ def test_a_photo_does_not_depend_on_its_batch(full):
         np.testing.assert_allclose(full([content])[0], row, rtol=1e-5)
 
 
-def test_reopened_features_are_the_same(tmp_path):
+def test_features_built_from_a_description_are_equal(tmp_path):
     path = tmp_path / "w.weights.h5"
     with known():
         cnn = build_cnn(NAME, image_size=16)
@@ -117,7 +117,7 @@ def decoders():
     return decode, tf.function(decode, [tf.TensorSpec([], tf.string)])
 
 
-def test_squares_are_those_of_one_after_the_other(decoders):
+def test_batch_of_squares_equals_single_squares(decoders):
     # Of 130 pixels a side, JPEG is decoded at a half for 8, whole for 9.
     contents = [photo(size=size) for size in ((100, 70), (200, 130))]
     for content in (*contents, photo(format="PNG", size=(200, 130))):
@@ -128,7 +128,7 @@ def test_squares_are_those_of_one_after_the_other(decoders):
                 np.testing.assert_array_equal(square, one)
 
 
-def test_features_are_those_of_each_network():
+def test_features_of_two_networks_are_concatenated():
     parts = [
         PhotoFeatures(tiny_cnn(), ["first", "last"]),
         PhotoFeatures(tiny_cnn(seed=1), ["full_network"], "ten"),
@@ -161,5 +161,5 @@ def test_features_are_the_means_of_the_maps(crops, layers):
 
 
 @pytest.mark.parametrize("crops, layers", [("ten", ["last"]), ("one", ["fc1"])])
-def test_other_features_have_no_maps(crops, layers):
+def test_features_without_maps_have_no_map_network(crops, layers):
     assert PhotoFeatures(tiny_cnn(), layers, crops).maps is None

@@ -53,7 +53,7 @@ def test_sobel_edges_lie_on_the_contour_and_point_across_it():
     np.testing.assert_allclose(across, np.pi / 2, atol=0.05)
 
 
-def test_sobel_edges_see_each_colour():
+def test_sobel_edges_use_each_colour():
     for channel in range(3):
         pixels = np.full((20, 20, 3), 90, np.uint8)
         pixels[:, 10:, channel] = 150
@@ -111,7 +111,7 @@ def test_proposals_obey_their_limits(method):
         assert first.mean() > second.mean()
 
 
-def test_the_photo_itself_is_the_last_box():
+def test_whole_photo_is_the_last_box():
     proposer = proposals.Proposer(limit=2, whole_photo=True)
     boxes, scores = proposer(square_photo())
     others = proposals.Proposer(limit=2)(square_photo())
@@ -124,7 +124,7 @@ def test_the_photo_itself_is_the_last_box():
     assert told == {**other, "whole_photo": True}
 
 
-def test_first_boxes_stand_closer_where_the_threshold_decays():
+def test_decaying_threshold_keeps_closer_boxes_first():
     boxes, _ = Proposer(limit=200, iou_threshold=0.9, iou_decay=0.99)(
         noise(96, 128)
     )
@@ -135,7 +135,7 @@ def test_first_boxes_stand_closer_where_the_threshold_decays():
     assert overlaps[:20].max() > 0.75 and overlaps[-50:].max() < 0.6
 
 
-def test_boxes_are_as_long_as_is_allowed():
+def test_boxes_have_the_maximum_aspect_ratio():
     pixels = np.full((96, 192, 3), 30, np.uint8)
     pixels[40:60, 20:170] = 220
     for most in (2.0, 8.0):
@@ -171,7 +171,7 @@ def test_proposals_for_a_larger_photo_are_in_its_own_pixels(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_proposals_for_photos_with_nothing_in_them(method):
+def test_blank_photos_have_proposals(method):
     for shape in ((1, 1), (1, 9), (3, 2), (2, 300), (40, 40)):
         pixels = np.full((*shape, 3), 120, np.uint8)
         boxes, scores = Proposer(method)(pixels)

@@ -130,7 +130,7 @@ def loop_roi_pool(feature_map, boxes, size):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_roi_pool_is_the_loop(size):
+def test_roi_pool_equals_the_loop(size):
     random = np.random.default_rng(size)
     feature_map = random.normal(size=(9, 13, 2)).astype(np.float32)
     corners = random.uniform(-3, 15, (20, 2, 2)).astype(np.float32)
@@ -150,7 +150,7 @@ def test_roi_pool_is_the_loop(size):
 
 @EAGERLY
 @pytest.mark.parametrize("kind, layer", [("warp", "fc1"), ("roi_pool", "last")])
-def test_region_of_the_whole_photo_is_the_plain_forward_pass(kind, layer):
+def test_features_of_the_whole_photo_equal_the_forward_pass(kind, layer):
     cnn = vgg_like()
     photo = random_photo(SIDE, SIDE)
     sides = {"shorter_side": SIDE} if kind == "roi_pool" else {}
@@ -199,7 +199,7 @@ def test_batch_normalisation_is_folded_in_any_policy(kind, options):
 
 
 @EAGERLY
-def test_roi_features_of_a_box_are_the_head_on_its_bins():
+def test_roi_features_equal_the_head_on_pooled_bins():
     cnn = vgg_like()
     photo = random_photo(SIDE, 2 * SIDE, 3).astype(np.float32)
     extract = RoiFeatures(cnn, "fc1", shorter_side=2 * SIDE)
@@ -231,7 +231,7 @@ def test_roi_features_of_a_map_are_averaged_bins():
 
 @EAGERLY
 @pytest.mark.parametrize("joint, bins", [("average", 8), ("flatten", None)])
-def test_roi_features_where_the_map_is_averaged_or_not_pooled(joint, bins):
+def test_roi_features_with_average_pooling_or_without_pooling(joint, bins):
     photo = random_photo(SIDE, SIDE)
     cnn = vgg_like(joint, pool=False)
     extract = RoiFeatures(cnn, "fc2", output_size=bins, shorter_side=SIDE)
@@ -252,7 +252,7 @@ def test_roi_features_scale_the_photo_within_both_sides():
 
 
 @pytest.mark.parametrize("kind", ["warp", "roi_pool", "roi_average"])
-def test_region_features_in_blocks_are_those_at_once(kind, monkeypatch):
+def test_region_features_do_not_depend_on_the_block_size(kind, monkeypatch):
     cnn, layer = vgg_like(), "fc2"
     if kind == "roi_average":
         cnn, layer = two_depths(), "early"
@@ -272,7 +272,7 @@ def test_region_features_in_blocks_are_those_at_once(kind, monkeypatch):
 
 
 @EAGERLY
-def test_warp_features_show_context():
+def test_warped_features_include_context():
     cnn, photo = vgg_like(), random_photo(40, 40)
     wide = WarpFeatures(cnn, "fc1", context=0.25)
     found = wide(photo, [[12, 12, 20, 20]])
@@ -286,7 +286,7 @@ def test_warp_features_show_context():
     assert (described["output_size"], described["shorter_side"]) == (4, 600)
 
 
-def test_region_extractor_that_can_not_be_is_refused():
+def test_invalid_region_extractors_are_refused():
     cnn, deep, photo = vgg_like(), two_depths(), random_photo(9, 9)
     two, bad = ["last", "early"], [[5, 0, 2, 3]]
     for argument, call in (
@@ -329,7 +329,7 @@ def two_depths():
 # Averages of boxes.
 
 
-def test_roi_average_is_the_loop():
+def test_roi_average_equals_the_loop():
     signature = [*map(tf.TensorSpec, [[None, None, 2], [None, 4]])]
     graph, xla = (
         tf.function(roi_average, signature, autograph=False, jit_compile=xla)
@@ -377,7 +377,7 @@ def test_roi_average_of_a_point_is_the_interpolated_map():
     np.testing.assert_allclose(found[1:2], expected[1:2], atol=1e-5)
 
 
-def test_roi_average_of_a_grid_is_that_of_its_cells():
+def test_roi_average_of_a_grid_equals_its_cells():
     feature_map = np.random.default_rng(4).normal(size=(5, 7, 3)).astype("f")
     boxes = np.array([[0, 0, 7, 5], [1.5, 0.5, 4.5, 5], [-2, 1, 2, 3]])
     found = roi_average(feature_map, boxes, 3)
@@ -418,7 +418,7 @@ def test_features_are_averages_of_each_map_and_geometry():
 
 
 @EAGERLY
-def test_a_layer_stands_beside_its_own_grid():
+def test_features_of_layers_are_ordered_by_layer_and_grid():
     cnn = two_depths()
     extract = AveragedFeatures(cnn, ["last", "early", "early"], grids=[1, 1, 2])
     photo = random_photo(20, 40)
@@ -436,7 +436,7 @@ def test_a_layer_stands_beside_its_own_grid():
 
 
 @EAGERLY
-def test_a_larger_box_is_cut_off_at_the_photo():
+def test_box_is_clipped_to_the_photo():
     extract = AveragedFeatures(
         two_depths(), ["early", "early"], geometry=False, scales=[1, 1.5]
     )

@@ -51,7 +51,7 @@ LEMMAS = {
 
 
 @pytest.mark.parametrize("num_terms", [1, 3, 100])
-def test_features_are_those_of_the_definition(num_terms):
+def test_features_equal_the_definition(num_terms):
     encoder = TfidfFeatures(num_terms).fit(CAPTIONS)
     # Three dogs (with "dogs"), three "two", two cats and runs, one of others.
     wanted = ("dog", "two", "cat", "run", "snow", "tail")[:num_terms]
@@ -63,7 +63,7 @@ def test_features_are_those_of_the_definition(num_terms):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_words_of_no_training_caption_are_not_known():
+def test_words_outside_the_training_captions_are_ignored():
     encoder = TfidfFeatures().fit(CAPTIONS)
     row = encoder.transform(["a dog and a parrot", "parrots"])
     np.testing.assert_array_equal(row[0], encoder.transform(["dog"])[0])
@@ -71,7 +71,7 @@ def test_words_of_no_training_caption_are_not_known():
     assert encoder.transform([]).shape == (0, encoder.dim)
 
 
-def test_chunks_are_all_rows(monkeypatch):
+def test_chunks_contain_all_rows(monkeypatch):
     monkeypatch.setattr(TfidfFeatures, "chunk", 4)
     encoder = TfidfFeatures().fit(CAPTIONS)
     rows, parts = zip(*encoder.chunks(CAPTIONS))
@@ -80,7 +80,7 @@ def test_chunks_are_all_rows(monkeypatch):
     np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
-def test_bad_input():
+def test_captions_of_stop_words_are_refused():
     for captions in ([], ["the of a", ""]):
         with refusals.refused("captions"):
             TfidfFeatures().fit(captions)
@@ -89,7 +89,7 @@ def test_bad_input():
             TfidfFeatures(number)
 
 
-def test_wordnet_is_taken_where_its_data_are(monkeypatch):
+def test_wordnet_is_used_if_its_data_are_installed(monkeypatch):
     class WordNet:
         def lemmatize(self, word, pos="n"):
             known = {("dogs", "n"): "dog", ("running", "v"): "run"}
@@ -102,7 +102,7 @@ def test_wordnet_is_taken_where_its_data_are(monkeypatch):
     assert [lemmatize(word) for word in words] == ["dog", "run", "cat"]
 
 
-def test_the_digest_tells_encoders_apart():
+def test_different_encoders_have_different_digests():
     encoder = TfidfFeatures(4).fit(CAPTIONS)
     assert encoder.digest() != TfidfFeatures(3).fit(CAPTIONS).digest()
     before = encoder.digest()
@@ -119,7 +119,7 @@ def test_key_of_a_caption_is_one_line():
 @pytest.mark.parametrize(
     "module", ["simplemma", "sklearn.feature_extraction.text", "scipy.sparse"]
 )
-def test_a_missing_package_says_what_to_install(monkeypatch, module):
+def test_error_names_the_missing_package(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"tbnets\[text\]"):
         TfidfFeatures().fit(CAPTIONS)

@@ -71,7 +71,7 @@ def test_offset_and_strides_count_numbers(tmp_path):
         np.testing.assert_array_equal(found["x"], expected)
 
 
-def test_a_foreign_function_is_named_and_not_called(tmp_path):
+def test_function_in_a_pickle_is_not_called(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "called"),)
@@ -84,7 +84,7 @@ def test_a_foreign_function_is_named_and_not_called(tmp_path):
     assert not (tmp_path / "called").exists()
 
 
-def test_a_file_cut_off_anywhere_is_an_error(tmp_path):
+def test_truncated_checkpoint_is_refused(tmp_path):
     assert read(tmp_path, GOOD)
     for length in range(0, len(GOOD), 2):
         with pytest.raises(InputError, match=r"weights\.pth"):
@@ -148,12 +148,12 @@ def with_keys(*keys):
     ],
     ids=str,
 )
-def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+def test_invalid_checkpoints_are_refused(tmp_path, content):
     with pytest.raises(InputError, match=r"weights\.pth"):
         read(tmp_path, content)
 
 
-def test_a_state_can_not_change_what_reads_the_next_file(tmp_path):
+def test_pickle_cannot_change_the_reader(tmp_path):
     entries = b"(" + text("items") + number(1) + text("get") + number(2) + b"u"
     for target in (
         b"ctorch._utils\n_rebuild_tensor_v2\n",
@@ -167,7 +167,7 @@ def test_a_state_can_not_change_what_reads_the_next_file(tmp_path):
     assert read(tmp_path, GOOD)
 
 
-def test_tensors_are_read_only_and_files_have_limits(tmp_path, monkeypatch):
+def test_read_only_arrays_and_the_limit_of_files(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="read-only"):
         read(tmp_path, GOOD)["x"][0] = 1
     monkeypatch.setattr("tbnets.features.cnn_weights.MOST_BYTES", 20)

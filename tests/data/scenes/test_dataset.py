@@ -98,7 +98,7 @@ def test_dataset_json_is_karpathys_format(folder):
             assert (one["tokens"], one["imgid"]) == (words, entry["imgid"])
 
 
-def test_files_of_a_scene_say_what_its_captions_do(folder):
+def test_files_of_a_scene_contain_its_captions(folder):
     for entry in entries_of(folder):
         with Image.open(folder / "images" / entry["filename"]) as image:
             assert (image.format, image.mode) == ("JPEG", "RGB")
@@ -113,7 +113,7 @@ def test_files_of_a_scene_say_what_its_captions_do(folder):
         assert all(re.match(r"\((S|NP) ", line) for line in trees)
 
 
-def test_chains_of_a_scene_mean_one_thing_in_all_captions(folder):
+def test_chain_refers_to_one_object_in_all_captions(folder):
     """Chain n is object n, whatever its words; a plural has all its boxes."""
     for scene_id, record in records_of(folder).items():
         text = (folder / "Sentences" / f"{scene_id}.txt").read_text()
@@ -144,14 +144,14 @@ def test_chains_of_a_scene_mean_one_thing_in_all_captions(folder):
         assert {*found.without.values()} <= {"scene"}
 
 
-def test_draw_scenes_objects_of_a_split_stay_in_it():
+def test_objects_occur_in_one_split():
     settings = SceneSettings(15, 15, 15, image_size=48)
     for split in SPLITS:
         for one in draw_scenes(split, settings):
             assert scene_split(one.scene.objects) == split
 
 
-def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
+def test_no_two_scenes_have_the_same_objects(monkeypatch):
     """With only a few collections to draw from, none comes twice."""
     few = [
         (SceneObject("circle", colour, "small", "plain"),) * 2
@@ -166,7 +166,7 @@ def test_draw_scenes_objects_seen_before_are_drawn_anew(monkeypatch):
     assert len(keys) == len(few) > 2
 
 
-def test_ensure_scenes_writes_what_is_missing_and_that_once(tmp_path):
+def test_existing_scenes_are_not_written_again(tmp_path):
     (tmp_path / "empty").mkdir()
     settings = SceneSettings(2, 1, 0, image_size=48)
     for path in (tmp_path / "empty", tmp_path / "deep" / "absent"):
@@ -184,7 +184,7 @@ def test_ensure_scenes_writes_what_is_missing_and_that_once(tmp_path):
     assert summary["num_captions"] == count
 
 
-def test_ensure_scenes_refuses_what_others_wrote(folder, tmp_path, monkeypatch):
+def test_folder_with_other_content_is_refused(folder, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="clutter is .* of 0.5"):
         ensure_scenes(folder, dataclasses.replace(SETTINGS, clutter=0.5))
     (tmp_path / "notes.txt").write_text("mine")
@@ -204,7 +204,7 @@ def test_ensure_scenes_names_a_damaged_manifest(tmp_path, content):
 
 
 @pytest.mark.parametrize("seed", [SETTINGS.seed, SETTINGS.seed + 1])
-def test_ensure_scenes_takes_what_another_wrote_meanwhile(tmp_path, seed):
+def test_scenes_of_another_process_are_used(tmp_path, seed):
     other = dataclasses.replace(SETTINGS, seed=seed)
 
     def meanwhile(count):
@@ -247,7 +247,5 @@ def test_scenes_refuse_bad_settings(name, value):
         SceneSettings(**{name: value})
 
 
-def test_settings_without_any_scene_and_with_a_whole_number():
-    with pytest.raises(ValueError):
-        SceneSettings(0, 0, 0)
+def test_whole_number_as_clutter_becomes_a_float():
     assert isinstance(SceneSettings(clutter=1).clutter, float)

@@ -91,7 +91,7 @@ def read_relations(caption):
     return relations
 
 
-def test_phrases_name_the_object_they_point_at(described):
+def test_phrases_describe_the_object_of_their_chain(described):
     """No two of a caption are alike: "a circle above a circle" says nothing."""
     for one in described:
         for caption in one.captions:
@@ -183,7 +183,7 @@ def three_in_a_row():
     return Speaker(scene, boxes, np.random.default_rng(0))
 
 
-def test_speaker_finds_groups_and_what_is_between():
+def test_speaker_finds_groups_and_objects_between_others():
     speaker = three_in_a_row()
     group = speaker.pick_two("shape")
     assert group == Group((0, 2), {"shape": "circle"})
@@ -200,7 +200,7 @@ def test_speaker_finds_groups_and_what_is_between():
     assert speaker.plural(speaker.everything()).startswith("(NP#12 ")
 
 
-def test_speaker_says_colours_when_the_shape_alone_would_confuse():
+def test_colours_are_named_if_shapes_are_ambiguous():
     speaker = three_in_a_row()
     for _ in range(30):
         texts = speaker.noun_phrases((0, 2), colour=0.5, shape=1.0)

@@ -74,7 +74,7 @@ def test_background_is_lit_from_one_side():
     np.testing.assert_allclose(light[0], light[-1])
 
 
-def test_clutter_more_of_it_changes_more_pixels_but_no_box():
+def test_clutter_changes_pixels_but_no_boxes():
     clean, boxes = draw(one_object("star"))
     changes = []
     for clutter in (0.1, 1.0):
