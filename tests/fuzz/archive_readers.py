@@ -53,14 +53,14 @@ def _write_parquet(path):
 
 
 def _write_bomb(path):
-    """Writes 100 photos and captions of 1 MB each into a small file."""
+    """Writes 100 photos of 1 MB and long captions into a small file."""
     import pyarrow
     from pyarrow import parquet
 
     indices = pyarrow.array([0] * 100, pyarrow.int32())
     columns = {
         name: pyarrow.DictionaryArray.from_arrays(indices, [value])
-        for name, value in (("image", bytes(2**20)), ("text", "a" * 2**20))
+        for name, value in (("image", bytes(2**20)), ("text", "a" * 60_000))
     }
     table = pyarrow.table(columns)
     parquet.write_table(table, path, compression="zstd")
