@@ -7,7 +7,6 @@ from typing import Any
 import keras
 
 from tbnets.checks import checked_number, short_text, with_parts
-from tbnets.errors import InputError
 
 
 def parameters_of(owner, method, base):
@@ -83,13 +82,6 @@ class FittedLayer(ConfiguredLayer):
 
 def checked_units(units: Sequence[int], name: str = "units") -> tuple[int, ...]:
     """Checks layer sizes; returns them as a tuple of integers >= 1."""
-    if not hasattr(units, "__iter__") or isinstance(units, str):
-        raise InputError(
-            name,
-            "have a size for each layer",
-            f"{name}={units!r}",
-            "Pass a tuple, such as (512,).",
-        )
     return tuple(checked_number(name, size, 1, whole=True) for size in units)
 
 

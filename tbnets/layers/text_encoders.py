@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import Array, checked_number
-from tbnets.errors import InputError, check_choice
+from tbnets.errors import check_choice
 from tbnets.layers.branch import SeededDropout
 from tbnets.layers.configured import ConfiguredLayer
 
@@ -44,9 +44,6 @@ class TextEncoder(ConfiguredLayer):
         seed: integer seed of the dropout masks.
         word_training: whether the word vectors are `trained` or `frozen`.
 
-    Attributes:
-        input_rank: number of axes of the input.
-
     Example:
         class Largest(tbnets.TextEncoder):
             def call(self, inputs, training=False):
@@ -55,8 +52,6 @@ class TextEncoder(ConfiguredLayer):
 
         Largest(vocabulary.size)(word_ids).shape  # (n, 300)
     """
-
-    input_rank = 2
 
     def __init__(
         self,
@@ -84,15 +79,6 @@ class TextEncoder(ConfiguredLayer):
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the embedding table."""
-        if len(input_shape) != self.input_rank:
-            axes = ", ".join(("n", "words", "6")[: self.input_rank])
-            raise InputError(
-                "input_shape",
-                f"be ({axes})",
-                f"input_shape={tuple(input_shape)}",
-                "Use `tbnets.Tokenizer` for words, `tbnets.TreeRows` for "
-                "trees.",
-            )
         self.embedding.build(input_shape)
         self.drop.build((*input_shape, self.embedding_dim))
         super().build(input_shape)

@@ -370,8 +370,6 @@ class TreeEncoder(TextEncoder):
     mean.
     """
 
-    input_rank = 3
-
     def __init__(
         self,
         vocabulary_size: int,

@@ -15,7 +15,6 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from tbnets.checks import Strings
-from tbnets.errors import InputError
 from tbnets.text.vocabulary import constant_table
 
 MOST_BYTES = 256
@@ -52,19 +51,11 @@ class BytePairs(tf.Module):
     ) -> None:
         super().__init__(name="byte_pairs")
         pairs = [line.split(" ") for line in merges if "#version" not in line]
-        try:
-            letters, ends = byte_letters(), ("", END_OF_WORD)
-            ids = [[vocabulary[x + end] for end in ends] for x in letters]
-            self._letters = np.array(ids)
-            triples = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
-            special_ids = [vocabulary[piece] for piece in specials]
-        except (KeyError, ValueError) as error:
-            raise InputError(
-                "vocabulary",
-                "have every byte and every result of `merges`",
-                f"a vocabulary without {error}",
-                "Use the vocabulary and merges of one preset.",
-            ) from error
+        letters, ends = byte_letters(), ("", END_OF_WORD)
+        ids = [[vocabulary[x + end] for end in ends] for x in letters]
+        self._letters = np.array(ids)
+        triples = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
+        special_ids = [vocabulary[piece] for piece in specials]
         self._padding = 1 + max(vocabulary.values())
         self._base = self._padding + 1
         first, second, merged = np.array(triples, np.int64).reshape(-1, 3).T

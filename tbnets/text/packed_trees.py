@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import Array, checked_number, of_fields
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import check_kind
 from tbnets.text.trees import Tree, phrase_type
 from tbnets.text.vocabulary import (
     UNKNOWN_ID,
@@ -227,15 +227,6 @@ class TreeRows(PaddedRows):
 
     def __init__(self, arrays: Sequence[np.ndarray]) -> None:
         empty = np.zeros((0, len(FIELDS)), np.int32)
-        for row, array in enumerate(arrays):
-            shape = np.shape(array)
-            if len(shape) != 2 or shape[1] != len(FIELDS):
-                raise InputError(
-                    f"arrays[{row}]",
-                    f"have shape (nodes, {len(FIELDS)})",
-                    f"shape {shape}",
-                    "Make the arrays with `tbnets.tree_arrays`.",
-                )
         nodes = np.concatenate([empty, *arrays])
         super().__init__(nodes, [len(array) for array in arrays])
 
@@ -252,13 +243,6 @@ def pack_trees(rows: Array, noun_phrases: bool = True) -> PackedTrees:
         tbnets.pack_trees(rows).word_ids  # the words, tree by tree
     """
     rows = tf.convert_to_tensor(rows)
-    if not rows.shape.is_compatible_with((None, None, len(FIELDS))):
-        raise InputError(
-            "rows",
-            f"have shape (trees, nodes, {len(FIELDS)})",
-            f"shape {rows.shape}",
-            "Make the batch with `tbnets.TreeRows`.",
-        )
     with tf.name_scope(XLA_REFUSED):
         is_node = rows[:, :, LEVEL] > 0
         nodes = tf.boolean_mask(rows, is_node)

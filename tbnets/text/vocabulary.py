@@ -10,9 +10,16 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from typing_extensions import Self
 
-from tbnets.checks import Integers, Path, Strings, checked_number, short_repr
-from tbnets.errors import InputError, InputTypeError, check_kind
-from tbnets.files import CheckedFile, shown, write_text
+from tbnets.checks import (
+    Integers,
+    Path,
+    Strings,
+    checked_number,
+    refuse_single,
+    short_repr,
+)
+from tbnets.errors import InputError, check_kind
+from tbnets.files import CheckedFile, write_text
 from tbnets.text.plain_tokenizer import (
     HAN_LETTER,
     HAN_NUMBER,
@@ -173,17 +180,12 @@ def character_tables():
 
 
 def _as_strings(captions):
-    expected = "captions", "be strings [num_captions]"
-    try:
-        text = tf.convert_to_tensor(captions, tf.string)
-    except (TypeError, ValueError) as cause:
-        raise InputTypeError(
-            *expected, f"captions={shown(captions)}", "Pass a list of strings."
-        ) from cause
+    text = tf.convert_to_tensor(captions, tf.string)
     if text.shape.rank in (1, None):
         return text
     raise InputError(
-        *expected,
+        "captions",
+        "be strings [num_captions]",
         f"captions.shape={text.shape}",
         "Put a single caption into a list.",
     )
@@ -203,13 +205,7 @@ def count_words(captions):
         first occurrence, and int64 `[num_captions]`, the number of words per
         caption.
     """
-    if isinstance(captions, (str, bytes)) or not hasattr(captions, "__len__"):
-        raise InputError(
-            "captions",
-            "be a list of strings",
-            f"captions={shown(captions)}",
-            "Put the captions into a list.",
-        )
+    refuse_single("captions", captions)
     counts, lengths = collections.Counter(), [np.zeros(0, np.int64)]
     for words in split_in_batches(captions):
         counts.update(words.flat_values.numpy().tolist())

@@ -1,6 +1,6 @@
 """Adds a network's retrieval metrics to the logs of `fit`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -156,16 +156,6 @@ class RetrievalMetrics(keras.callbacks.Callback):
             data, self._image_size = data.examples, data.image_size
         elif isinstance(data, Mapping):
             data = _examples(checked_dict("data", data, _PARTS))
-        elif isinstance(data, Iterator) or not (
-            isinstance(data, Examples) or hasattr(data, "__iter__")
-        ):
-            raise InputError(
-                "data",
-                "be a dict of arrays, EpochBatches, Examples, or a reusable "
-                "iterable of batches",
-                type(data).__name__,
-                "Convert a generator to a list of batches.",
-            )
         self.data = data
 
     __repr__ = short_repr("data")

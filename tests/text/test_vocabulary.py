@@ -73,7 +73,6 @@ def test_load_names_file_and_line(tmp_path):
         (b"\n[UNK]\n\ncat\n", 3),
         (b"\n[UNK]\na dog\n", 3),
         (b"\n[UNK]\ndog\nca", 4),
-        (b"\n[UNK]\ndog\n\xff\n", 4),
     ):
         path.write_bytes(content)
         with refusals.at(path, line):
