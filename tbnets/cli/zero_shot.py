@@ -11,6 +11,7 @@ from tbnets.data.captions import caption_key
 from tbnets.data.store.opening import load_features
 from tbnets.errors import InputError
 from tbnets.features import cache, caption_features, hub
+from tbnets.files import make_folder_of
 from tbnets.progress import progress_bar
 from tbnets.tasks import registry
 from tbnets.tasks.matching.scores import RetrievalScores
@@ -111,7 +112,7 @@ def _texts(options, photos, records):
     encoder = hub.package().HubFeatures.of(preset)
     made_by = caption_features.description(encoder)
     folder = cache.store_folder(photos.cache, "texts", made_by)
-    cache.make_cache(photos.folder, photos.cache)
+    make_folder_of(photos.folder, photos.cache)
     texts = _prompted(options, records)
     keys, what = {*map(caption_key, texts)}, "encoding captions"
     if not cache.has_all(folder, keys):

@@ -2,7 +2,7 @@
 
 ::
 
-    CACHE/files.json               size, time and SHA-256 of files
+    CACHE/files.json               path -> size, time and SHA-256 of a file
           embeddings-3f2a9c81/     a feature store for each description
 
 The name of a store's folder ends with a digest of its description: the network,
@@ -11,17 +11,16 @@ are the SHA-256 digests of the files, so a renamed or copied file keeps its
 vectors. A file is read again if its size or modification time has changed. The
 vectors of removed files remain.
 
-Several processes can use a cache at once. Nothing in it is trusted: what is
-damaged is computed again.
+Several processes can use a cache at once. A damaged store is computed again.
 """
 
 import concurrent.futures
 import contextlib
 import hashlib
 import json
+import math
 import os
 import pathlib
-import re
 import shutil
 import time
 
@@ -30,8 +29,8 @@ from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.manifest import MANIFEST, check_same
 from tbnets.data.store.opening import check_features
 from tbnets.data.store.reader import open_store
-from tbnets.errors import FileError, InputError
-from tbnets.files import make_folder_of, parse_json, write_text
+from tbnets.errors import InputError
+from tbnets.files import is_kind, parse_json, write_text
 from tbnets.progress import progress_bar, say
 from tbnets.startup import usable_cores
 
@@ -42,94 +41,79 @@ _SETTLED_SECONDS = 2
 
 
 class FileKeys:
-    """The SHA-256 digests of the files in a folder.
+    """The SHA-256 digests of files, which are saved in a cache.
 
-    Args:
-        folder: the folder. The names of files are relative to it.
-        cache: folder of the cache; None to remember nothing.
+    `cache` is the folder of the cache; None if the digests are not saved.
     """
 
-    def __init__(self, folder, cache):
-        self._folder = os.path.abspath(folder)
+    def __init__(self, cache):
         self._index = cache and pathlib.Path(cache, FILES)
-        self._known = self._read().get(self._folder, {})
-        self._new = {}
+        self._saved, self._new, self._stamps = self._load(), {}, {}
+        self._here = os.getcwd()  # `os.path.abspath` is slow.
 
-    def get(self, name, stamp):
-        """Returns the key of a file, or None if it must be read.
+    def find(self, path):
+        """Returns the key of a file that has not changed, or None.
 
-        `stamp` is its size in bytes and its modification time in nanoseconds.
+        The state of the file before it is read is kept for `add`.
         """
-        *known_stamp, key = self._known.get(name, (None,))
-        return key if known_stamp == [*stamp] else None
+        path = os.path.join(self._here, path)
+        try:
+            stamp = self._stamps[path] = archives.stamp(path)
+        except OSError:
+            return None
+        state, _, key = self._saved.get(path, "").rpartition(" ")
+        return key if state == "{} {}".format(*stamp) else None
 
-    def add(self, name, stamp, key):
-        """Notes the key of a file, which had the `stamp` before it was read."""
-        self._new[name] = self._known[name] = [*stamp, key]
+    def add(self, path, key):
+        """Notes the key of a file that `find` did not know."""
+        path = os.path.join(self._here, path)
+        size, changed = self._stamps.get(path, (0, math.inf))
+        # A younger file could still change without a change of its time.
+        if changed < (time.time() - _SETTLED_SECONDS) * 1e9:
+            self._new[path] = f"{size} {changed} {key}"
 
     def save(self):
         """Writes the new keys. If this fails, the files are read again."""
-        # A younger file could still change without a change of its time.
-        latest = (time.time() - _SETTLED_SECONDS) * 1e9
-        new = {name: x for name, x in self._new.items() if x[1] < latest}
-        if new and self._index:
-            folders = self._read()
-            folders[self._folder] = folders.get(self._folder, {}) | new
+        if self._new and self._index:
+            content = json.dumps(self._load() | self._new)
             with contextlib.suppress(OSError):
-                write_text(self._index, json.dumps(folders))
-        self._new = {}
+                write_text(self._index, content)
 
-    def _read(self):
-        """Returns {folder: {name: [size, time, key]}}; {} if it is damaged."""
-        try:
-            folders = parse_json(self._index.read_bytes())
-            for files in folders.values():
-                for size, changed, key in files.values():
-                    if not type(size) is type(changed) is int:
-                        raise TypeError(f"{size}, {changed}")
-                    if not re.fullmatch("[0-9a-f]{64}", key):
-                        raise ValueError(key)
-            return folders
-        except (OSError, ValueError, AttributeError, TypeError):
-            return {}
+    def _load(self):
+        """Returns {path: "SIZE TIME KEY"}; {} if the file is damaged."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            entries = parse_json(self._index.read_bytes())
+            if is_kind(entries, dict[str, str]):
+                return entries
+        return {}
 
     def read(self, paths):
         """Returns ({name: key}, {name: reason}) of files, with a progress bar.
 
-        `paths` maps names to paths, which may be inside archives. A reason is a
-        verb phrase, such as "does not exist".
+        `paths` maps any names to paths, which may be inside archives. A reason
+        is a verb phrase, such as "does not exist".
         """
-        keys, reasons, new = {}, {}, {}
-        for name, path in paths.items():
-            try:
-                stamp = archives.stamp(path)
-            except OSError:
-                stamp = ()
-            keys[name] = self.get(name, stamp)
-            if keys[name] is None:
-                new[name] = stamp
+        found = {name: self.find(path) for name, path in paths.items()}
+        new, reasons = [name for name in found if not found[name]], {}
 
         def read(name):
             try:
                 content = pictures.read_file(paths[name])
             except pictures.BrokenImageError as error:
-                return None, error.reason
-            return hashlib.sha256(content).hexdigest(), ""
+                reasons[name] = error.reason
+            else:
+                found[name] = key = hashlib.sha256(content).hexdigest()
+                self.add(paths[name], key)
 
         with (
             progress_bar(len(new), "reading", " files") as bar,
             concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool,
         ):
-            for name, (key, reason) in zip(new, pool.map(read, new)):
+            for _ in pool.map(read, new):
                 bar.update()
-                if reason:
-                    del keys[name]
-                    reasons[name] = reason
-                    continue
-                keys[name] = key
-                self.add(name, new[name], key)
         self.save()
-        return keys, reasons
+        reasons = {name: reasons[name] for name in new if name in reasons}
+        return {name: key for name, key in found.items() if key}, reasons
 
 
 def store_folder(cache, name, description):
@@ -193,18 +177,3 @@ def written_alone(folder):
     lock = FolderLock.wait(folder.parent, f".{folder.name}.lock", tell)
     yield
     del lock
-
-
-def make_cache(folder, cache):
-    """Creates a cache folder for files in `folder`.
-
-    Raises OSError if this fails.
-    """
-    try:
-        make_folder_of(folder, cache)
-    except OSError as error:
-        raise FileError(
-            error.errno,
-            "`--cache` must be a writable folder. Received: "
-            f"--cache={cache} ({error.strerror}). Set it to another folder",
-        ) from error

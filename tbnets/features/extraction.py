@@ -17,6 +17,7 @@ from tbnets.data.batches import untuned
 from tbnets.data.pictures import UNREAD
 from tbnets.errors import InputError
 from tbnets.features.proposals import import_opencv
+from tbnets.progress import progress_bar
 from tbnets.startup import no_accelerator, usable_cores
 
 PHOTOS_PER_WRITE = 256
@@ -32,6 +33,20 @@ def remaining(photos, writer):
     new = [photo for photo in photos if photo[0] not in writer.done]
     fresh = [photo for photo in new if photo[0] not in writer.failed]
     return fresh or new
+
+
+def complete(photos, writer, what, work, **options):
+    """Processes the remaining photos, and completes the store of `writer`.
+
+    `photos` is a list of (id, path). `work` is a function such as
+    `extract_photos`, with its `options`; `what` describes it in the progress
+    bar. Returns a list of (path, reason) for the photos that failed.
+    """
+    num_left = len(remaining(photos, writer))
+    with progress_bar(num_left, what, "photo", leave=True) as bar:
+        failures = work(photos, writer=writer, progress=bar.update, **options)
+    writer.finish()
+    return failures
 
 
 def decoded_batches(photos, decode, batch_size=BATCH_SIZE):

@@ -80,10 +80,7 @@ def embed_photos(
     None.
     """
     cache = cache or EmbeddingCache()
-    # Stamps are taken before reading: a file that changes in between is read
-    # again by the next call.
-    stamps = {name: stamp_of(path) for name, path in paths.items()}
-    new = [name for name in paths if not cache.finds(name, stamps[name])]
+    new = [name for name, path in paths.items() if not cache.finds(name, path)]
     size = batch_size or PHOTO_BATCH_SIZE
     batches = [new[at : at + size] for at in range(0, len(new), size)]
     embed = functools.partial(_embed, model, paths, cache)
@@ -91,7 +88,7 @@ def embed_photos(
     try:
         with progress_bar(len(new), "embedding", " photos") as bar:
             for batch, results in zip(batches, pool.map(embed, batches)):
-                cache.add(stamps, *results)
+                cache.add(paths, *results)
                 cache.save(is_last=False)
                 bar.update(len(batch))
     except KeyboardInterrupt:
@@ -171,7 +168,7 @@ class EmbeddingCache:
         self._unsaved, self._store = [], None
         can_save = cache is not False and os.path.isdir(model.path)
         self._cache = files.folder_beside(folder, cache) if can_save else None
-        self._folder, self._files = folder, caches.FileKeys(folder, self._cache)
+        self._folder, self._files = folder, caches.FileKeys(self._cache)
         if can_save:
             self._made_by = identity_of(model)
             self._store = caches.store_folder(
@@ -185,18 +182,15 @@ class EmbeddingCache:
     def __contains__(self, key):
         return key in self._results
 
-    def finds(self, name, stamp):
+    def finds(self, name, path):
         """Returns whether the result of an unchanged file is known."""
-        key = stamp and self._files.get(name, stamp)
-        if key in self:
-            self._keys[name] = key
+        key = self._keys[name] = self._files.find(path)
         return key in self
 
-    def add(self, stamps, keys, results, unreadable):
-        """Adds what `_embed` returned. `stamps` maps names to stamps."""
+    def add(self, paths, keys, results, unreadable):
+        """Adds what `_embed` returned. `paths` maps names to paths."""
         for name, key in keys.items():
-            if stamps[name]:
-                self._files.add(name, stamps[name], key)
+            self._files.add(paths[name], key)
         self._keys |= keys
         self._unreadable |= unreadable
         self._unsaved += [key for key in results if key not in self]
@@ -253,12 +247,3 @@ class EmbeddingCache:
                     writer.finish()
         self._unsaved = []
         self._files.save()
-
-
-def stamp_of(path):
-    """Returns a file's size and modification time, or None if it is missing."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns

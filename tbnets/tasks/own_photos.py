@@ -14,8 +14,8 @@ from tbnets.data.pictures import KINDS
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import cache, extraction, hub, photo_features
-from tbnets.files import folder_beside, shown
-from tbnets.progress import progress_bar, say
+from tbnets.files import folder_beside, make_folder_of, shown
+from tbnets.progress import say
 from tbnets.tasks.photo_readers import weights_of_run
 from tbnets.tasks.settings.settings import Settings
 
@@ -153,10 +153,9 @@ class OwnPhotos:
         names = {}
         for records in splits:
             names |= zip(records.names, records.image_ids)
-        cache.make_cache(self.folder, self.cache)
+        make_folder_of(self.folder, self.cache)
         paths = {name: self.folder / name for name in names}
-        files = cache.FileKeys(self.folder, self.cache)
-        self._keys, problems = files.read(paths)
+        self._keys, problems = cache.FileKeys(self.cache).read(paths)
         try:
             faults = self._complete(
                 {key: paths[name] for name, key in self._keys.items()}
@@ -192,18 +191,14 @@ class OwnPhotos:
         made_by = self._made_by or self._features.description()
         folder = cache.store_folder(self.cache, made_by["cnn"], made_by)
         self._store = cache.open_cached(folder, made_by)
-        missing = photos.keys() - cache.known(self._store)
-        if missing or self._store is None:
-            features, what = self._features, "extracting features"
+        if self._store is None or photos.keys() - cache.known(self._store):
+            features, work = self._features, extraction.extract_photos
             with (
                 cache.written_alone(folder),
                 FeatureWriter(folder, made_by, features.dim) as writer,
-                progress_bar(len(missing), what, "photo", leave=True) as bar,
             ):
-                extraction.extract_photos(
-                    [*photos.items()], features, writer, progress=bar.update
-                )
-                writer.finish()
+                todo, what = [*photos.items()], "extracting features"
+                extraction.complete(todo, writer, what, work, features=features)
             self._store = cache.open_cached(folder)
         return self._store.failed
 

@@ -88,7 +88,6 @@ def test_zero_shot_metrics_equal_those_of_preset_embeddings(
     "preset, more, name",
     [
         ("{resnet}", "", "--hub"),
-        ("{clip}", "--cache={photos}/0.png", "--cache"),
         ("clip_vit_base_patch61", "", "--hub"),
         ("hub:./nowhere", "", "--hub"),
         ("gs://bucket/clip", "", "scheme"),

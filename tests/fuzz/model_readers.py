@@ -1,6 +1,7 @@
 """Readers of what a training leaves: checkpoints, runs, models, the zoo."""
 
 import json
+import os
 import shutil
 import types
 
@@ -111,15 +112,20 @@ def _render_zoo(folder):
     return text, cards.summary(text), cards.render_table(folder)
 
 
+NAMES = [f"{number}.jpg" for number in range(4)]
+
+
 def _write_cache(folder):
     (folder / "model/variables").mkdir(parents=True)
     (folder / "model/saved_model.pb").write_bytes(b"graph")
-    cache = _open_cache(folder)
-    names = [f"{number}.jpg" for number in range(4)]
-    keys = {name: f"{name[0]:>064}" for name in names}
+    cache, keys = _open_cache(folder), {x: f"{x[0]:>064}" for x in NAMES}
+    for name in NAMES:
+        (folder / name).write_text(name)
+        os.utime(folder / name, (1e9, 1e9))
+        cache.finds(name, folder / name)
     rows = [*np.eye(3, dtype=np.float32), "is empty"]
-    stamps = dict.fromkeys(names, (100, 10**18))
-    cache.add(stamps, keys, dict(zip(keys.values(), rows)), {})
+    paths = {name: folder / name for name in NAMES}
+    cache.add(paths, keys, dict(zip(keys.values(), rows)), {})
     cache.save()
 
 
@@ -133,10 +139,9 @@ def _read_cache(folder):
     shutil.rmtree(folder / "copy", ignore_errors=True)
     shutil.copytree(folder / "cache", folder / "copy")
     cache = _open_cache(folder, "copy")
-    names = [f"{number}.jpg" for number in range(4)]
-    if not all(cache.finds(name, (100, 10**18)) for name in names):
+    if not all(cache.finds(name, folder / name) for name in NAMES):
         raise InputError(f"{folder}: expected an undamaged cache")
-    return cache.get(names)
+    return cache.get(NAMES)
 
 
 def _read_scenes(folder):

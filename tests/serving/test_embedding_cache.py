@@ -329,17 +329,20 @@ def test_full_disk_is_reported_once(model, photos, capsys, monkeypatch):
 
 def test_two_processes_add_to_one_store(model, photos, tmp_path):
     place = tmp_path / "photos.tbnets"
+    paths = {name: photos / name for name in COLOURS}
+    for path in paths.values():
+        os.utime(path, (1e9, 1e9))
     first, second = (
         embedding_cache.EmbeddingCache(place, model, photos) for _ in range(2)
     )
-    stamps = dict.fromkeys("ade", (1, 2))
-    row = np.ones(3, np.float32)
-    for cache, name in ((first, "d"), (second, "e")):
-        keys = {"a": "0" * 64, name: f"{name:0>64}"}
-        results = {"0" * 64: row, keys[name]: f"is {name}"}
-        cache.add(stamps, keys, results, {})
+    for cache, name in ((first, "b.png"), (second, "c.png")):
+        assert not any(cache.finds(*item) for item in paths.items())
+        keys = {"a.png": "0" * 64, name: f"{name:0>64}"}
+        results = {"0" * 64: np.ones(3), keys[name]: f"is {name}"}
+        cache.add(paths, keys, results, {})
         cache.save()
     last = embedding_cache.EmbeddingCache(place, model, photos)
-    assert all(last.finds(name, (1, 2)) for name in "ade")
-    rows, reasons = last.get("ade")
-    assert [*rows] == ["a"] and reasons == {"d": "is d", "e": "is e"}
+    assert all(last.finds(*item) for item in paths.items())
+    rows, reasons = last.get(paths)
+    assert [*rows] == ["a.png"]
+    assert reasons == {"b.png": "is b.png", "c.png": "is c.png"}

@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 
 from benchmarks import arrays, timing
-from tbnets.data import images
+from tbnets.data import archives, images
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
 from tbnets.serving import embedding_cache, search, zoo
@@ -67,14 +67,13 @@ def _time_answers(model, folder, count, repeats):
     cache = embedding_cache.EmbeddingCache(place, model, folder)
     paths, _ = sort_files(folder)
     keys = {name: f"{number:064x}" for number, name in enumerate(paths)}
-    stamps = {n: embedding_cache.stamp_of(path) for n, path in paths.items()}
-    cache.add(stamps, keys, dict(zip(keys.values(), rows)), {})
+    for name, path in paths.items():
+        cache.finds(name, path)
+    cache.add(paths, keys, dict(zip(keys.values(), rows)), {})
     cache.save()
 
     def look():
-        return list(
-            map(embedding_cache.stamp_of, sort_files(folder)[0].values())
-        )
+        return list(map(archives.stamp, sort_files(folder)[0].values()))
 
     def rank():
         return search.rank(model, QUERIES, (), rows, 5)

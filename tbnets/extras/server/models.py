@@ -10,6 +10,7 @@ The old version serves requests while a new version is loaded, and remains in
 memory until its running requests end.
 """
 
+import contextlib
 import functools
 import math
 import threading
@@ -19,7 +20,6 @@ import tensorflow as tf
 
 from tbnets.serving import export, saved_files
 from tbnets.serving.deployment import read_requests
-from tbnets.serving.embedding_cache import stamp_of
 from tbnets.serving.protocol import (
     RequestError,
     invalid,
@@ -129,7 +129,7 @@ class Model:
         number = max(folders, default=None)
         if number is None or number == getattr(self.version, "number", None):
             return
-        files = {path: stamp_of(path) for path in folders[number].rglob("*")}
+        files = {path: _stamp(path) for path in folders[number].rglob("*")}
         if files == self._failed:
             return
         try:
@@ -203,3 +203,10 @@ class Models:
                     model.look()
                 except OSError as error:  # Files may disappear meanwhile.
                     self._tell(f"{model.name} cannot be read: {error}")
+
+
+def _stamp(path):
+    with contextlib.suppress(OSError):  # The file may be gone.
+        state = path.stat()
+        return state.st_size, state.st_mtime_ns
+    return None

@@ -14,7 +14,6 @@ from tbnets.features import cache, extraction, photo_features, proposals
 from tbnets.features.cnn import LAST, NETWORKS
 from tbnets.features.extraction import extract_regions
 from tbnets.features.regions import EXTRACTORS
-from tbnets.progress import progress_bar
 from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.recipe import Recipe
 from tbnets.tasks.settings.flag import (
@@ -30,17 +29,10 @@ from tbnets.tasks.settings.flag import (
 BATCHES_PER_WRITE = 8
 
 
-def work_through(photos, writer, what, work, **options):
-    """Processes the remaining photos, and completes the store of `writer`.
-
-    `photos` is a list of (id, path). `work` is a function such as
-    `extraction.extract_photos`, and `what` describes it in the progress bar.
-    """
+def complete_store(photos, writer, what, work, **options):
+    """Calls `extraction.complete`, and prints what was done."""
     start, before = time.perf_counter(), len(writer.done)
-    num_left = len(extraction.remaining(photos, writer))
-    with progress_bar(num_left, what, "photo", leave=True) as bar:
-        failures = work(photos, writer=writer, progress=bar.update, **options)
-    writer.finish()
+    failures = extraction.complete(photos, writer, what, work, **options)
     seconds = time.perf_counter() - start
     for path, reason in failures:
         tqdm.tqdm.write(f"left out: {path}, which {reason}")
@@ -57,35 +49,26 @@ class OfPhotos(Recipe):
 
     def __init__(self, flagfile, values, data):
         super().__init__(flagfile, values, data, data.photos)
-        self._root = data.sources.photo_folder
 
     @functools.cached_property
     def _read(self):
-        names = {self._name(path): path for _, path in self.items}
-        return self.open_keys(self._root).read(names)
+        return self.file_keys.read(dict(self.items))
 
-    def _name(self, path):
-        return path.relative_to(self._root).as_posix()
-
-    @functools.cached_property
+    @property
     def keys(self):
         """The keys of all photos that can be read, a dict by id."""
-        keys, _ = self._read
-        pairs = ((x, keys.get(self._name(path))) for x, path in self.items)
-        return {image_id: key for image_id, key in pairs if key}
+        return self._read[0]
 
     @property
     def photos(self):
         """The distinct photos, a list of (key, path)."""
-        paths = ((self.keys.get(x), path) for x, path in self.items)
-        return [*{key: path for key, path in paths if key}.items()]
+        pairs = [(self.keys.get(key), path) for key, path in self.items]
+        return [*{key: path for key, path in pairs if key}.items()]
 
     def open(self):
         """Opens the result as `Features` of the run's photos."""
-        features, (_, reasons) = super().open(), self._read
-        for image_id, path in self.items:
-            if reason := reasons.get(self._name(path)):
-                features.failed[image_id] = reason
+        features = super().open()
+        features.failed |= self._read[1]
         return features
 
 
@@ -138,7 +121,9 @@ def make_proposals(photos, values, folder, workers=None):
     proposer = proposer_of_flags(values)
     writer = FeatureWriter(folder, proposer.description(), 0, kind="regions")
     how = {"proposer": proposer, "workers": workers or usable_cores()}
-    work_through(photos, writer, "proposing", extraction.propose_photos, **how)
+    complete_store(
+        photos, writer, "proposing", extraction.propose_photos, **how
+    )
 
 
 def proposer_of_flags(values):
@@ -288,7 +273,7 @@ def make_image_features(
         inputs = {"proposals": boxes, "extractor": features}
     writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
     what = "extracting features"
-    work_through(photos, writer, what, work, **inputs)
+    complete_store(photos, writer, what, work, **inputs)
     return features.dim
 
 

@@ -117,20 +117,21 @@ class Recipe:
     def description(self):
         """A JSON value of everything that determines a result."""
         flags = _flags(self.values, False) | _flags(self.values, True)
-        files = {k: os.path.abspath(x) for k, x in self.files().items()}
-        keys, _ = self.open_keys("/").read({x: x for x in files.values()})
+        files = self.files()
+        keys, _ = self.file_keys.read(files)
         return {
             "form": FORM,
             "verb": self.verb,
             "inputs": self.inputs(),
-            "flags": flags | {k: keys.get(path) for k, path in files.items()},
+            "flags": flags | {name: keys.get(name) for name in files},
             "parts": [part.description for part in self.parts],
         }
 
-    def open_keys(self, folder):
-        """Returns the `FileKeys` of a folder."""
+    @property
+    def file_keys(self):
+        """The `FileKeys` of the cache for new results."""
         roots = filter(can_be_written, self.roots)
-        return cache.FileKeys(folder, next(roots, self.roots[0]))
+        return cache.FileKeys(next(roots, self.roots[0]))
 
     @functools.cached_property
     def folder(self):
