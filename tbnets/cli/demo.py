@@ -39,7 +39,7 @@ from tbnets.data import captions as caption_files
 from tbnets.data.photos import left_out_lines
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.errors import InputError
+from tbnets.errors import ArgumentError, InputError
 from tbnets.extras import loopback
 from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Photos, Shown
 from tbnets.serving import search
@@ -165,7 +165,12 @@ def show(options, folder, captions, cache):
         localizer_options = dataclasses.replace(
             options, model=boxes, runtime="tensorflow"
         )
-        localizer = localizer_options.open(REQUIREMENTS, "--localizer")
+        try:
+            localizer = localizer_options.open(REQUIREMENTS, "--localizer")
+        except ArgumentError as error:
+            if error.argument == "model":
+                error.args = ("--localizer", *error.fields[1:])
+            raise
     explainer = explainer_of(model_options, model)
     embeddings = search.embed(model.embed_text, captions, "caption")
     about = {"model": name, "localizer": boxes, "folder": "rendered scenes"}

@@ -451,7 +451,7 @@ def test_another_host_prints_a_warning(tmp_path, monkeypatch, opened):
         ("a b", "tbnets demo"),
         ("--port=70000", "--port"),
         ("nowhere", "images"),
-        ("--captions=nowhere.txt", "nowhere.txt"),
+        ("--captions=nowhere.txt", "path"),
         ("--localizer=x photos", "--localizer"),
         ("--host=no.such.host.invalid photos", "--port"),
     ],
