@@ -1,4 +1,4 @@
-"""Tests of pictures of boxes: what is drawn where, and that it is legible."""
+"""Tests of photos with boxes and labels."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def is_colour(pixels, number):
     return (pixels == RGB[number]).all(axis=-1)
 
 
-def test_a_box_stands_where_it_is():
+def test_a_box_is_drawn_at_its_place():
     # 100 x 50 drawn 400 wide: 4 times as large, from 40 to 240 and to 160.
     drawn = draw_boxes(PHOTO, [PhraseBox(BOX, "", 4)], side=400)
     assert drawn.shape == (200, 400, 3) and drawn.dtype == np.uint8
@@ -28,7 +28,7 @@ def test_a_box_stands_where_it_is():
     assert (drawn[100, 45] == 90).all() and (drawn[100, 35] == 90).all()
 
 
-def test_equal_boxes_stand_in_each_other():
+def test_equal_boxes_are_drawn_inside_each_other():
     boxes = [PhraseBox(BOX, "", number) for number in (4, 2, 5)]
     drawn = draw_boxes(PHOTO, boxes, side=400)
     # From 40 on, each seven pixels further inside.
@@ -42,7 +42,7 @@ def test_equal_boxes_stand_in_each_other():
     assert is_colour(draw_boxes(PHOTO, many, side=100), 0).any()
 
 
-def test_right_is_solid_and_wrong_is_dashed():
+def test_wrong_boxes_are_dashed():
     def line(is_right):
         box = PhraseBox(BOX, "", 0, is_right)
         return is_colour(draw_boxes(PHOTO, [box], 400)[159, 44:236], 0)
@@ -52,7 +52,7 @@ def test_right_is_solid_and_wrong_is_dashed():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_labels_cover_no_other_and_stay_inside(monkeypatch, seed):
+def test_labels_do_not_overlap(monkeypatch, seed):
     generator = np.random.default_rng(seed)
     low = generator.uniform(0, [60, 30], (8, 2))
     high = low + generator.uniform(0, [40, 20], (8, 2))
@@ -87,13 +87,13 @@ def test_photos_of_any_shape_are_drawn(shape):
     assert is_colour(drawn, 0).any()
 
 
-def test_without_boxes_it_is_the_photo():
+def test_a_photo_without_boxes_is_unchanged():
     assert (draw_boxes(PHOTO, [], 400) == 90).all()
     with pytest.raises(ValueError, match="`boxes` must be finite"):
         draw_boxes(PHOTO, [PhraseBox([5, 5, 1, 1], "")])
 
 
-def test_truth_stands_beside_what_was_found():
+def test_true_and_found_boxes_are_side_by_side():
     drawn = draw_side_by_side(
         PHOTO, [PhraseBox(BOX, "", 1)], [PhraseBox(BOX, "", 2, True)], 300
     )

@@ -49,7 +49,7 @@ def test_each_panel_shows_its_own_scalars(drawn):
     assert ticks and all(tick == round(tick) for tick in ticks)
 
 
-def test_scalars_that_not_every_epoch_has_are_drawn_where_they_are(drawn):
+def test_curves_skip_epochs_without_their_scalar(drawn):
     late = {**ROW, "train/phrase_loss": 0.9}
     gone = {key: value for key, value in ROW.items() if "total" not in key}
     lines = drawn([ROW, gone, late, late]).axes[0].lines
@@ -71,7 +71,7 @@ def test_epoch_0_is_drawn_and_the_chosen_epoch_is_marked(drawn):
     assert list(loss.lines[0].get_xdata()) == [1, 2]
 
 
-def test_any_numbers_become_a_picture(tmp_path):
+def test_infinite_and_missing_numbers_are_drawn(tmp_path):
     values = float("nan"), -float("inf"), 3.4e38
     history = [ROW, *({**ROW, "train/total_loss": value} for value in values)]
     plots.draw_history(history, tmp_path / "curves.png")

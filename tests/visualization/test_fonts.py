@@ -8,16 +8,16 @@ TEXTS = ["a dog", "Señor é, ü, ß", "Ελληνικά", "Русский", "Đ
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_people_write_is_drawn(text):
+def test_fonts_cover_several_scripts(text):
     assert fonts._has(fonts.font(16, text), text)
 
 
-def test_letters_that_are_drawn_alike_are_none():
+def test_a_missing_letter_is_noticed():
     plain = fonts.font(16, "a dog")
     assert fonts._has(plain, "a dog") and not fonts._has(plain, "é")
 
 
-def test_what_is_installed_is_tried_last(monkeypatch):
+def test_installed_fonts_are_tried_last(monkeypatch):
     installed = ["/nowhere/at/all.ttf"]
     monkeypatch.setattr(fonts, "_installed", lambda: installed)
     found = fonts._find.__wrapped__
@@ -30,6 +30,6 @@ def test_what_is_installed_is_tried_last(monkeypatch):
     assert found("\u2312") == installed[0] == mono
 
 
-def test_letters_of_chinese_are_as_wide_as_two():
+def test_chinese_letters_count_as_two_columns():
     assert fonts.columns("a dog", 20) == 20
     assert fonts.columns("\u72ac", 20) == 10

@@ -1,4 +1,4 @@
-"""Tests of the pictures of answers: what is framed how, and where."""
+"""Tests of contact sheets, heat pictures and cards."""
 
 import numpy as np
 import PIL.Image
@@ -27,7 +27,7 @@ def frame_of(sheet, name):
     return tuple(pixels[rows.min() - 1, columns.min()].tolist())
 
 
-def test_hits_are_green_and_misses_red_where_they_are_known(folder):
+def test_known_hits_are_green_and_known_misses_red(folder):
     def draw(hits):
         ranked = np.array([[2, 0]]), np.array([[0.5, 0.25]]), np.zeros((1, 2))
         return montage.draw_montage(
@@ -45,7 +45,7 @@ def test_hits_are_green_and_misses_red_where_they_are_known(folder):
         assert frame_of(sheet, "a.png") == (255,) * 3
 
 
-def test_a_photo_that_is_asked_for_stands_at_the_left(folder):
+def test_a_query_photo_is_at_the_left(folder):
     numbers = np.zeros((1, 11), int)
     ranked = numbers, numbers + 0.5, numbers
     sheet = montage.draw_montage([folder / "b.png"], IDS, ranked, folder)
@@ -93,7 +93,7 @@ def test_photos_stay_readable_under_the_heat():
     assert long.shape[1] == short.shape[1] == 2 * montage.PHOTO_SIZE
 
 
-def test_a_card_frames_its_tiles(folder):
+def test_frames_of_the_tiles_of_a_card(folder):
     tiles = [
         montage.Tile("a.png", "1", False),
         montage.Tile("b.png", "2"),
@@ -105,7 +105,7 @@ def test_a_card_frames_its_tiles(folder):
     assert frame_of(card, "c.png") == GREEN
 
 
-def test_a_photo_that_is_missing_or_broken_is_grey(folder):
+def test_missing_and_broken_photos_are_grey(folder):
     (folder / "d.png").write_bytes(b"no photo")
     (folder / "link.png").symlink_to(folder / "a.png")
     photo = montage.draw_photo(folder, "link.png", 6)
@@ -116,7 +116,7 @@ def test_a_photo_that_is_missing_or_broken_is_grey(folder):
         assert photo.getcolors() == [(36, (238, 238, 238))]
 
 
-def test_words_stay_in_their_square():
+def test_words_are_drawn_inside_their_square():
     blank = np.asarray(montage.draw_words("", 64))
     for text in ("a dog", "unbreakable" * 9, "a dog " * 99):
         assert montage.draw_words(text, 4).size == (4, 4)
@@ -125,7 +125,7 @@ def test_words_stay_in_their_square():
         assert (np.asarray(square) != blank).any()
 
 
-def test_pictures_of_a_sheet_cover_no_other(monkeypatch):
+def test_pictures_of_a_sheet_do_not_overlap(monkeypatch):
     monkeypatch.setattr(montage, "SHEET_WIDTH", 100)
     shapes = {"1": (20, 30), "2": (30, 30), "3": (20, 30), "box_1": (9, 30)}
     pictures = {

@@ -1,4 +1,4 @@
-"""Tests of the answers as a page: nothing is loaded, nothing is executed."""
+"""Tests of the HTML page of results, which loads and executes nothing."""
 
 import base64
 import html.parser
@@ -76,7 +76,7 @@ def test_a_photo_has_rank_similarity_name_link_and_thumbnail(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", [NASTY, "a:b.png", "javascript:1.png"])
-def test_everything_is_escaped(tmp_path, name):
+def test_all_text_is_escaped(tmp_path, name):
     folder = tmp_path / NASTY.replace(".png", "").replace("/", "")
     folder.mkdir()
     (folder / os.path.dirname(name)).mkdir(exist_ok=True, parents=True)
@@ -93,7 +93,7 @@ def test_everything_is_escaped(tmp_path, name):
         assert found == str(folder / name)
 
 
-def test_nothing_is_loaded_from_elsewhere(folder, tmp_path):
+def test_the_page_loads_nothing(folder, tmp_path):
     text, read = write(
         tmp_path / "a.html", folder, "small.png", query="see http://x.y/z.png"
     )
@@ -113,7 +113,7 @@ def test_nothing_is_loaded_from_elsewhere(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["absent.png", "../outside.png", "cut.png"])
-def test_a_photo_that_can_not_be_shown_is_still_listed(folder, tmp_path, name):
+def test_a_broken_photo_is_listed_without_a_picture(folder, tmp_path, name):
     PIL.Image.new("RGB", (8, 4)).save(tmp_path / "outside.png")
     (folder / "cut.png").write_bytes(b"no photo")
     _, read = write(tmp_path / "a.html", folder, name, "small.png")

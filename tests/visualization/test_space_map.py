@@ -81,7 +81,7 @@ def test_a_line_joins_a_sentence_to_its_photo(monkeypatch):
     assert len(set(beside)) == 2  # Words stand beside their own marks.
 
 
-def test_without_photos_there_are_grey_squares(monkeypatch):
+def test_missing_photos_are_grey_squares(monkeypatch):
     pixels = draw(
         monkeypatch,
         [
@@ -94,7 +94,7 @@ def test_without_photos_there_are_grey_squares(monkeypatch):
     assert at(pixels, 0.75, 0.75) == (255, 255, 255)
 
 
-def test_words_stand_where_they_cover_nothing():
+def test_words_are_placed_where_they_cover_nothing():
     taken = np.array([[100, 100, 110, 110]])
     right = plots._free_box((105, 105), 40, taken)
     assert right == [114, 97, 154, 113]

@@ -89,7 +89,7 @@ def tab_to(page, code):
     raise AssertionError(f"Tab does not come to {code}")
 
 
-def test_the_whole_page_is_walked_by_keyboard(page, tmp_path):
+def test_the_page_works_by_keyboard(page, tmp_path):
     assert page.evaluate(f"{FOCUS}.id") == "sentence"
     page.keyboard.insert_text("a green thing")
     page.keyboard.press("Enter")
@@ -149,7 +149,7 @@ def test_the_whole_page_is_walked_by_keyboard(page, tmp_path):
     assert texts(page, "#found .name")[0] == HOSTILE
 
 
-def test_a_photo_shows_where_the_sentence_is_found(page):
+def test_the_button_shows_where_the_photo_matches(page):
     page.goto("/?q=red")
     said(page, "The best 4 photos of 4.")
     page.evaluate("document.querySelector('#found a').click()")
@@ -166,7 +166,7 @@ def test_a_photo_shows_where_the_sentence_is_found(page):
     assert texts(page, "#explain:not([hidden])") == []
 
 
-def test_names_and_captions_of_others_are_text(page):
+def test_names_and_captions_are_shown_as_text(page):
     page.goto("/?q=blue")
     said(page, "The best 4 photos")
     assert texts(page, "#found .name")[0] == HOSTILE
@@ -183,7 +183,7 @@ def test_names_and_captions_of_others_are_text(page):
     assert page.evaluate("document.querySelectorAll('[onerror]').length") == 0
 
 
-def test_a_photo_is_dropped_and_everything_has_a_name(page):
+def test_a_dropped_photo_and_accessible_names(page):
     page.goto("/?photo=red.png&phrase=red")
     said(page, "1 box for 1 phrase.")
     session = page.context.new_cdp_session(page)
@@ -205,7 +205,7 @@ def test_a_photo_is_dropped_and_everything_has_a_name(page):
     assert texts(page, "#legend li") == []
 
 
-def test_errors_are_shown_and_the_next_question_is_answered(page, tmp_path):
+def test_errors_are_shown_and_the_next_query_works(page, tmp_path):
     (tmp_path / "own.png").write_bytes(b"no photo")
     page.set_input_files("#file", tmp_path / "own.png")
     wait(page, f"{at('error')}.textContent.includes('is of another kind')")
