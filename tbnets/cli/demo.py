@@ -41,7 +41,7 @@ from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import ArgumentError, InputError
 from tbnets.extras import loopback
-from tbnets.extras.demo.demo import FILES, MOST_BYTES, Demo, Photos, Shown
+from tbnets.extras.demo.demo import FILES, MOST_BYTES, Content, Demo, Photos
 from tbnets.serving import search
 from tbnets.tasks.settings.flag import Limits, flag
 
@@ -145,7 +145,7 @@ def explainer_of(options, model):
     return model if model.has("embed_cells") else None
 
 
-def show(options, folder, captions, cache):
+def load_content(options, folder, captions, cache):
     """Loads the networks and returns the content of the page."""
     defaults = _PHOTO_DEFAULTS if options.folder else _SCENE_DEFAULTS
     name, boxes = options.model, options.localizer
@@ -182,7 +182,7 @@ def show(options, folder, captions, cache):
     )
     for line in left_out_lines(out, (), len(photos) + len(out)):
         print(line, file=sys.stderr)
-    return Shown(
+    return Content(
         model=model,
         photos=photos,
         captions=captions,
@@ -194,23 +194,23 @@ def show(options, folder, captions, cache):
     )
 
 
-def serve(options, shown):
+def serve(options, content):
     """Serves the page until Ctrl-C. Embeds the photos in the background."""
     if not loopback.is_local(options.host):
         print(
             f"WARNING: with --host={options.host}, every machine on the "
             "network can see and search the photos of "
-            f"{shown.about['folder']}. Leave --host out to serve only this "
+            f"{content.about['folder']}. Leave --host out to serve only this "
             "machine.",
             file=sys.stderr,
         )
-    app = loopback.LocalApp(Demo(shown), options.host, MOST_BYTES)
+    app = loopback.LocalApp(Demo(content), options.host, MOST_BYTES)
     server = loopback.server_of(app, options.host, options.port)
     server.start()
     name = loopback.in_url(options.host)
     print(f"The page: http://{name}:{server.port}/  (Ctrl-C ends)", flush=True)
     try:
-        shown.photos.embed()
+        content.photos.embed()
         loopback.wait()
     except KeyboardInterrupt:
         print()
@@ -224,6 +224,6 @@ def main(options):
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with open_folder(options) as (folder, captions, cache):
-            serve(options, show(options, folder, captions, cache))
+            serve(options, load_content(options, folder, captions, cache))
     finally:
         signal.signal(signal.SIGTERM, before)

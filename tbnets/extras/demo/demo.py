@@ -44,7 +44,7 @@ from tbnets.visualization.page import jpeg
 # photo by its key, never by a path. Photos are encoded again, so no other file
 # can be sent.
 
-UPLOADED = "given "
+UPLOADED = "uploaded "
 """Prefix of the keys of uploaded photos."""
 MOST_UPLOADED = 8
 SIDES = (400, 1280)
@@ -116,7 +116,7 @@ class Photos:
         array = np.float32([*rows.values()])
         return keys, array.reshape(len(keys), self._model.embedding_dim)
 
-    def give(self, content):
+    def upload(self, content):
         """Stores an uploaded photo, drops old uploads, and returns its key."""
         with self.decoding:
             read_photo(content)
@@ -186,7 +186,7 @@ COSINE = "A score is a cosine: 1 is identical, 0 is unrelated."
 LEARNED = "Scores rank the results of one query: larger is better."
 
 
-class Shown(NamedTuple):
+class Content(NamedTuple):
     """The models and data that the page uses.
 
     Args:
@@ -213,8 +213,8 @@ class Shown(NamedTuple):
 class Demo:
     """Handles the requests of the page."""
 
-    def __init__(self, shown):
-        self.shown = shown
+    def __init__(self, content):
+        self.content = content
         self._answers = {
             "/about": self._about,
             "/search": self._search,
@@ -226,7 +226,7 @@ class Demo:
     def __call__(self, request):
         """Returns the `Response` to a request."""
         if request.path == "/photos":
-            return self._give(request)
+            return self._upload(request)
         if request.method not in ("GET", "HEAD"):
             raise MethodNotAllowed(["GET"], "Only /photos accepts a POST.")
         if request.path in PAGE:
@@ -240,54 +240,54 @@ class Demo:
         return in_json(self._answers[request.path](request))
 
     def _about(self, request):
-        shown = self.shown
+        content = self.content
         return {
-            **shown.about,
-            "photos": len(shown.photos),
-            "read": shown.photos.num_read,
-            "captions": len(shown.captions),
-            "examples": _some(shown.captions, 5),
-            "some": _some(shown.photos.keys, 12),
-            "phrases": shown.phrases,
-            "finds_boxes": shown.localizer is not None,
-            "explains": shown.explainer is not None,
-            "finds_like": not shown.model.has("compare"),
-            "score": _score_of(shown.model),
-            "box_score": shown.localizer and _score_of(shown.localizer),
+            **content.about,
+            "photos": len(content.photos),
+            "read": content.photos.num_read,
+            "captions": len(content.captions),
+            "examples": _some(content.captions, 5),
+            "some": _some(content.photos.keys, 12),
+            "phrases": content.phrases,
+            "finds_boxes": content.localizer is not None,
+            "explains": content.explainer is not None,
+            "finds_like": not content.model.has("compare"),
+            "score": _score_of(content.model),
+            "box_score": content.localizer and _score_of(content.localizer),
             "colours": COLOURS,
             "most_bytes": MOST_BYTES,
         }
 
     def _search(self, request):
         sentence = _texts(request, "q")[:1]
-        [(unknown, note)] = search.notes_on(self.shown.model, sentence)
+        [(unknown, note)] = search.notes_on(self.content.model, sentence)
         answers = self._ranked(request, sentence, ())
         return {"unknown_words": unknown, "note": note, **answers}
 
     def _like(self, request):
         photo, key = self._photo(request), request.args["photo"]
-        with self.shown.photos.decoding:
+        with self.content.photos.decoding:
             return self._ranked(request, (), [photo], key)
 
     def _ranked(self, request, queries, like, but=""):
-        keys, rows = self.shown.photos.embedded()
+        keys, rows = self.content.photos.embedded()
         top = min(max(request.args.get("top", 0, int), 1), MOST_ANSWERS)
         if not keys:
             return {"among": 0, "answers": []}
         # One more result, since a query photo finds itself.
-        ranked = search.rank(self.shown.model, queries, like, rows, top + 1)
+        ranked = search.rank(self.content.model, queries, like, rows, top + 1)
         best = (array[0] for array in ranked)
         answers = formatting.answers_record("image", keys, *best)
         answers = [answer for answer in answers if answer["image"] != but][:top]
         return {"among": len(keys) - (but in keys), "answers": answers}
 
     def _captions(self, request):
-        model, photo = self.shown.model, self._photo(request)
-        captions, rows = self.shown.captions, self.shown.embeddings
+        model, photo = self.content.model, self._photo(request)
+        captions, rows = self.content.captions, self.content.embeddings
         if "caption" in request.args:
             captions = _texts(request, "caption")
             rows = search.embed(model.embed_text, captions, "caption")
-        with self.shown.photos.decoding:
+        with self.content.photos.decoding:
             query = search.embed_examples(model, [photo])
         order, values = search.best(model.compare(query, rows), CAPTIONS_SHOWN)
         record = formatting.answers_record(
@@ -296,7 +296,7 @@ class Demo:
         return {"among": len(captions), "answers": record}
 
     def _boxes(self, request):
-        localizer, phrases = self.shown.localizer, _texts(request, "phrase")
+        localizer, phrases = self.content.localizer, _texts(request, "phrase")
         photo = self._photo(request)
         if localizer is None:
             raise InputError(
@@ -305,7 +305,7 @@ class Demo:
                 "none",
                 "Restart tbnets demo with this flag.",
             )
-        with self.shown.photos.decoding:
+        with self.content.photos.decoding:
             [[width, height]] = read_photo_sizes([photo]).tolist()
             regions = localizer.find(phrases, photo)
         notes = search.notes_on(localizer, phrases)
@@ -313,7 +313,7 @@ class Demo:
         return {"width": width, "height": height, "phrases": answers}
 
     def _photo(self, request):
-        return self.shown.photos.find(request.args.get("photo", ""))
+        return self.content.photos.find(request.args.get("photo", ""))
 
     def _picture(self, request):
         side = request.args.get("side", SIDES[0], int)
@@ -321,25 +321,25 @@ class Demo:
             raise NotFound(f"`side` must be one of {SIDES}.")
         words = [request.args.get("photo", ""), side]
         if "q" in request.args:
-            if self.shown.explainer is None:
+            if self.content.explainer is None:
                 raise InputError(
                     "--model",
                     "have the signature embed_cells",
-                    f"{self.shown.about['model']}, which has "
-                    f"{', '.join(self.shown.model.signatures)}",
+                    f"{self.content.about['model']}, which has "
+                    f"{', '.join(self.content.model.signatures)}",
                     "Restart tbnets demo with --runtime=tensorflow and a model "
                     "with this signature, such as flickr8k_photos.",
                 )
-            words += [self.shown.explainer, _texts(request, "q")[0]]
-        picture = self.shown.photos.picture(*words)
+            words += [self.content.explainer, _texts(request, "q")[0]]
+        picture = self.content.photos.picture(*words)
         headers = {"Cache-Control": "private, max-age=300"}
         return Response(picture, headers=headers, mimetype="image/jpeg")
 
-    def _give(self, request):
+    def _upload(self, request):
         if request.method != "POST":
             raise MethodNotAllowed(["POST"], "/photos accepts only a POST.")
         try:
-            key = self.shown.photos.give(request.get_data())
+            key = self.content.photos.upload(request.get_data())
         except BrokenImageError as error:
             raise InputError(
                 f"This file is not a photo: it {error.reason}. Choose a file "

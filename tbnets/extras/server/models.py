@@ -118,7 +118,7 @@ class Model:
         self.folder, self._load, self._tell = folder, load, tell
         self._failed = None  # Files of a version that failed to load.
 
-    def look(self):
+    def update(self):
         """Loads the newest version if it is not the loaded version.
 
         Calls must not overlap. Raises an error if the first version does not
@@ -174,7 +174,7 @@ class Models:
         """Loads all models, then watches their folders."""
         for model in self._models.values():
             saved_files.newest_version(model.folder)  # There must be one.
-            model.look()
+            model.update()
         self._watcher.start()
 
     def close(self):
@@ -200,7 +200,7 @@ class Models:
         while not self._ending.wait(self._poll_seconds):
             for model in self._models.values():
                 try:
-                    model.look()
+                    model.update()
                 except OSError as error:  # Files may disappear meanwhile.
                     self._tell(f"{model.name} cannot be read: {error}")
 

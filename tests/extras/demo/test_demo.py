@@ -19,8 +19,8 @@ from tbnets.extras import loopback
 from tbnets.extras.demo import demo
 from tests import photo_files
 from tests import refusals as errors
-from tests.extras.server import shown_colours
-from tests.extras.server.shown_colours import CAPTIONS, COLOURS, HOSTILE, png
+from tests.extras import colour_page
+from tests.extras.colour_page import CAPTIONS, COLOURS, HOSTILE, png
 from tests.verbs import ask, call
 
 LOCAL = {"Host": "127.0.0.1:8080"}
@@ -29,7 +29,7 @@ OWN = {**LOCAL, "Origin": "http://127.0.0.1:8080"}
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return shown_colours.app(tmp_path_factory.mktemp("demo"))
+    return colour_page.app(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +109,9 @@ def test_phrases_find_boxes(client):
 
 
 def test_learned_similarities_find_no_similar_photos(tmp_path, made):
-    learned = shown_colours.Colours(tmp_path / "model")
+    learned = colour_page.Colours(tmp_path / "model")
     learned.has = lambda *names: True
-    found = demo.Demo(made.shown._replace(model=learned))
+    found = demo.Demo(made.content._replace(model=learned))
     client = Client(loopback.LocalApp(found))
     about = get(client, "/about")
     assert (about["finds_like"], about["score"]) == (False, demo.LEARNED)
@@ -143,7 +143,7 @@ def test_photos_are_dark_where_they_do_not_match(client, made):
         pixels = read_photo(found.data)[10, [5, 35]]
         np.testing.assert_allclose(pixels, [COLOURS["red"], right], atol=9)
     refused(client, "/picture", photo=key, q="x" * 501)
-    plain = demo.Demo(made.shown._replace(explainer=None))
+    plain = demo.Demo(made.content._replace(explainer=None))
     plain = Client(loopback.LocalApp(plain))
     assert get(client, "/about")["explains"]
     assert not get(plain, "/about")["explains"]
@@ -151,7 +151,7 @@ def test_photos_are_dark_where_they_do_not_match(client, made):
 
 
 def test_litert_models_are_explained_by_tensorflow(tmp_path, monkeypatch):
-    model, runtimes = shown_colours.Colours(tmp_path), []
+    model, runtimes = colour_page.Colours(tmp_path), []
 
     def open_model(options, requirements):
         runtimes.append(options.runtime)
@@ -195,7 +195,7 @@ OUTSIDE = (
     "",
     "red.png\0.png",
     "RED.png",
-    "given 0123456789abcdef",
+    "uploaded 0123456789abcdef",
     "file:///etc/passwd",
     "more/../red.png",
 )
@@ -211,7 +211,7 @@ def test_only_photos_of_the_folder_and_the_page_are_served(client):
 
 
 def test_a_file_that_becomes_a_link_is_no_longer_served(tmp_path):
-    made = shown_colours.app(tmp_path)
+    made = colour_page.app(tmp_path)
     client = Client(loopback.LocalApp(made.demo))
     path = tmp_path / "photos" / "red.png"
     path.unlink()
@@ -306,8 +306,8 @@ def test_the_length_of_a_query_is_limited(client):
 def test_photos_can_be_searched_while_others_are_embedded(
     tmp_path, monkeypatch
 ):
-    shown = shown_colours.shown(tmp_path, localizer=None)
-    client = Client(loopback.LocalApp(demo.Demo(shown)))
+    content = colour_page.content_of(tmp_path, localizer=None)
+    client = Client(loopback.LocalApp(demo.Demo(content)))
     assert get(client, "/search", q="red") == {
         **{"unknown_words": [], "note": "", "among": 0, "answers": []}
     }
@@ -322,7 +322,7 @@ def test_photos_can_be_searched_while_others_are_embedded(
         return save(*words, **more)
 
     monkeypatch.setattr(demo.embedding_cache.EmbeddingCache, "save", asked)
-    shown.photos.embed()
+    content.photos.embed()
     assert seen[-1] == (5, 4)
     refused(client, "/boxes", photo="red.png", phrase="x")
 
@@ -333,9 +333,7 @@ def test_file_names_that_are_not_text_have_keys(tmp_path):
     for name in (b"a\xff.png", b"a\xfe.png", b"b\n.png"):
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
             file.write(png("red"))
-    photos = demo.Photos(
-        shown_colours.Colours(tmp_path / "model"), folder, False
-    )
+    photos = demo.Photos(colour_page.Colours(tmp_path / "model"), folder, False)
     assert len(set(photos.keys)) == 3
     assert "\n" not in "".join(photos.keys)
     for key in photos.keys:
@@ -344,9 +342,9 @@ def test_file_names_that_are_not_text_have_keys(tmp_path):
 
 
 def test_embeddings_from_a_server_are_not_saved(tmp_path):
-    model = shown_colours.Colours(tmp_path / "model")
+    model = colour_page.Colours(tmp_path / "model")
     model.path = "http://localhost:8501/colours"
-    photos = demo.Photos(model, shown_colours.write_photos(tmp_path))
+    photos = demo.Photos(model, colour_page.write_photos(tmp_path))
     photos.embed()
     assert len(photos.embedded()[0]) == 4
     assert not (tmp_path / "photos.tbnets").exists()
@@ -356,7 +354,7 @@ def test_a_folder_with_only_links_to_other_folders_is_rejected(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "a.png").write_bytes(png("red"))
     (tmp_path / "photos" / "a.png").symlink_to(tmp_path / "a.png")
-    model = shown_colours.Colours(tmp_path / "model")
+    model = colour_page.Colours(tmp_path / "model")
     with pytest.raises(MissingFileError):
         demo.Photos(model, tmp_path / "photos", False)
 
@@ -373,7 +371,7 @@ def opened(monkeypatch):
     """Lets the verb open networks of colours instead of those it names."""
 
     def use(folder):
-        model = shown_colours.Colours(folder / "model")
+        model = colour_page.Colours(folder / "model")
         model.takes_captions = True
         open_named = verb.RuntimeFlags.open
         monkeypatch.setattr(
@@ -390,7 +388,7 @@ def opened(monkeypatch):
 def test_the_command_serves_until_it_is_stopped(tmp_path, monkeypatch, opened):
     host = "localhost"
     opened(tmp_path)
-    folder = shown_colours.write_photos(tmp_path)
+    folder = colour_page.write_photos(tmp_path)
     seen = []
 
     def embed(photos):
@@ -420,22 +418,22 @@ def test_without_a_folder_scenes_are_drawn(tmp_path, monkeypatch, opened):
     monkeypatch.setattr(verb, "NUM_SCENES", 2)
     served = []
 
-    def serve(options, shown):
-        shown.photos.embed()
-        served.append((shown, os.path.isdir(shown.photos.folder)))
+    def serve(options, content):
+        content.photos.embed()
+        served.append((content, os.path.isdir(content.photos.folder)))
 
     monkeypatch.setattr(verb, "serve", serve)
     assert ask("demo", "--host=0.0.0.0") == ("", "", "")
-    [(shown, was_there)] = served
-    assert len(shown.photos) == 2 and 8 <= len(shown.captions) <= 12
-    assert not any(" ." in one for one in shown.captions)
-    assert shown.about["model"] == "scenes_embedding" and was_there
-    assert not os.path.exists(shown.photos.folder)
+    [(content, was_there)] = served
+    assert len(content.photos) == 2 and 8 <= len(content.captions) <= 12
+    assert not any(" ." in one for one in content.captions)
+    assert content.about["model"] == "scenes_embedding" and was_there
+    assert not os.path.exists(content.photos.folder)
 
 
 def test_another_host_prints_a_warning(tmp_path, monkeypatch, opened):
     opened(tmp_path)
-    folder = shown_colours.write_photos(tmp_path)
+    folder = colour_page.write_photos(tmp_path)
 
     def stop(_):
         raise KeyboardInterrupt
@@ -458,7 +456,7 @@ def test_another_host_prints_a_warning(tmp_path, monkeypatch, opened):
 )
 def test_wrong_flags_are_rejected(tmp_path, monkeypatch, opened, line, name):
     opened(tmp_path)
-    shown_colours.write_photos(tmp_path)
+    colour_page.write_photos(tmp_path)
     monkeypatch.chdir(tmp_path)
     with errors.refused(name):
         call("demo", *line.split())

@@ -7,8 +7,8 @@ import pytest
 
 from tbnets.extras import loopback
 from tbnets.extras.demo import demo
-from tests.extras.server import shown_colours
-from tests.extras.server.shown_colours import CAPTIONS, COLOURS, HOSTILE, png
+from tests.extras import colour_page
+from tests.extras.colour_page import CAPTIONS, COLOURS, HOSTILE, png
 
 FOCUS = "document.activeElement"
 IDLE = "!document.getElementById('answer').hasAttribute('aria-busy')"
@@ -21,7 +21,7 @@ def at(name):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    made = shown_colours.app(tmp_path_factory.mktemp("page"))
+    made = colour_page.app(tmp_path_factory.mktemp("page"))
     app = loopback.LocalApp(made.demo, most_bytes=demo.MOST_BYTES)
     server = loopback.server_of(app)
     server.start()

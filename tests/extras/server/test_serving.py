@@ -117,15 +117,15 @@ def test_a_version_that_failed_is_loaded_after_its_files_change(
     model = models._models["tiny"]
     (folder / "2").mkdir()
     (folder / "2" / "saved_model.pb").write_bytes(b"broken")
-    model.look()
-    model.look()
+    model.update()
+    model.update()
     assert sum("does not load" in line for line in lines) == 1
     shutil.rmtree(folder / "2")
     shutil.copytree(versions / "2", folder / "2")
-    model.look()
+    model.update()
     assert models.get("tiny").number == 2
     shutil.rmtree(folder)
-    model.look()
+    model.update()
     assert models.get("tiny").number == 2
     models.close()
 

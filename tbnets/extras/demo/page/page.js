@@ -134,7 +134,7 @@ function showSome() {
   showPhotos(about.some.map((image) => ({ image })));
 }
 
-const nameOf = (key) => (key.startsWith("given ") ? "Your photo" : key);
+const nameOf = (key) => (key.startsWith("uploaded ") ? "Your photo" : key);
 
 /** Shows a photo, dark where it does not match if the button is pressed. */
 function showPhoto(key, sentence) {

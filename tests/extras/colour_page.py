@@ -9,7 +9,7 @@ import PIL.Image
 
 from tbnets.data.images import fault_of, read_photo
 from tbnets.evaluation.boxes import clip_boxes
-from tbnets.extras.demo.demo import Demo, Photos, Shown
+from tbnets.extras.demo.demo import Content, Demo, Photos
 from tbnets.text.vocabulary import Vocabulary
 
 COLOURS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
@@ -102,19 +102,19 @@ def write_photos(folder):
     return photos
 
 
-def shown(folder, **more):
-    """Returns what the page shows of photos that it writes to a folder."""
+def content_of(folder, **more):
+    """Writes photos to a folder and returns the `Content` of their page."""
     model = Colours(folder / "model")
     photos = Photos(model, write_photos(folder), False)
     about = {"model": "colours", "localizer": "", "folder": "photos"}
     rows = model.embed_text(CAPTIONS)
-    given = {"localizer": model, "about": about, "phrases": "a ball", **more}
-    given.setdefault("explainer", model)
-    return Shown(model, photos, CAPTIONS, rows, **given)
+    options = {"localizer": model, "about": about, "phrases": "a ball", **more}
+    options.setdefault("explainer", model)
+    return Content(model, photos, CAPTIONS, rows, **options)
 
 
 def app(folder, **more):
-    """Returns the `Demo` and what it shows, all embedded."""
-    found = shown(folder, **more)
-    found.photos.embed()
-    return types.SimpleNamespace(demo=Demo(found), shown=found)
+    """Returns the `Demo` and its `Content`, with all photos embedded."""
+    content = content_of(folder, **more)
+    content.photos.embed()
+    return types.SimpleNamespace(demo=Demo(content), content=content)
