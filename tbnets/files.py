@@ -141,7 +141,7 @@ class CheckedFile:
     def lines(self):
         r"""Returns the lines, and whether the last line ends with a newline.
 
-        Only "\n" and "\r\n" end a line, because captions may contain the other
+        Only "\n" and "\r\n" end a line, because captions may contain further
         characters at which `str.splitlines` splits. Lines that are not UTF-8
         are read as cp1252, and reported as a doubt.
         """
@@ -428,7 +428,7 @@ def _partial(path, make):
 def write_atomically(path, write):
     """Creates a file, or replaces its content atomically.
 
-    The new content is written to a temporary file in the same folder, which is
+    The new content is written to a temporary file in its folder, which is
     flushed to disk and renamed to `path`. The folder must exist. If an OSError
     is raised, `path` is unchanged. Devices such as /dev/null are written
     directly.
@@ -455,7 +455,7 @@ def write_atomically(path, write):
         raise FileError(
             error.errno,
             f"{path} could not be written: {error.strerror}; {note}. "
-            "Free some space or choose another folder",
+            "Free some space or choose a different folder",
         ) from error
 
 

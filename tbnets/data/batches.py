@@ -267,7 +267,7 @@ def distributed(strategy, batches):
         raise InputError(
             "Batches must have at least one photo for each replica. "
             f"Received: a batch of {batches.smallest} for {count} replicas. "
-            "Choose another `images_per_batch`, or fewer replicas."
+            "Choose a different `images_per_batch`, or fewer replicas."
         )
 
     def worker_dataset(context):
@@ -394,7 +394,7 @@ class EpochBatches(Batches):
                 "have at least one image with a caption",
                 f"{records.num_images} images, {records.num_captions} "
                 f"captions of {records.path}",
-                "Choose another split.",
+                "Choose a split with captions.",
             )
         bounds = batch_bounds(drawable, images_per_batch)
         if examples.images.dtype == tf.string:

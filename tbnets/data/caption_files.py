@@ -135,7 +135,7 @@ class CaptionFile(CheckedFile):
 
 
 def read_rows(file, names, rows: Iterable[Row], archive=""):
-    """Returns `ImageRecord`s, merging rows with the same image and split.
+    """Returns an `ImageRecord` for each image and split.
 
     Args:
         file: `CaptionFile`.
@@ -284,7 +284,7 @@ def _texts(values, layout, place):
 
 
 def _is_new_spelling(file, place, name, written, spelled):
-    """Reports a photo that an earlier row names by another path or URL."""
+    """Reports a photo that an earlier row names by a different path or URL."""
     path = posixpath.normpath(name)
     before = spelled.setdefault(name if name == path else path, written)
     if written == before:

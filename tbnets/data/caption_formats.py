@@ -32,7 +32,7 @@ _TOKEN_ROW = re.compile(r"([^\t]+)#\d+ *\t(.*)", re.DOTALL)
 def read_flickr(file):
     """Reads a token file, the format of Flickr8k.
 
-    Each line is `<image>#<number><TAB><caption>`. In the same folder,
+    Each line is `<image>#<number><TAB><caption>`. In its folder,
     `*.<split>Images.txt` or `<split>.txt` lists the images of a split, with or
     without file extensions. If there are no lists, all images are in the split
     "all".
@@ -173,8 +173,8 @@ def read_file(format, file):
     """Returns the `ImageRecord`s of a `CaptionFile`, and text on its format.
 
     `format` is the expected format, or "auto". The text names the format and
-    the columns. Reports a problem and returns ([], "") if the file has another
-    format or no columns of captions.
+    the columns. Reports a problem and returns ([], "") if the file is in a
+    different format or has no columns of captions.
     """
     before = len(file.problems or ())
     name = _format_of(file)

@@ -42,8 +42,8 @@ from tbnets.errors import InputError, MissingFileError, check_choice
 from tbnets.files import ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
-# captions of Flickr8k in another order, with different spaces, and with `gray`
-# instead of `grey`.
+# captions of Flickr8k in a different order, with different spaces, and with
+# `gray` instead of `grey`.
 
 
 def same_captions(marked, searched, photos):
@@ -109,7 +109,7 @@ class CaptionedImages:
             between splits.
         read_as: format of the file and the columns that were read.
         identities: num_images strings; () if each image has its own. Images
-            with the same identity, such as photos of one person, match each
+            that share an identity, such as photos of one person, match each
             other's captions in losses and metrics.
 
     Raises:

@@ -250,7 +250,7 @@ class Data:
                 f"--{flag}",
                 "name a split with captions",
                 f"--{flag}={split}, without captions in {records.path}",
-                "Choose another split or another file.",
+                "Choose a split or file with captions.",
             )
         return split
 
@@ -302,7 +302,7 @@ class Data:
                 f"--{flag}",
                 f"name features of split {split}",
                 f"{error.path}, which exists only for {', '.join(error.names)}",
-                "Extract the features, or choose another split.",
+                "Extract the features, or choose a split with features.",
             ) from error
         if missing := [path for path in paths if not os.path.exists(path)]:
             raise sources.nowhere(flag, missing[0])

@@ -57,7 +57,7 @@ def noun_phrases(trees) -> NounPhrases:
     """Finds the noun phrases of parse trees (`text.packed_trees.TreeRows`).
 
     A node that spans its whole caption is not a phrase. Among noun phrases with
-    the same span, only the highest node is kept.
+    equal spans, only the highest node is kept.
 
     Source: Niu et al. 2017, Sec. 3.3. Departures: none; the paper does not
     define noun phrases at the root.
@@ -81,7 +81,7 @@ def noun_phrases(trees) -> NounPhrases:
         phrase_captions,
         rows - first[phrase_captions],
         spans[rows],
-        # Phrases have the same text if their word ids are the same.
+        # Phrases have equal texts if their word ids are equal.
         numbered(words[a:b].tobytes() for a, b in zip(starts, ends)),
         np.searchsorted(phrase_captions, np.arange(len(lengths) + 1)),
     )

@@ -82,7 +82,7 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
     are `caption` (the sentence; by default the phrase), `type` (a name or a
     list of names), `chain` (an id of the object that the phrase names), `width`
     and `height`. A chain has the boxes of all its rows. Phrases without `chain`
-    are assumed to name the same object if they have the same box.
+    and with equal boxes are assumed to name one object.
     """
     file, images_by_path = CaptionFile(path, problems), {}
     for place, row in rows_of(file):

@@ -40,8 +40,8 @@ class PhraseRegions:
         spans: int `[num_phrases, 2]`, half-open range of words in
             `caption.split()`.
         types: num_phrases tuples of names such as "people".
-        chains: num_phrases names of coreference chains. If two phrases of an
-            image have the same chain, they refer to the same object.
+        chains: num_phrases names of coreference chains. Phrases of
+            an image with equal chains refer to one object.
         boxes: float64 `[num_phrases, 4]`, x_min, y_min, x_max, y_max in pixels.
             A box encloses all objects that the phrase names.
         left_out: maps a reason, such as a missing box, to int `[num_images]`,
@@ -117,7 +117,7 @@ class PhraseRegions:
     def phrase_to_text(self) -> np.ndarray:
         """The index of each phrase's text, int64 `[num_phrases]`.
 
-        Texts that differ only in case have the same index.
+        Texts that differ only in case have equal indices.
         """
         return _frozen(text_ids(self.phrases))
 

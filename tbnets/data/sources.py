@@ -24,8 +24,8 @@ _ADVICE = {
     "--image_features=features/lite0.flags for features of the photos in "
     "--images. Or set only --images=FOLDER.",
     "text_features": "Set it, for example "
-    "--text_features=features/tfidf.flags. Or set another --text_encoder to "
-    "learn from the words.",
+    "--text_features=features/tfidf.flags. Or set a --text_encoder that learns "
+    "from the words.",
     "phrases": "Write a table of images, phrases and boxes "
     "(docs/data_formats.md), or predict boxes with tbnets localize.",
     "regions": "Set it, for example --regions=features/regions_grid.flags.",
