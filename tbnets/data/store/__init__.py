@@ -4,8 +4,8 @@ To learn the package, read the modules in this order::
 
     opening           opens features in any format
     features          the interface to features, and .npy files
-    shards, manifest  a store that is open for reading, and its files
+    reader, manifest  a store that is open for reading, and its files
     npy               checks and reads the files of arrays
-    writer, joining   write a store, and merge stores
+    writer            writes a store
     locks             one writer per folder
 """

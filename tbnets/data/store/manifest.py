@@ -7,8 +7,8 @@
           boxes.npy  counts.npy        only for regions
           scores.npy  sizes.npy        only for regions, optional
 
-The files only grow. The manifest contains the numbers of valid images and rows;
-anything after them is from a writer that was killed, and is overwritten. Keys
+The files only grow. The manifest contains the numbers of valid images and rows.
+Rows after these are from a killed writer, and will be overwritten. Keys
 are sorted and there are no timestamps, so repeating an extraction writes
 identical bytes. docs/feature_stores.md shows an example.
 """
@@ -52,8 +52,8 @@ class Manifest:
         complete: whether the extraction finished.
         images: number of images.
         rows: number of feature rows, or of boxes without features.
-        sha256: maps "ids" and the name of each array to the SHA-256 digest of
-            its valid rows, or to "" until the extraction is complete.
+        sha256: maps "ids" and the names of arrays to the SHA-256 digests of
+            their valid rows, or to "" until the extraction is complete.
         failed: maps the id of each failed image to the reason.
         version: number of times that rows were removed. It is part of the file
             names, because rows are removed by writing new files.
@@ -79,7 +79,7 @@ class Manifest:
                 f"be {' or '.join(KINDS)}, an integer >= 1 (or 0 for only "
                 f"boxes), and {' or '.join(DTYPES)}",
                 f"{self.kind!r}, {self.dim} and {self.dtype!r}",
-                "Use one of these kinds of stores.",
+                "Change these arguments.",
             )
 
     @property
@@ -95,7 +95,7 @@ class Manifest:
 
     @property
     def files(self):
-        """A dict that maps "ids" and the name of each array to a file name."""
+        """A dict that maps "ids" and the names of arrays to file names."""
         version = f"-{self.version}" if self.version else ""
         return {
             part: f"{part}{version}{'.txt' if part == 'ids' else '.npy'}"

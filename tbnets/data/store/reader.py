@@ -53,14 +53,14 @@ class FeatureStore(FeatureArray):
             part: os.path.join(path, name)
             for part, name in manifest.files.items()
         }
-        """Maps "ids" and the name of each array to the path of its file."""
+        """Maps "ids" and the names of arrays to the paths of their files."""
         kinds = manifest.arrays(images, manifest.rows)
         self.arrays = {
             part: open_rows(file, *kinds[part])
             for part, file in self.file_of.items()
             if part != "ids"
         }
-        """Maps the name of each array to the memory-mapped array."""
+        """Maps names to memory-mapped arrays."""
         ids = read_ids(self.file_of["ids"], images) if images else []
         nothing = np.empty((0, manifest.dim), np.float32)
         super().__init__(ids, self.arrays.get("features", nothing), path)
@@ -159,11 +159,11 @@ class FeatureStore(FeatureArray):
 
     @property
     def files(self) -> list:
-        """The paths of the manifest and of all files that it lists."""
+        """The paths of the manifest and the files that it lists."""
         return [os.path.join(self.path, MANIFEST), *self.file_of.values()]
 
     def checksums(self):
-        """Computes the SHA-256 digest of the ids and of each array."""
+        """Computes the SHA-256 digests of the ids and the arrays."""
         contents = {"ids": "".join(f"{key}\n" for key in self.ids).encode()}
         for part, array in self.arrays.items():
             contents[part] = array.reshape(-1).view(np.uint8)

@@ -216,7 +216,7 @@ class FeatureWriter:
     def commit(self, **changes):
         """Replaces the manifest, with changed fields, and removes old files.
 
-        If this fails, what was appended since the last call is forgotten.
+        If this fails, the rows appended since the last call are forgotten.
         """
         manifest = dataclasses.replace(self.manifest, **changes)
         committed = manifest, self._ids_bytes
@@ -235,7 +235,7 @@ class FeatureWriter:
             self.remove_files(manifest.files.values())
 
     def rollback(self):
-        """Removes what was appended since the last `commit`."""
+        """Removes the rows that were appended since the last `commit`."""
         self.manifest, self._ids_bytes = self._committed
         kinds = self.manifest.arrays(self.manifest.images, self.manifest.rows)
         for part, name in self.manifest.files.items():
@@ -287,7 +287,7 @@ def check_ids(ids, done, path):
 def make_folder(path):
     """Creates the folder of a store.
 
-    Raises an error if it contains anything but a folder `CACHE`.
+    Raises an error if it contains other files than a folder `CACHE`.
     """
     holds = "is a file" if path.is_file() else ""
     if path.is_dir():
