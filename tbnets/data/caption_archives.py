@@ -17,7 +17,7 @@ from tbnets.data.caption_files import (
     Row,
     read_rows,
 )
-from tbnets.data.layouts import COLUMN_NAMES, bare
+from tbnets.data.layouts import caption_columns
 from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
 from tbnets.files import CheckedFile, ProblemError, parse_json
 
@@ -130,10 +130,7 @@ def _captions(shard, name, classes):
 
 def _texts_of(value):
     if isinstance(value, dict):
-        row = {bare(name): text for name, text in value.items()}
-        names = [name for name in COLUMN_NAMES["caption"] if name in row][:1]
-        names = names or [n for n in row if re.fullmatch(r"caption_?\d+", n)]
-        value = [row[name] for name in names]
+        value = [value[name] for name in caption_columns([*value])]
         value = value[0] if len(value) == 1 else value
     return value if isinstance(value, list) else [value]
 

@@ -17,7 +17,7 @@ from tbnets.data.layouts import (
     Columns,
     Layout,
     UnknownColumns,
-    bare,
+    column_key,
     find_layout,
 )
 from tbnets.data.photos import find_photos, stem_of
@@ -205,7 +205,7 @@ def _records(file, rows, layout, archive):
         if layout.where and values.get(layout.where[0]) != layout.where[1]:
             left_out[f"rows whose {' is not '.join(layout.where)}"] += 1
             continue
-        if not value and bare(layout.captions[0]) in _TALKS:
+        if not value and column_key(layout.captions[0]) in _TALKS:
             left_out["conversations without an image"] += 1
             continue
         if all(values.get(key) is None for key in layout.captions):

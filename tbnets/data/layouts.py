@@ -21,7 +21,7 @@ COLUMN_NAMES = {
 }
 """Maps each kind of column to the names that it may have, preferred first.
 
-Names are compared in the form that `bare` returns.
+Names are compared in the form that `column_key` returns.
 """
 MOST_LISTED = 12
 """Maximum number of columns in an error message."""
@@ -101,10 +101,15 @@ def find_layout(names, columns=Columns()):  # noqa: B008
                 split = layout.split if layout.split in names else ""
                 folder = layout.folder if layout.folder in names else ""
                 return layout._replace(split=split, folder=folder)
-    images = _named(names, "image", [columns.image])
-    captions = _named(names, "caption", columns.caption) or _numbered(names)
-    splits = _named(names, "split", [columns.split])
-    identities = _named(names, "identity")
+    images, splits, identities = (
+        _chosen(names, [chosen]) or named_columns(names, COLUMN_NAMES[kind])
+        for kind, chosen in (
+            ("image", columns.image),
+            ("split", columns.split),
+            ("identity", ""),
+        )
+    )
+    captions = _chosen(names, columns.caption) or caption_columns(names)
     there = f"The columns are {listed([*map(str, names)], MOST_LISTED)}."
     for kind, found in (("image", images), ("caption", captions)):
         if not found:
@@ -123,31 +128,36 @@ def find_layout(names, columns=Columns()):  # noqa: B008
     )
 
 
-def _named(names, kind, chosen=()):
-    """Returns the columns of a kind: those chosen, or the first usual name."""
-    if chosen := [*filter(None, chosen)]:
-        lowered = {name.strip().lower(): name for name in reversed(names)}
-        for name in chosen:
-            if name.lower() not in lowered:
-                there = listed([*map(str, names)], MOST_LISTED)
-                raise UnknownColumns(
-                    f"No column is named {name}. The columns are {there}."
-                )
-        return [lowered[name.lower()] for name in chosen]
-    there = [*map(bare, names)]
-    usual = next((name for name in COLUMN_NAMES[kind] if name in there), None)
-    return [name for name, own in zip(names, there) if own == usual]
+def _chosen(names, chosen):
+    """Returns the columns that the user chose. Case and spaces are ignored."""
+    lowered = {name.strip().lower(): name for name in reversed(names)}
+    for name in filter(None, chosen):
+        if name.lower() not in lowered:
+            there = listed([*map(str, names)], MOST_LISTED)
+            raise UnknownColumns(
+                f"No column is named {name}. The columns are {there}."
+            )
+    return [lowered[name.lower()] for name in chosen if name]
 
 
-def _numbered(names):
-    # The columns caption_0, caption_1, ... or caption1, caption2, ...
-    matches = [re.fullmatch(r"(.*?)s?_?\d+", bare(name)) for name in names]
-    stems = [match[1] if match else "" for match in matches]
+def named_columns(names, usual_names):
+    """Returns the columns with the first usual name that a column has."""
+    keys = [*map(column_key, names)]
+    usual = next((name for name in usual_names if name in keys), None)
+    return [name for name, key in zip(names, keys) if key == usual]
+
+
+def caption_columns(names):
+    """Returns the columns of captions: one, or caption_0, caption_1, ..."""
+    if found := named_columns(names, COLUMN_NAMES["caption"]):
+        return found
+    keys = map(column_key, names)
+    stems = [re.sub(r"s?_?\d+$", "", key) for key in keys]
     known = [stem for stem in stems if stem in COLUMN_NAMES["caption"]]
     return [name for name, stem in zip(names, stems) if stem in known[:1]]
 
 
-def bare(name):
+def column_key(name):
     """Returns a column's name in lower case, with underscores, without an s."""
     name = name.strip().lower()[:100]  # Longer names are not usual.
     return re.sub(r"[\s-]+", "_", name).removesuffix("s")

@@ -16,7 +16,7 @@ import threading
 
 import numpy as np
 
-from tbnets.data.layouts import COLUMN_NAMES, bare
+from tbnets.data.layouts import COLUMN_NAMES, column_key, named_columns
 from tbnets.errors import FileError, import_extra
 from tbnets.files import CheckedFile, listed
 
@@ -24,7 +24,7 @@ _PHOTO_NAMES = [
     *COLUMN_NAMES["image"],
     *"picture image_byte byte content jpg jpeg png webp".split(),
 ]
-"""The names of a column of photos, preferred first, as `bare` returns them."""
+"""The usual names of a column of photos (`layouts.named_columns`)."""
 _BUFFER_BYTES = 1 << 20
 _SMALL_BYTES, _MOST_TIMES = 1 << 26, 100
 """A row group may decompress to the first number of bytes, or to the second
@@ -101,10 +101,8 @@ class ParquetFile:
                     has_path = has_path and _is_kind(parts["path"], "string")
                     path = f"{field.name}.path" * has_path
                     columns[field.name] = f"{field.name}.bytes", path
-        bare_names = {bare(name): name for name in reversed(columns)}
-        for name in _PHOTO_NAMES:
-            if name in bare_names:
-                return columns[bare_names[name]]
+        if names := named_columns([*columns], _PHOTO_NAMES):
+            return columns[names[0]]
         if self._column_of_names():
             columns = {x: pair for x, pair in columns.items() if x != pair[0]}
         if len(columns) > 1:
@@ -116,7 +114,9 @@ class ParquetFile:
         return next(iter(columns.values()), ("", ""))
 
     def _column_of_names(self):
-        names = (x for x in self.columns if bare(x) in COLUMN_NAMES["image"])
+        names = (
+            x for x in self.columns if column_key(x) in COLUMN_NAMES["image"]
+        )
         return next(names, "")
 
     def _check_sizes(self):
@@ -299,5 +299,5 @@ def _is_read(field):
     if types.is_list(kind) or types.is_large_list(kind):
         kind = kind.value_type
     elif types.is_integer(kind):
-        return bare(field.name) in COLUMN_NAMES["image"]
+        return column_key(field.name) in COLUMN_NAMES["image"]
     return _is_kind(kind, "string")
