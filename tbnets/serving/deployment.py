@@ -137,8 +137,8 @@ def check_model_name(name):
     if not _NAME.fullmatch(name):
         raise InputError(
             "output",
-            "end in a model name of at most 63 letters, digits and _.-, which "
-            "begins with a letter and ends with a letter or digit",
+            "end in a model name of at most 63 letters, digits and _.-, with a "
+            "letter first and a letter or digit last",
             f"output={name}",
             "Choose another name.",
         )

@@ -70,7 +70,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
     if kind == "int8" and not squares:
         raise InputError(
             "images",
-            "be photos like those of the training, for --litert=int8",
+            "be photos similar to the training photos, for --litert=int8",
             "none",
             "Pass the folder of the training photos.",
         )

@@ -102,7 +102,7 @@ class Served(PhotoSearch):
         if not self.has(name):
             raise InputError(
                 "signature",
-                f"be one of {sorted(self.signatures)}",
+                f"be in {sorted(self.signatures)}",
                 f"signature={name!r} of {self.path}",
                 "Signatures that take photos need tbnets export "
                 "--cnn_weights=imagenet.",

@@ -76,8 +76,8 @@ class FeatureWriter:
             self.close()
             raise ExistingFileError(
                 "`path` must be a folder that no other process writes. "
-                f"Received: path={path}. End the other process, wait until it "
-                "ends, or choose another folder."
+                f"Received: path={path}, which another process writes. Wait "
+                "until it ends, or choose another folder."
             )
         self.is_new: bool = not (self.path / MANIFEST).exists()
         if self.is_new:
