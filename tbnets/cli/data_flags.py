@@ -74,7 +74,7 @@ def choice_arguments(options):
     """Returns the `ChoiceFlags` as a dict, or {} if --choice is not set."""
     if "choice" not in changed(options):
         return {}
-    return {name: getattr(options, name) for name in CHOICE_ARGUMENTS}
+    return {name: vars(options)[name] for name in CHOICE_ARGUMENTS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

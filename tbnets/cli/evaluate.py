@@ -263,7 +263,7 @@ def selected_source(options):
             raise InputError(
                 f"--{name}",
                 f"be used with {sources}",
-                f"--{name}={getattr(options, name)} with --{source}",
+                f"--{name}={vars(options)[name]} with --{source}",
                 f"Leave out --{name} or --{source}.",
             )
     return source
@@ -274,7 +274,7 @@ def check_evaluate_flags(options):
     data_flags.check_choice_flags(options)
     check_pairs(options, _REQUIRED_FLAGS)
     for name in ("combine_with", "query_bank"):
-        if options.phrases and (value := getattr(options, name)):
+        if options.phrases and (value := vars(options)[name]):
             raise InputError(
                 "--phrases",
                 "be set for a single run",
@@ -447,17 +447,10 @@ def measure_options(options, scores):
     """Returns the options that `scores.metrics` supports."""
     unsupported = set(TASK_FLAGS) - set(scores.options)
     for name in sorted(changed(options) & unsupported):
-        raise InputError(
-            f"--{name}",
-            "have an effect for this task",
-            f"--{name}={getattr(options, name)} for scores of {scores.what}",
-            "Leave it out.",
-        )
-    return {
-        name: getattr(options, name)
-        for name in TASK_FLAGS
-        if name in scores.options
-    }
+        requirement = f"another task; these are scores of {scores.what}"
+        raise must_come_with(options, name, requirement)
+    values = vars(options)
+    return {n: values[n] for n in TASK_FLAGS if n in scores.options}
 
 
 def save_arrays(options, embeddings):

@@ -157,7 +157,7 @@ def check_places(options, photos, pictures):
     """Raises an error if an output would replace a photo or has no folder."""
     originals = set(map(os.path.realpath, photos))
     for name, paths in (("output", pictures), ("json", [options.json])):
-        check_place(name, getattr(options, name))
+        check_place(name, vars(options)[name])
         for path in paths:
             if path and os.path.realpath(path) in originals:
                 raise InputError(

@@ -131,7 +131,7 @@ def main(options):
     """Writes the scenes and the contact sheet."""
     check_ending("contact_sheet", options.contact_sheet, ".png")
     names = [field.name for field in dataclasses.fields(SceneSettings)]
-    settings = SceneSettings(*(getattr(options, name) for name in names))
+    settings = SceneSettings(*(vars(options)[name] for name in names))
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:
         summary = ensure_scenes(options.folder, settings, bar.update)
     if options.contact_sheet:

@@ -325,7 +325,7 @@ def check_query_flags(options, is_typed=False):
     check_place("json", options.json)
     endings = {"montage": ".png", "explain": ".png", "html": ".html"}
     for name, ending in endings.items():
-        path = getattr(options, name)
+        path = vars(options)[name]
         if path and (by_image or not options.images):
             needs = "sentences and --images, the folder of the photos"
             raise must_come_with(options, name, needs, "Add --images=FOLDER.")
@@ -339,7 +339,7 @@ def check_gallery(options, model):
     flag_name = "images" if model.takes_photos else "image_features"
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)
-    if not (by_photo or by_index or getattr(options, flag_name)):
+    if not (by_photo or by_index or vars(options)[flag_name]):
         raise InputError(
             f"--{flag_name}",
             "be given, because this network takes them",
@@ -350,7 +350,7 @@ def check_gallery(options, model):
 
 def check_outputs(options):
     """Raises an error if an output would overwrite a photo or other output."""
-    places = {name: getattr(options, name) for name in OUTPUTS}
+    places = {name: vars(options)[name] for name in OUTPUTS}
     if options.cache and options.images and options.montage is None:
         places["cache"] = os.path.join(options.cache, ANSWERS)
     uses = dict.fromkeys(map(os.path.realpath, options.like), "a photo")
@@ -364,7 +364,7 @@ def check_outputs(options):
             raise InputError(
                 f"--{name}",
                 "differ from all photos and outputs",
-                f"--{name}={getattr(options, name)}, which is {use}",
+                f"--{name}={vars(options)[name]}, which is {use}",
                 "Choose another path.",
             )
         uses[str(real)] = f"the value of --{name}"

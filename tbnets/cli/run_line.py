@@ -60,9 +60,9 @@ class Resolved(NamedTuple):
         """Returns the flags that come from `configs/usual`, as one line."""
         values = self.settings.values()
         return " ".join(
-            as_flagfile_line(flag, values[flag]).strip()
-            for flag, source in self.sources.items()
-            if source.startswith("configs/usual/")
+            as_flagfile_line(flag.name, values[flag.name]).strip()
+            for flag in self.settings.flags()
+            if self.sources.get(flag.name, "").startswith("configs/usual/")
         )
 
 

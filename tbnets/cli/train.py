@@ -167,7 +167,7 @@ def fit_or_stop(session, train, options):
         if not session.workers.is_chief:
             raise
         names = [name for name in DEVICES if name in changed(options)]
-        values = {name: getattr(options, name) for name in names}
+        values = {name: vars(options)[name] for name in names}
         values = {"run_dir": session.run_dir, **values}
         flags = shlex.join(f"--{name}={values[name]}" for name in values)
         print(

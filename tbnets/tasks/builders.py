@@ -213,14 +213,14 @@ class ModelSpec(NamedTuple):
         create: function that takes the settings and the `NetworkInputs` and
             returns a Keras model.
         flag_groups: names of the `Settings` groups that the model reads.
-        tasks: names of the tasks that the model supports.
+        tasks: names of the tasks that the model supports; () for all.
         usual_files: names of the flag files in `configs/usual` that contain
             defaults for flags that the user left unset.
     """
 
     create: Callable
     flag_groups: tuple
-    tasks: tuple = ("matching", "localization")
+    tasks: tuple = ()
     usual_files: tuple = ()
 
 

@@ -24,7 +24,7 @@ def settings_of(record) -> Settings:
     for name, known in (("task", TASKS), ("model", MODELS)):
         check_choice(f"--{name}", record[name], known)
     task, model = TASKS[record["task"]], MODELS[record["model"]]
-    if record["task"] not in model.tasks:
+    if model.tasks and record["task"] not in model.tasks:
         raise InputError(
             "--task",
             f"be {' or '.join(model.tasks)} with --model={record['model']}",

@@ -84,13 +84,6 @@ def check_run_folder(run_dir, resume):
             f"--run_dir={folder}, which has no run",
             "Leave --resume out to start a run there.",
         )
-    if folder.exists() and not folder.is_dir():
-        raise InputError(
-            "--run_dir",
-            "be a folder",
-            f"--run_dir={folder}, which is a file",
-            "Choose another folder.",
-        )
     foreign = []
     if folder.is_dir() and not is_run:
         names = sorted(path.name for path in folder.iterdir())

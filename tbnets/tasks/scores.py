@@ -56,7 +56,7 @@ class Scores:
         `weight`, in [0, 1], is the weight of `other`, the second network's
         scores.
         """
-        raise self._cannot_combine()
+        raise self._unsupported("--combine_with")
 
     @property
     def first(self):
@@ -70,12 +70,7 @@ class Scores:
         high), as in `recall_differences`. Raises ValueError unless `other`
         has scores of the same kind for the same queries.
         """
-        raise InputError(
-            "--run_dir",
-            "be two runs with ranks of the same queries",
-            f"scores of {self.what} and {other.what}",
-            "Evaluate each run alone.",
-        )
+        raise self._unsupported("--run_dir")
 
     def with_bank(self, bank, temperature):
         """Returns these scores, normalised with a query bank.
@@ -83,12 +78,7 @@ class Scores:
         `bank` contains this network's scores on a second split. `temperature`
         is passed to `query_bank.normalize`.
         """
-        raise InputError(
-            "--query_bank",
-            "be used with runs of images and captions",
-            f"scores of {self.what}",
-            "Leave it out.",
-        )
+        raise self._unsupported("--query_bank")
 
     def pair_scores(self, records):
         """Returns a score for every pair of a whole image and a caption.
@@ -99,15 +89,12 @@ class Scores:
             (scores, learned): a `PairScores`, and whether the network learned
             the similarity. If not, `scores` are negative distances.
         """
-        raise self._cannot_combine()
+        raise self._unsupported("--combine_with")
 
-    def _cannot_combine(self):
-        return InputError(
-            "--combine_with",
-            "be used with runs whose scores can be combined",
-            f"scores of {self.what}",
-            "Leave it out.",
-        )
+    def _unsupported(self, flag):
+        received = f"scores of {self.what}"
+        supported = "be used with runs whose scores support it"
+        return InputError(flag, supported, received, "Leave it out.")
 
     def pictures(self):
         """Returns a dict of pictures for TensorBoard, uint8 `[h, w, 3]`.

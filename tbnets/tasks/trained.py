@@ -219,16 +219,9 @@ def _find(name, start, argument):
 
 
 def _settings(name, record, path, argument):
-    if record is None:
-        raise InputError(
-            argument,
-            "be a model that was exported from a run",
-            f"{argument}={name}, which has no settings",
-            "Name the folder of the run.",
-        )
     places = {name: flag.default for name, flag in ALL.items() if flag.is_place}
-    record = {**record, **places, "started_in": ""}
-    settings = registry.settings_of(completed(record, path))
+    record = {**completed(record, path), **places, "started_in": ""}
+    settings = registry.settings_of(record)
     if settings.optimizer is None:
         raise InputError(
             argument,

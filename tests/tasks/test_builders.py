@@ -157,7 +157,7 @@ RUNS = [
     (task, model)
     for task in registry.TASKS
     for model in builders.MODELS
-    if task in builders.MODELS[model].tasks
+    if task in (builders.MODELS[model].tasks or registry.TASKS)
 ]
 VALUES = {
     "bool": [True, False],

@@ -144,7 +144,7 @@ def written(value):
 def check_limits(group):
     """Raises an error if a number of a group is outside its limits."""
     for flag in flags_of(group):
-        value = getattr(group, flag.name, None)
+        value = vars(group).get(flag.name)
         if flag.limits is None or value is None:
             continue
         numbers = value if isinstance(value, list) else [value]
@@ -164,7 +164,7 @@ def check_limits(group):
 
 def must_come_with(options, name, required, advice="Leave it out."):
     """Returns the error for a flag that has no effect without `required`."""
-    text = written(getattr(options, name))
+    text = written(vars(options)[name])
     return InputError(
         f"--{name}", f"be used with {required}", f"only --{name}={text}", advice
     )
@@ -174,7 +174,7 @@ def check_pairs(options, pairs):
     """Raises an error if a flag is set but its partner in `pairs` is not."""
     flags = changed(options)
     for name, other in pairs.items():
-        if name in flags and not getattr(options, other):
+        if name in flags and not vars(options)[other]:
             raise must_come_with(options, name, f"--{other}")
 
 
@@ -183,7 +183,7 @@ def changed(options):
     return {
         each.name
         for each in flags_of(options)
-        if getattr(options, each.name) != each.default
+        if vars(options)[each.name] != each.default
     }
 
 
