@@ -1,9 +1,7 @@
 """Tests of the embeddings of a folder of photos, and of their cache."""
 
 import os
-import sys
 import threading
-import time
 
 import numpy as np
 import PIL.Image
@@ -107,16 +105,6 @@ def test_second_search_embeds_nothing(model, photos, tmp_path):
     assert sorted(os.listdir(photos)) == sorted(COLOURS)
 
 
-def test_two_batches_are_embedded_at_once(model, photos):
-    draw(photos / "d.png", (9, 9, 9))
-    both = threading.Barrier(2, timeout=60)
-    try_images = model.try_images
-    model.try_images = lambda some: both.wait() >= 0 and try_images(some)
-    found, count = embed(model, photos, batch_size=1)
-    assert_found(found, {**COLOURS, "d.png": (9, 9, 9)})
-    assert count == 4
-
-
 def test_only_new_and_changed_photos_are_embedded(model, photos):
     embed(model, photos)
     (photos / "sub").mkdir()
@@ -136,13 +124,6 @@ def test_only_new_and_changed_photos_are_embedded(model, photos):
     # A touched photo is read again, but its content is known.
     os.utime(photos / "renamed.png", ns=(0, 12345))
     assert embed(model, photos)[1] == 0
-
-
-def test_copies_of_a_photo_are_embedded_once(model, photos):
-    (photos / "copy.png").write_bytes((photos / "a.png").read_bytes())
-    found, count = embed(model, photos)
-    assert sorted(found[0]) == sorted([*COLOURS, "copy.png"])
-    assert count == 3
 
 
 def test_model_on_a_server_has_no_identity(model):
@@ -182,27 +163,6 @@ def test_broken_photos_are_reported_each_time_but_read_once(
     assert count == 1
 
 
-def test_unreadable_formats_are_tried_again_once_they_can_be_read(
-    model, photos, monkeypatch, capsys
-):
-    monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    monkeypatch.delitem(PIL.Image.OPEN, "HEIF", raising=False)
-    (photos / "d.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
-    (photos / "e.jpg").write_bytes(b"%PDF-1.4")
-    sizes, try_images = [], model.try_images
-    model.try_images = lambda some: sizes.append(len(some)) or try_images(some)
-    for _ in range(2):
-        assert_found(embed(model, photos)[0], COLOURS)
-        assert "d.heic" in capsys.readouterr().err
-    assert sizes == [5]
-    monkeypatch.undo()
-    PIL.Image.init()
-    monkeypatch.setitem(PIL.Image.OPEN, "HEIF", PIL.Image.OPEN["BMP"])
-    assert_found(embed(model, photos)[0], COLOURS)
-    assert "d.heic" in capsys.readouterr().err
-    assert sizes == [5, 1]
-
-
 def test_folder_without_valid_photos_is_refused(model, tmp_path):
     with refused("images"):
         embedding_cache.embed_folder(model, tmp_path)
@@ -212,13 +172,6 @@ def test_folder_without_valid_photos_is_refused(model, tmp_path):
         with refused("images"):
             embedding_cache.embed_folder(model, tmp_path / "sub")
     assert model.count == 0
-
-
-def test_circular_links_are_not_followed(model, photos):
-    (photos / "sub").mkdir()
-    (photos / "sub" / "up").symlink_to(photos)
-    (photos / "self.png").symlink_to(photos / "self.png")
-    assert_found(embed(model, photos)[0], COLOURS)
 
 
 def test_names_that_are_not_text_are_cached(model, photos, capsys):
@@ -249,29 +202,6 @@ def test_interrupted_search_keeps_its_embeddings(model, photos, monkeypatch):
     assert count == 1
 
 
-def test_embeddings_are_written_while_others_are_computed(
-    model, photos, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(embedding_cache, "PHOTOS_AT_ONCE", 1)
-    monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
-    try_images, place = model.try_images, tmp_path / "photos.tbnets"
-
-    def num_written():
-        counts = place.glob("embeddings-*/ids.txt")
-        return sum(len(path.read_text().splitlines()) for path in counts)
-
-    def wait_for_rows(contents):
-        end = time.monotonic() + 60
-        while num_written() < model.count and time.monotonic() < end:
-            time.sleep(0.01)
-        assert num_written() == model.count
-        return try_images(contents)
-
-    monkeypatch.setattr(model, "try_images", wait_for_rows)
-    embedding_cache.embed_folder(model, photos, batch_size=1)
-    assert model.count == 3
-
-
 def test_each_model_has_its_own_embeddings(model, photos, tmp_path):
     embed(model, photos)
     other = MeanColour(tmp_path / "other")
@@ -283,22 +213,6 @@ def test_each_model_has_its_own_embeddings(model, photos, tmp_path):
     (copy.path / "assets.extra").mkdir()
     (copy.path / "assets.extra" / "tbnets.json").write_text("{}")
     assert embed(copy, photos)[1] == 0
-
-
-def test_damaged_store_is_reported_and_embedded_again(
-    model, photos, tmp_path, capsys
-):
-    embed(model, photos)
-    (store,) = stores_of(tmp_path / "photos.tbnets")
-    path, row = store / "features.npy", np.float32([0, 1, 0]).tobytes()
-    path.write_bytes(path.read_bytes().replace(row, row[::-1]))
-    found, count = embed(model, photos)
-    assert_found(found, COLOURS)
-    assert count == 3
-    report = capsys.readouterr().err
-    assert str(store) in report and report.count("\n") == 1
-    assert embed(model, photos)[1] == 0
-    assert capsys.readouterr().err == ""
 
 
 def test_embeddings_that_are_not_finite_are_refused(model, photos, monkeypatch):

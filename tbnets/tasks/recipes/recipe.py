@@ -73,7 +73,7 @@ class Recipe:
         return len(self.items)
 
     def inputs(self):
-        """Returns what the vectors of each item depend on, as a JSON value."""
+        """Returns a JSON value on which all vectors depend, such as texts."""
 
     def make(self, folder):
         """Makes or completes the result in a folder, with a progress bar."""
@@ -144,15 +144,7 @@ class Recipe:
         for place in places:
             if self.is_made(place):
                 return place
-        can = [place for place in places if can_be_written(place)]
-        if not can:
-            raise InputError(
-                "--data_root",
-                "be a writable folder for the results of recipes, unless the "
-                "current folder is writable",
-                f"{', '.join(map(str, self.roots))}, which are not writable",
-                "Start in another folder.",
-            )
+        can = [place for place in places if can_be_written(place)] or places
         return next((place for place in can if place.exists()), can[0])
 
     def missing(self):
@@ -185,7 +177,7 @@ def _read_flags(flag, item, kind, sources):
     if not item.endswith(".flags"):
         raise InputError(
             f"--{flag}",
-            f"be a recipe for tools/{kind.verb}.py, a flagfile whose name ends "
+            f"be a recipe for tbnets {kind.verb}, a flagfile whose name ends "
             "with .flags",
             f"--{flag}={item}",
             "Write a recipe.",

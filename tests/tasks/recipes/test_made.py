@@ -169,14 +169,6 @@ def test_region_features_equal_those_of_the_tools(folder):
     assert other.description != features.description
 
 
-def test_description_has_the_values_of_flags(folder):
-    description = planned().description
-    (folder / "tiny.flags").write_text(f"{FEATURES}--crops=one\n# Words.\n")
-    assert planned().description == description  # It is the default.
-    (folder / "tiny.flags").write_text(f"{FEATURES}--crops=ten\n")
-    assert planned().description != description
-
-
 def test_weights_count_by_their_content(folder):
     flags = FEATURES.replace("random", "{}.h5")
     descriptions = []
@@ -254,9 +246,6 @@ def test_results_are_read_from_any_cache_and_written_to_the_first_writable(
     (folder / "data" / "made").touch()
     beside = planned(data_root="other").folder
     assert beside.parent == pathlib.Path("made")
-    (folder / "made").touch()
-    with refused("--data_root"):
-        planned(data_root="other").missing()
 
 
 def test_damaged_results_are_computed_again(folder, quick, capsys):

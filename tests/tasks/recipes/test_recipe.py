@@ -38,75 +38,45 @@ def test_each_shipped_recipe_has_the_flags_of_one_tool():
 
 
 @pytest.mark.parametrize(
-    "line, name",
+    "flag, text, name",
     [
-        ("--output=x", "tiny.flags:4"),
-        ("word", "tiny.flags:4"),
-        ("--crops=three", "--crops=three"),
-        ("--image_size=-1", "--image_size"),
-        ("--cnn=absent", "--cnn=absent"),
-        ("--cnn_weights=absent.h5", "--cnn_weights"),
-        ("--regions=boxes.flags", "--regions"),
-        ("--flagfile=tiny.flags", "tiny.flags"),
-        ("--flagfile=absent.flags", "--flagfile"),
-        ("--layers=absent", "--layers"),
+        ("image_features", f"{FEATURES}--output=x", "tiny.flags:3"),
+        ("image_features", f"{FEATURES}--regions=boxes.flags", "--regions"),
+        ("image_features", "--cnn_weights=absent.h5", "--cnn_weights"),
+        ("regions", FEATURES, "--regions"),
+        ("regions", f"{FEATURES}--regions=absent.flags", "--regions"),
+        ("regions", f"{FEATURES}--regions=boxes.flags\n--grids=2", "--grids"),
     ],
 )
-def test_a_wrong_line_of_a_recipe_is_named(folder, line, name):
-    path = folder / "tiny.flags"
-    path.write_text(f"# Tiny.\n{FEATURES}{line}\n")
+def test_errors_name_the_line_or_flag_of_a_recipe(folder, flag, text, name):
+    (folder / "tiny.flags").write_text(text)
     with refused(name):
-        missing(opened())
+        planned(flag, **{flag: "tiny.flags"})
 
 
 @pytest.mark.parametrize(
-    "text, name",
-    [
-        (FEATURES, "--regions"),
-        (f"{FEATURES}--regions=boxes\n", "--regions"),
-        (f"{FEATURES}--regions=absent.flags\n", "--regions"),
-        (f"{FEATURES}--regions=tiny.flags\n", "tiny.flags:2"),
-        (f"{FEATURES}--regions=boxes.flags\n--grids=2\n", "--grids"),
-    ],
+    "flag, recipe",
+    [("trees", "hub:clip"), ("text_features", "features/tfdif.flags")],
 )
-def test_a_wrong_recipe_of_regions_is_named(folder, text, name):
-    (folder / "tiny_regions.flags").write_text(text)
-    with refused(name):
-        planned("regions", regions="tiny_regions.flags")
+def test_other_files_are_not_recipes(folder, flag, recipe):
+    with refused(f"--{flag}"):
+        planned(flag, **{flag: recipe})
 
 
-def test_other_files_are_not_recipes(folder):
-    for flag, recipe in {
-        "regions": "hub:clip",
-        "trees": "hub:clip",
-        "text_features": "features/tfdif.flags",
-    }.items():
-        with refused(f"--{flag}"):
-            planned(flag, **{flag: recipe})
-    settings = tiny.parse("--captions=c.csv", "--text_encoder=hub:a,b")
-    with refused("--text_encoder"):
-        settings.sources()
+def test_folder_depends_on_the_values_of_flags_that_change_results(folder):
+    def folder_of(line):
+        (folder / "trees.flags").write_text(line)
+        return planned("trees", trees="trees.flags").folder
+
+    first = folder_of("--parser=embedded")
+    assert folder_of("# Words.\n--processes=2") == first  # The default parser.
+    assert folder_of("--parser=right_branching") != first
 
 
-def test_flags_of_the_computation_do_not_change_the_result_folder(folder):
-    (folder / "trees.flags").write_text("--parser=right_branching\n")
-    one = planned("trees", trees="trees.flags")
-    with (folder / "trees.flags").open("a") as file:
-        file.write("--processes=2\n")
-    assert planned("trees", trees="trees.flags").description == one.description
-    (folder / "trees.flags").write_text("--parser=embedded\n")
-    assert planned("trees", trees="trees.flags").description != one.description
-
-
-def test_equal_values_give_equal_folders(folder):
-    def words(line):
-        (folder / "boxes.flags").write_text(f"--limit=3\n{line}\n")
-        one = planned("regions", regions="tiny_regions.flags")
-        return one.parts[0].recorded
-
-    assert words("--nowhole_photo") == words("")
-    assert words("--whole_photo") == {**words(""), "whole_photo": True}
-    assert words("") == words("--min_area=0.005") != words("--min_area=0")
+def test_network_is_built_before_any_result_is_computed(folder):
+    (folder / "tiny.flags").write_text(f"{FEATURES}--layers=absent")
+    with refused("--layers"):
+        missing(opened())
 
 
 def test_photos_are_named_by_the_run(folder):
