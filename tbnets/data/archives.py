@@ -25,9 +25,8 @@ from tbnets.errors import (
 )
 from tbnets.files import BESIDE_SUFFIX, CheckedFile, shown
 
-PHOTO_SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".avif", ".heic", ".heif"),
+PHOTO_SUFFIXES = tuple(
+    ".jpg .jpeg .png .webp .gif .bmp .tif .tiff .avif .heic .heif".split()
 )
 SUFFIXES = (".tar", ".parquet")
 _END = r"\.(?:tar|parquet)/"
