@@ -21,7 +21,7 @@ from tbnets.layers.tree_lstm import TreeEncoder
         ("none", ["fc1", "relu1", "drop", "fc2"]),
     ],
 )
-def test_batch_normalization_stands_where_asked(where, names):
+def test_batch_normalization_is_at_the_chosen_position(where, names):
     branch = Branch((4, 3), batch_normalization=where)
     found = [
         "drop" if isinstance(step, SeededDropout) else step.name
@@ -44,7 +44,7 @@ def test_a_branch_equals_numpy(units):
     np.testing.assert_allclose(branch(x), expected, atol=1e-6)
 
 
-def test_branch_without_layers_is_l2_alone():
+def test_branch_without_layers_only_normalises():
     branch = Branch((), "none")
     np.testing.assert_allclose(branch(tf.constant([[3.0, 4.0]])), [[0.6, 0.8]])
     assert branch.output_dim == 2 and not branch.weights
@@ -79,7 +79,7 @@ HALF = {"dtype": "mixed_bfloat16"}
         RecurrentEncoder(9, bidirectional=True, **HALF),
     ],
 )
-def test_what_a_layer_is_made_of_computes_as_it_does(layer):
+def test_parts_of_a_layer_compute_the_same_as_the_layer(layer):
     """By its own policy, not by that of whoever loads it."""
     again = type(layer).from_config(layer.get_config())
     for one in again._flatten_layers(include_self=False):
@@ -96,7 +96,7 @@ def test_dropout_keeps_the_mean_and_drops_the_rate_in_training():
     np.testing.assert_array_equal(drop(ones), ones)
 
 
-def test_dropout_goes_on_from_restored_weights_by_its_seed():
+def test_dropout_continues_from_restored_weights():
     drop, again = SeededDropout(0.5, seed=3), SeededDropout(0.5, seed=3)
     x, other = tf.ones((4, 32)), SeededDropout(0.5, seed=4)
     again.build(x.shape)

@@ -204,7 +204,7 @@ def test_keras_dropout_has_states_or_is_rejected():
     np.testing.assert_allclose(product, total, rtol=1e-5)
 
 
-def test_xla_and_chunks_exclude_each_other():
+def test_xla_with_chunks_is_rejected():
     network = make_network(EmbeddingNetwork, means)
     with refused("jit_compile"):
         network.compile("sgd", encode_chunk=2, jit_compile=True, **INFONCE)

@@ -96,6 +96,6 @@ def test_streaming_statistics_agree_with_one_pass_over_all(sizes):
     np.testing.assert_allclose(variance, rows.var(axis=0), rtol=1e-6)
 
 
-def test_noise_on_a_constant_is_no_deviation():
+def test_rounding_noise_of_a_constant_counts_as_no_deviation():
     _, mean, variance = feature_statistics([np.full((5, 1), 0.1)] * 3)
     assert standard_deviation(mean, variance).tolist() == [0.0]

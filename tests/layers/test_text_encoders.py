@@ -34,7 +34,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_neither_padding_nor_other_rows_take_part(kind):
+def test_padding_and_other_rows_do_not_change_the_features(kind):
     encoder = make(kind)
     found, padded = encoder(IDS), np.pad(IDS, [[0, 0], [0, 4]])
     assert found.shape == (3, encoder.output_dim)
@@ -85,7 +85,7 @@ def test_lstm_equals_its_equations():
     np.testing.assert_allclose(encoder(IDS)[0], state, atol=1e-6)
 
 
-def test_mean_stands_beside_the_states():
+def test_mean_of_words_is_appended_to_the_states():
     encoder, mean = make("gru-one-last-mean"), make("mean")
     features = encoder(IDS).numpy()
     mean.build((None, None))

@@ -26,7 +26,7 @@ def packed_rows():
     return rows.batch(np.arange(4))
 
 
-def test_means_of_spans_are_those_of_a_loop():
+def test_means_of_spans_equal_the_reference():
     trees = pack_trees(packed_rows())
     generator = np.random.default_rng(0)
     words = generator.normal(size=(len(trees.word_ids), 5)).astype("f4")
@@ -50,7 +50,7 @@ def test_means_do_not_depend_on_the_other_captions():
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_mean_stands_beside_the_state(tied):
+def test_mean_of_words_is_appended_to_the_state(tied):
     alone = TreeEncoder(20, 4, 6, tied=tied)
     beside = TreeEncoder(20, 4, 6, tied=tied, mean_beside=True)
     for encoder in (alone, beside):

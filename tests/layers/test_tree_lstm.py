@@ -106,7 +106,7 @@ def make_case(case):
         ("deep", False, True),
     ],
 )
-def test_equals_the_recursion_with_all_gradients(case, tied, in_graph):
+def test_tree_lstm_and_its_gradients_equal_the_recursion(case, tied, in_graph):
     trees = make_case(case)
     rows, count = batch_of(trees)
     layer = built(tied)
@@ -144,7 +144,7 @@ def test_equals_the_recursion_with_all_gradients(case, tied, in_graph):
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-def test_one_trace_for_each_width_whatever_the_trees():
+def test_tree_lstm_is_traced_once_per_width():
     layer, traces = built(dtype="float32"), []
 
     @tf.function(autograph=False)
@@ -165,7 +165,7 @@ def tree_array_of(tree):
     return tree_array(tree, np.ones(len(tree.words), int))
 
 
-def test_a_long_chain_neither_overflows_nor_runs_slow():
+def test_a_long_chain_of_nodes_is_computed():
     tree = read_tree(f"{'(S ' * 120}(NN dog){')' * 120}")
     rows = TreeRows([tree_array_of(tree)]).batch([0])
     layer = built(dtype="float32")

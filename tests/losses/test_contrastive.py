@@ -43,7 +43,7 @@ def batch(name, share):
         ("more_regions", 0.0, 0.05),
     ],
 )
-def test_values_and_gradients_are_those_of_the_loops(name, share, margin):
+def test_values_and_gradients_equal_the_reference(name, share, margin):
     regions, phrases, *pairs = map(tf.constant, batch(name, share))
     loss = TripletLoss(**(PRESETS["niu2017"] | {"margin": margin}))
     with tf.GradientTape() as tape:

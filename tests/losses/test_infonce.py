@@ -29,7 +29,7 @@ def test_loss_of_a_batch_worked_by_hand():
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.07, 1.0])
-def test_equal_embeddings_pay_the_log_of_how_many_there_are(temperature):
+def test_equal_embeddings_have_the_log_of_their_number_as_loss(temperature):
     rows = tf.tile([[0.6, 0.8]], [12, 1])
     for owners in (np.arange(12), np.repeat(np.arange(6), 2)):
         ids = np.unique(owners), owners
@@ -47,7 +47,7 @@ def test_equal_embeddings_pay_the_log_of_how_many_there_are(temperature):
         assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_a_small_temperature_neither_overflows_nor_loses_the_slope():
+def test_gradient_is_finite_at_a_small_temperature():
     images = tf.constant([[1.0, 0.0], [-1.0, 0.0]])
     run = with_gradients(InfoNCELoss(1e-3))
     output, gradients = run(images, images, [1, 2], [2, 1])
@@ -56,7 +56,7 @@ def test_a_small_temperature_neither_overflows_nor_loses_the_slope():
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_a_turned_view_has_the_same_similarities():
+def test_both_directions_share_one_matrix_product():
     """The product of two views is made once, in both directions."""
     images, texts, _ = batch("ragged")
     run = tf.function(InfoNCELoss(), autograph=False)
@@ -64,7 +64,7 @@ def test_a_turned_view_has_the_same_similarities():
     assert [op.type for op in graph.get_operations()].count("MatMul") == 1
 
 
-def test_anchors_have_weights_and_some_candidates_are_neither():
+def test_weighted_anchors_and_excluded_candidates_equal_the_reference():
     generator = np.random.default_rng(0)
     anchors, candidates = unit_rows(5, 1), unit_rows(9, 2)
     kinds = generator.integers(0, 3, (5, 9))

@@ -52,7 +52,7 @@ def assert_close(found, wanted, rtol=1e-5, atol=1e-6):
         (of_lists, reference.softmax_loss, random_lists, (9, 2, 0)),
     ],
 )
-def test_values_and_slopes_are_those_of_the_loops(
+def test_values_and_slopes_equal_the_reference(
     run, loops, draw, sizes, compiled
 ):
     """Eagerly of all sizes; compiled, which takes a while, of the largest."""
@@ -87,7 +87,7 @@ def test_large_numbers_neither_overflow_nor_vanish():
     assert_close(found, [1e4, 0.5, [-0.5, 0], [[0.5], [0]]])
 
 
-def test_what_is_not_valid_does_not_count():
+def test_invalid_pairs_and_lists_do_not_count():
     no_pairs = of_pairs([np.nan, np.inf], [True, False], [False, False])
     given = [np.nan, 2.0], [[np.inf], [1.0]]
     no_lists = of_lists(*given, [[False], [False]])
@@ -98,7 +98,7 @@ def test_what_is_not_valid_does_not_count():
     assert (float(first), by_match[0], by_other[0, 0]) == (1, 0, 0)
 
 
-def test_half_precision_is_widened():
+def test_half_precision_logits_give_float32_losses():
     ones = tf.ones((2, 3), tf.bfloat16)
     for output in (
         logistic_loss(ones[0], [True, True, False]),

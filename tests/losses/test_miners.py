@@ -7,7 +7,7 @@ from tbnets.losses import miners
 
 @pytest.mark.parametrize("columns", [1, 15, 16, 17, 100])
 @pytest.mark.parametrize("num_negatives", [1, 3, 40])
-def test_two_stages_find_what_a_full_sort_finds(columns, num_negatives):
+def test_hardest_negatives_equal_those_of_a_full_sort(columns, num_negatives):
     rng = np.random.default_rng(columns)
     similarities = rng.normal(size=(7, columns)).astype(np.float32)
     similarities[0, columns // 2 :][:5] += 9  # In one group of neighbours.
@@ -26,7 +26,7 @@ def test_two_stages_find_what_a_full_sort_finds(columns, num_negatives):
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
-def test_empty_batches_have_empty_answers(shape):
+def test_miners_return_no_columns_for_empty_batches(shape):
     for indices, valid in (
         miners.hardest_negatives(tf.zeros(shape), tf.zeros(shape, tf.bool), 4),
         miners.first_positives(tf.zeros(shape, tf.bool), 4),
@@ -35,7 +35,7 @@ def test_empty_batches_have_empty_answers(shape):
 
 
 @pytest.mark.parametrize("columns", [1, 7, 8, 30])
-def test_first_positives_finds_every_one_of_a_sparse_row(columns):
+def test_first_positives_finds_all_positives_of_a_sparse_row(columns):
     mask = np.random.default_rng(columns).random((6, columns)) < 0.1
     mask[0] = False
     limit = max(1, mask.sum(axis=1).max())
@@ -45,7 +45,7 @@ def test_first_positives_finds_every_one_of_a_sparse_row(columns):
         assert sorted(found) == list(np.flatnonzero(mask[row]))
 
 
-def test_first_positives_fills_all_places_of_a_full_row():
+def test_first_positives_returns_the_limit_of_a_full_row():
     mask = tf.constant([[True] * 20, [True] * 3 + [False] * 17])
     indices, valid = miners.first_positives(mask, 4)
     np.testing.assert_array_equal(valid, [[1, 1, 1, 1], [1, 1, 1, 0]])
@@ -59,7 +59,7 @@ def test_first_true_marks_rows_without_any(compiled):
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])
-def test_the_largest_of_columns_are_those_of_rows_turned_round(count):
+def test_largest_of_transposed_values_equals_largest_of_rows(count):
     generator = np.random.default_rng(count)
     values = generator.integers(0, 9, (48, 32)).astype(np.float32)
     values[:, 5] = values[:40, 6] = -np.inf

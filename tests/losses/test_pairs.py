@@ -8,7 +8,7 @@ from tests import reference
 SEED = np.array([3, 4], np.int32)
 
 
-def test_a_draw_next_to_one_picks_the_last():
+def test_a_draw_close_to_one_picks_the_last_column():
     draws = np.full((1, 1), np.nextafter(np.float32(1), np.float32(0)))
     mask = np.ones((1, 2**12), bool)
     columns, _ = logistic.random_columns(mask, np.zeros(1, np.int32), draws)
@@ -16,7 +16,7 @@ def test_a_draw_next_to_one_picks_the_last():
 
 
 @pytest.mark.parametrize("case", range(12))
-def test_sample_is_that_of_the_definition(case):
+def test_sampled_pairs_equal_the_reference(case):
     rng = np.random.default_rng(case)
     num_images, num_captions = rng.integers(1, 7, 2)
     ids = rng.integers(0, 4, num_images)
@@ -36,7 +36,7 @@ def test_sample_is_that_of_the_definition(case):
         assert found.negatives[j].numpy().tolist() == negatives[j]
 
 
-def test_compiled_draws_are_the_same(compiled):
+def test_compiled_draws_equal_eager_draws(compiled):
     function = compiled(
         lambda ids, owners: logistic.sample_pairs(ids, owners, seed=SEED)
     )

@@ -8,7 +8,7 @@ from tests.losses.cases import IDS
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_masks_are_those_of_the_loops(name):
+def test_masks_equal_the_reference(name):
     image_ids, caption_ids, text_ids = IDS[name]
     for texts in (text_ids, [1] * len(caption_ids)):
         found = positives.positive_masks(

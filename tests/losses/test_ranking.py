@@ -34,7 +34,9 @@ def thirteen(owners):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_one_trace_gives_values_and_gradients_of_the_loops(name, jit_compile):
+def test_one_trace_gives_the_values_and_gradients_of_the_reference(
+    name, jit_compile
+):
     """XLA compiles each size separately, so its batches have one size."""
     loss, loops = CASES[name]
     run = tf.function(
@@ -57,7 +59,7 @@ def test_one_trace_gives_values_and_gradients_of_the_loops(name, jit_compile):
     assert run.experimental_get_tracing_count() == 1
 
 
-def test_a_loss_by_default_is_that_of_its_paper():
+def test_default_arguments_are_those_of_the_papers():
     config = triplet.TripletLoss().get_config()
     assert (config["margin"], config["num_negatives"]) == (0.05, 10)
     assert list(config["term_weights"].values()) == [1.0, 1.5, 0.05, 0.0]

@@ -16,5 +16,5 @@ def raised():
 
 
 @pytest.mark.parametrize("name", replica_checks.CHECKS)
-def test_replicas_do_what_one_device_does(raised, name):
+def test_replicas_learn_the_same_as_one_device(raised, name):
     assert name not in raised, raised[name]

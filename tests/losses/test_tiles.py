@@ -58,7 +58,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("name, ids_name", PAIRS)
-def test_tiles_give_what_the_loops_give(name, ids_name):
+def test_losses_in_tiles_equal_the_reference(name, ids_name):
     check(found_of(name, ids_name), wanted_of(name, ids_name))
 
 
@@ -70,7 +70,7 @@ PADDED = {
 
 
 @pytest.mark.parametrize("name", PADDED)
-def test_padded_batches_compile_once(name, monkeypatch):
+def test_padded_batches_are_compiled_once(name, monkeypatch):
     """On accelerators XLA compiles the loss alone, for all batches at once."""
     weights, largest = PADDED[name]
     infonce = LOSSES["infonce"].loss  # It compiles faster than triplets.
@@ -89,7 +89,7 @@ def test_padded_batches_compile_once(name, monkeypatch):
 
 
 @pytest.mark.parametrize("largest", [8192, -1])
-def test_bfloat16_similarities_are_those_of_rounded_embeddings(
+def test_bfloat16_similarities_equal_those_of_rounded_embeddings(
     largest, monkeypatch
 ):
     monkeypatch.setattr(tiles, "LARGEST", largest)

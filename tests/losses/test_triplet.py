@@ -25,7 +25,7 @@ REDUCED = [
 
 
 @pytest.mark.parametrize("number, name", enumerate(IDS))
-def test_values_and_gradients_are_those_of_the_loops(number, name):
+def test_values_and_gradients_equal_the_reference(number, name):
     """Each choice of negatives meets all of `REDUCED` and `GRADIENTS`.
 
     A batch has two choices; tests/losses/test_ranking.py has it with others.
@@ -77,7 +77,7 @@ def test_identical_embeddings_sit_at_the_margin_with_finite_gradients():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_name_all_that_makes_the_loss(preset):
+def test_presets_set_every_argument_of_the_loss(preset):
     named = {"margin", "distance", "reduction", "negatives", "term_weights"}
     config = triplet.TripletLoss(**PRESETS[preset]).get_config()
     if PRESETS[preset]["negatives"] == "top_k":

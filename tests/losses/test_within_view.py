@@ -24,7 +24,7 @@ LABELS = {
 
 @pytest.mark.parametrize("loss", [TripletLoss(0.5, 2), InfoNCELoss(0.3)])
 @pytest.mark.parametrize("name", LABELS)
-def test_a_view_is_compared_as_texts_with_texts(name, loss):
+def test_embeddings_with_labels_equal_the_text_to_text_term(name, loss):
     labels = np.array(LABELS[name], np.int64)
     rows = tf.constant(unit_rows(len(labels), 3))
     weights = {"text_to_text": 1.0}
@@ -45,14 +45,14 @@ def unwarned(monkeypatch):
     monkeypatch.setattr(miners, "_checked_arguments", set())
 
 
-def test_rows_are_looked_at_once(unwarned, recwarn):
+def test_lengths_of_embeddings_are_checked_once(unwarned, recwarn):
     rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], TripletLoss()
     loss(tf.cast(rows, tf.bfloat16), rows * [[0], [1], [1], [1]], ids, ids)
     loss(rows, 3 * rows, ids, ids)
     assert not recwarn
 
 
-def test_rows_of_another_length_are_warned_of_once(unwarned, recwarn):
+def test_embeddings_of_another_length_warn_once(unwarned, recwarn):
     rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], InfoNCELoss()
     run = tf.function(lambda rows: loss(rows, ids).total, autograph=False)
     run(tf.constant(3 * rows))
@@ -64,7 +64,7 @@ def test_rows_of_another_length_are_warned_of_once(unwarned, recwarn):
     assert warning.filename == __file__
 
 
-def test_a_view_of_another_length_is_warned_of(unwarned):
+def test_labelled_embeddings_of_another_length_warn(unwarned):
     with pytest.warns(UserWarning, match="length 1") as caught:
         TripletLoss()(0.5 * unit_rows(2, 1), [0, 1])
     [warning] = caught

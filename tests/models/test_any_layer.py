@@ -134,7 +134,9 @@ def test_steps_in_chunks_equal_steps_of_whole_batches(small_branch, eagerly):
     np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-5)
 
 
-def test_branches_of_any_layer_are_normalised_and_said_once(capsys):
+def test_outputs_of_any_branch_are_normalised_and_a_message_is_printed_once(
+    capsys,
+):
     units = keras.Sequential([layers.Dense(3), layers.UnitNormalization()])
     network = EmbeddingNetwork(
         keras.Sequential([layers.Flatten(), layers.Dense(3)]), units, None, None
@@ -165,7 +167,7 @@ def test_mixed_precision_gives_float32_unit_vectors(eagerly):
 
 @pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 does not quantize")
 @pytest.mark.filterwarnings("ignore:Layer")
-def test_a_quantized_network_embeds_alike(eagerly):
+def test_a_quantized_network_returns_similar_embeddings(eagerly):
     network = EmbeddingNetwork(
         Branch((4,)), layers.Dense(4), None, MeanOfWords(9, 5)
     )

@@ -89,7 +89,7 @@ def all_at_once(network, values, most):
 
 
 @pytest.mark.parametrize("most", [2, 50])
-def test_loss_and_gradient_are_those_of_all_candidates(most):
+def test_loss_and_gradient_equal_those_of_all_candidates(most):
     network = embedding_network(
         {"image_to_text": 1, "text_to_image": 4}, num_negatives=most
     )
@@ -103,7 +103,7 @@ def test_loss_and_gradient_are_those_of_all_candidates(most):
 @pytest.mark.parametrize(
     "changes", [{"share": 0.0}, {"num_candidates": 1, "share": 1.0}]
 )
-def test_batches_without_much_to_mine_are_finite(changes):
+def test_batches_with_few_candidates_have_finite_losses(changes):
     network = embedding_network({"text_to_image": 1, "image_to_image": 0.1})
     output, gradients = gradients_of(network, batch(**changes))
     assert np.isfinite(output.total)
@@ -147,7 +147,7 @@ def test_terms_within_a_view_count_after_their_steps():
             np.testing.assert_array_equal(found, expected)
 
 
-def test_half_of_a_batch_with_candidates_is_refused():
+def test_a_batch_without_all_keys_of_candidates_is_rejected():
     network = embedding_network({"text_to_image": 1})
     values = batch()
     del values["is_negative"]
@@ -227,7 +227,7 @@ def test_softmax_ranks_a_region_among_all_candidates_of_its_phrase():
 
 
 @pytest.mark.parametrize("loss", PAIR_LOSSES)
-def test_without_negatives_the_similarity_network_has_no_loss(loss):
+def test_similarity_network_without_negatives_has_loss_zero(loss):
     network = similarity_network(loss=loss)
     for num_candidates in (0, 12):
         values = batch(num_candidates, share=0.0)

@@ -100,7 +100,7 @@ def plain_cca(images, texts, ridges):
 @pytest.mark.parametrize(
     "sizes, regularization", [((5, 4), 0.1), ((4, 6), 0.0)]
 )
-def test_it_finds_the_directions_of_the_textbook(sizes, regularization):
+def test_cca_finds_the_directions_of_the_textbook(sizes, regularization):
     batch = correlated(sizes=sizes)
     network, history = fitted(
         split(batch, (17, 20, 3)), regularization=regularization, power=4.0
@@ -149,7 +149,9 @@ def mixed(batch):
     "change, regularization, atol",
     [(shuffled, 0.5, 1e-4), (moved, 0.5, 2e-3), (mixed, 0.0, 5e-3)],
 )
-def test_what_does_not_matter(change, regularization, atol):
+def test_cca_ignores_the_order_and_captions_without_image(
+    change, regularization, atol
+):
     batch, options = correlated(), {"regularization": regularization}
     one, _ = fitted([batch], **options)
     parts = split(change(batch), (1, 2, 30, 7))
@@ -233,7 +235,7 @@ def unfitted():
     return network
 
 
-def test_callbacks_see_what_was_solved(tmp_path):
+def test_callbacks_see_the_solved_weights(tmp_path):
     batch, network = correlated(), unfitted()
     path = str(tmp_path / "kept.keras")
     watch = tbnets.RetrievalMetrics([batch])
@@ -251,7 +253,7 @@ def test_callbacks_see_what_was_solved(tmp_path):
     assert told["val_recall_sum"][-1] == wanted["recall_sum"]
 
 
-def test_it_is_solved_where_a_callback_ends_the_training():
+def test_cca_is_solved_if_a_callback_stops_training():
     batch, ends = correlated(), keras.callbacks.EarlyStopping("loss", 0, 1)
     network, data = unfitted(), tf.data.Dataset.from_tensors(batch)
     network.fit(data, epochs=9, callbacks=[ends], shuffle=False, verbose=0)

@@ -136,7 +136,7 @@ def test_gradient_is_clipped_to_the_norm_of_a_scaled_loss_too():
             np.testing.assert_allclose(found, wanted, 1e-5, 1e-7)
 
 
-def test_a_batch_by_itself_takes_the_step_of_fit(eagerly):
+def test_train_on_batch_takes_the_step_of_fit(eagerly):
     batch, found = arrays_of(make_batch(captions=(1,) * 5)), []
     for by_itself in (False, True):
         network = make(dropout=0.0)
@@ -152,7 +152,7 @@ def test_a_batch_by_itself_takes_the_step_of_fit(eagerly):
 
 
 @pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 scales no gradients")
-def test_a_step_that_overflows_is_skipped_and_no_norm():
+def test_a_step_that_overflows_is_skipped_and_has_norm_zero():
     network = make(dropout=0.0)
     network.compile(scaled(1.0), ONE_TERM)
     network.optimizer.build(network.trainable_variables)
@@ -164,7 +164,7 @@ def test_a_step_that_overflows_is_skipped_and_no_norm():
     assert float(network.optimizer.dynamic_scale) < 2e38  # Halved.
 
 
-def test_batches_of_any_size_share_one_trace_and_are_learned():
+def test_batches_of_all_sizes_share_one_trace_and_lower_the_loss():
     network = make(dropout=0.0, batch_normalization="none")
     traces = []
     step = network.train_step
@@ -240,7 +240,7 @@ def losses_and_gradients(network):
 
 
 @pytest.mark.parametrize("mode", ["eager", "xla"])
-def test_a_term_that_is_off_is_not_computed(mode):
+def test_an_idle_term_is_not_computed(mode):
     terms = ACROSS | dict.fromkeys(WITHIN, 0.1)
     if mode == "xla":  # One term of each kind compiles faster.
         del terms["image_to_text"], terms["image_to_image"]
@@ -271,7 +271,7 @@ def arrays_of(batch):
     return {key: value.numpy() for key, value in batch.items()}
 
 
-def test_fit_ends_after_the_epoch_that_was_not_finite(eagerly):
+def test_fit_stops_after_an_epoch_with_a_loss_that_is_not_finite(eagerly):
     batch, epochs = arrays_of(make_batch()), []
     data = tf.data.Dataset.from_generator(
         lambda: [batch],
@@ -293,7 +293,7 @@ def test_fit_ends_after_the_epoch_that_was_not_finite(eagerly):
     assert caught.value.argument == "x" and epochs == [0]
 
 
-def test_the_row_that_is_not_finite_is_named(eagerly):
+def test_error_names_the_row_that_is_not_finite(eagerly):
     """Checks the inputs, because a kernel may turn a NaN into 0."""
     good = arrays_of(make_batch(3, (1, 1, 1)))
     bad = {**good, "images": good["images"].copy()}
@@ -320,7 +320,7 @@ def test_the_row_that_is_not_finite_is_named(eagerly):
     assert network.evaluate(good, verbose=0, return_dict=True)["loss"] >= 0
 
 
-def test_epoch_batches_are_evaluated_and_an_epoch_is_all_of_them(eagerly):
+def test_evaluate_reads_all_epoch_batches(eagerly):
     rows = np.random.default_rng(0).normal(size=(6, 6)).astype("float32")
     words = np.arange(1, 7)[:, None]
     examples = Examples.from_arrays(rows, words, np.arange(6))
@@ -335,7 +335,7 @@ def test_epoch_batches_are_evaluated_and_an_epoch_is_all_of_them(eagerly):
     assert network.largest_batch == (3, 3)
 
 
-def test_a_pair_does_not_share_its_mask():
+def test_image_and_text_branch_draw_different_dropout_masks():
     """Otherwise, a network would recognise pairs by their masks."""
     ones, units = tf.ones((16, 8)), (8, 8, 4)
     options = {"dropout": 0.5, "input_dropout": 0.5}
@@ -364,7 +364,7 @@ def _drops(step):
     return isinstance(step, SeededDropout)
 
 
-def test_large_finite_numbers_are_no_error():
+def test_large_finite_numbers_pass_the_check():
     batch = {"images": np.array([[3e38, 3e38]], "f4").repeat(9, 0)}
     fit_arguments.check_arrays("x", batch)
     for values in ([-np.inf, 1.0], [np.inf, -np.inf]):

@@ -98,7 +98,7 @@ def fit(network):
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_one_that_nobody_built_is_fitted_and_saved(own, eagerly, tmp_path):
+def test_an_unbuilt_hm_lstm_is_fitted_and_saved(own, eagerly, tmp_path):
     made = network(own, built=False)
     fit(made)
     made.save(tmp_path / "made.keras")
@@ -111,7 +111,7 @@ def test_one_that_nobody_built_is_fitted_and_saved(own, eagerly, tmp_path):
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_loss_is_that_of_the_loops(own):
+def test_hm_lstm_loss_equals_the_reference(own):
     made = network(own, phrase_weight=2.0, region_mean_weight=float(own))
     images = made.embed_images(BATCH["images"]).numpy()
     regions = made.embed_regions(BATCH["regions"]).numpy()
@@ -149,7 +149,7 @@ def test_loss_is_that_of_the_loops(own):
     assert ("region_mean_loss" in reported) == own
 
 
-def test_pairs_without_a_weight_teach_the_regions_nothing():
+def test_pairs_with_weight_zero_do_not_train_the_region_branch():
     made = network(True)
     batch = {k: tf.constant(v) for k, v in BATCH.items()}
     kernel = made.region_branch.trainable_variables[0]
@@ -160,7 +160,7 @@ def test_pairs_without_a_weight_teach_the_regions_nothing():
         assert bool(np.any(gradients[0])) == moves
 
 
-def test_a_step_in_a_graph_takes_batches_with_pairs_and_without():
+def test_one_graph_trains_on_batches_with_and_without_pairs():
     traced = network(False, "last", loss=InfoNCELoss(1.0, TERMS))
     before = [np.array(weight) for weight in traced.weights]
     losses = fit(traced)
@@ -176,7 +176,7 @@ def test_a_step_in_a_graph_takes_batches_with_pairs_and_without():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_nodes_are_embedded_by_their_batch_in_training():
+def test_nodes_use_the_statistics_of_their_batch_in_training():
     made, nodes = network(True, "last"), BATCH["phrase_nodes"]
     served, trained = (
         made.embed_nodes(BATCH["captions"], nodes, training)[1]
@@ -185,7 +185,7 @@ def test_nodes_are_embedded_by_their_batch_in_training():
     assert not np.allclose(served, trained, atol=1e-3)
 
 
-def test_noun_phrases_of_trees_come_in_order():
+def test_noun_phrases_are_ordered_by_tree_and_node():
     made = network(True)
     found, captions, spans = made.embed_noun_phrases(BATCH["captions"])
     assert captions.numpy().tolist() == [0, 0, 2]

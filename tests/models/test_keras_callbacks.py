@@ -82,7 +82,7 @@ def reader(seen):
     )
 
 
-def test_recalls_are_those_of_evaluate_retrieval(network):
+def test_recalls_equal_evaluate_retrieval(network):
     seen, data = [], pairs(1)
     # `fit` calls it first, although it is the last callback.
     watch = tbnets.RetrievalMetrics(data)
@@ -143,27 +143,27 @@ FORMS = [as_examples, as_batches, as_dataset, as_loader]
 
 
 @pytest.mark.parametrize("make", FORMS)
-def test_what_fit_takes_gives_the_same_recalls(network, make):
+def test_all_kinds_of_data_give_the_same_recalls(network, make):
     forms = pairs(1), make(pairs(1))
     logs = [measured(network, form) for form in forms]
     assert logs[0] == logs[1] and RECALL in logs[0]
 
 
-def test_batches_of_ones_own_are_left_to_keras():
+def test_a_list_of_batches_is_passed_to_keras():
     given = {"x": Loader(), "validation_data": Loader()}
     fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
     assert isinstance(given["x"], Loader) and "shuffle" not in given
     assert isinstance(given["validation_data"], Loader)
 
 
-def test_a_list_of_callbacks_is_taken_apart():
+def test_a_callback_list_is_unpacked():
     last, metrics = reader([]), tbnets.RetrievalMetrics(pairs(1))
     given = {"callbacks": keras.callbacks.CallbackList([last, metrics])}
     fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
     assert given["callbacks"][-2:] == [metrics, last]
 
 
-def test_an_image_that_comes_twice_is_one_candidate(network):
+def test_an_image_listed_twice_is_one_candidate(network):
     data = repeated(pairs(1))
     logs = [measured(network, form) for form in (data, as_dataset(data))]
     wanted = tbnets.evaluate_retrieval(
@@ -175,7 +175,7 @@ def test_an_image_that_comes_twice_is_one_candidate(network):
     assert logs[0][RECALL] == wanted["recall_sum"]
 
 
-def test_images_of_one_identity_are_right_answers(network):
+def test_images_of_one_identity_match_each_others_captions(network):
     examples = as_examples(pairs(1))
     identities = [str(row // 4) for row in range(8)]
     records = dataclasses.replace(examples.records, identities=identities)
@@ -189,7 +189,7 @@ def test_images_of_one_identity_are_right_answers(network):
     assert logs[RECALL] == wanted["recall_sum"]
 
 
-def test_a_network_that_learns_to_compare_is_measured_by_its_head():
+def test_recalls_of_a_similarity_network_use_its_head():
     branches = tbnets.Branch((4,)), tbnets.Branch((4,))
     network = tbnets.SimilarityNetwork(*branches, head=tbnets.PairHead((3,)))
     network.build({"images": (None, 6), "captions": (None, 6)})
@@ -208,7 +208,7 @@ class Drawn(tbnets.EpochBatches):
         return super().batch(image_rows, *others)
 
 
-def test_batches_count_their_epochs(network, recwarn):
+def test_fit_sets_the_epoch_of_epoch_batches(network, recwarn):
     batches = Drawn(as_examples(pairs(0)), 4, 1, seed=0)
     network.fit(
         batches,

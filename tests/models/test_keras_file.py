@@ -31,7 +31,7 @@ def compiled():
     return network
 
 
-def test_loaded_model_goes_on_as_if_it_had_not_stopped(tmp_path):
+def test_a_loaded_model_continues_training_with_equal_weights(tmp_path):
     network, path = compiled(), tmp_path / "network.keras"
     network.train_step(BATCHES[0])
     network.save(path)
@@ -61,7 +61,7 @@ print(*sorted(name for name in names if name.startswith("tbnets>")))
 """
 
 
-def test_everything_registered_is_found_in_a_fresh_process():
+def test_load_model_registers_all_classes_in_a_fresh_process():
     found = fresh.run("-c", FRESH, check=True).stdout.split()
     assert "tbnets>Branch" in found
     assert found == sorted(
@@ -97,7 +97,7 @@ def of_unknown_size(path, kind):
         (of_unknown_size, {"kind": "npz"}),
     ],
 )
-def test_a_file_that_may_fill_the_memory_is_not_unpacked(
+def test_a_file_that_would_fill_memory_is_rejected(
     tmp_path, write, options, monkeypatch
 ):
     write(tmp_path / "a.keras", **options)

@@ -50,7 +50,7 @@ class Heard(keras.callbacks.Callback):
         return hear
 
 
-def test_callbacks_hear_what_they_hear_of_keras(eagerly):
+def test_callbacks_get_the_calls_of_keras_fit(eagerly):
     if keras.__version__.startswith("2."):
         pytest.skip("its fit has no need of another, and other parameters")
     by_keras, by_us = make_network(), make_network()
@@ -77,7 +77,7 @@ def network():
     return made
 
 
-def test_an_endless_data_set_goes_on_and_others_begin_anew(network):
+def test_an_endless_data_set_continues_and_a_finite_one_restarts(network):
     seen = []
 
     def step(batches):
@@ -91,7 +91,7 @@ def test_an_endless_data_set_goes_on_and_others_begin_anew(network):
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
-def test_it_goes_on_from_an_epoch(network):
+def test_training_starts_at_initial_epoch(network):
     seen = []
     network.train_function = lambda batches: {}
     network.test_function = lambda batches: seen.append("test") or {}
@@ -110,7 +110,7 @@ BATCHES = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
 
 
 @pytest.mark.parametrize("name", replica_fit.PER_REPLICA)
-def test_an_optimizer_of_one_replica_is_refused(network, name, monkeypatch):
+def test_optimizer_options_per_replica_are_rejected(network, name, monkeypatch):
     optimizer = keras.optimizers.SGD(0.1)
     setattr(optimizer, name, 2)
     scaled = keras.mixed_precision.LossScaleOptimizer(optimizer)
@@ -129,7 +129,7 @@ def test_an_optimizer_of_one_replica_is_refused(network, name, monkeypatch):
         ("callbacks", {"callbacks": [BACKUP]}),
     ],
 )
-def test_what_is_not_taken_is_refused(network, argument, given):
+def test_unsupported_arguments_of_fit_are_rejected(network, argument, given):
     network.train_function = lambda batches: batches.get_next() and {}
     with refused(argument):
         replica_fit.fit_replicas(

@@ -54,7 +54,7 @@ def test_a_head_may_be_any_layer():
 
 
 @pytest.mark.parametrize("head, scale", [((), None), ((3,), 1), ((6, 3), None)])
-def test_similarities_are_those_of_the_definition(head, scale):
+def test_similarities_equal_the_reference(head, scale):
     network = make(head=head, scale=scale)
     images, texts = embedded(network, make_batch())
     layers = [*network.head.steps, network.head.last]
@@ -71,7 +71,7 @@ def test_similarities_are_those_of_the_definition(head, scale):
     np.testing.assert_array_equal(called, found)
 
 
-def test_call_in_training_drops_in_the_head_too():
+def test_training_applies_dropout_in_the_head():
     network, again = make(dropout=0.5), make(dropout=0.5)
     batch = make_batch()
     found = network(batch, training=True)["similarities"]
@@ -83,7 +83,7 @@ def test_call_in_training_drops_in_the_head_too():
     assert not np.allclose(found, served)
 
 
-def test_tiles_and_pairs_are_those_of_the_whole():
+def test_tiles_and_pairs_equal_the_whole_matrix():
     network = make()
     images, texts = embedded(network, make_batch())
     whole = network.similarities(images, texts).numpy()
@@ -95,7 +95,7 @@ def test_tiles_and_pairs_are_those_of_the_whole():
 
 
 @pytest.mark.parametrize("num_candidates", [1, 4])
-def test_batch_loss_is_that_of_its_pairs(num_candidates):
+def test_batch_loss_equals_the_loss_of_its_pairs(num_candidates):
     network, batch = make(), make_batch()
     network.compile("sgd", num_candidates=num_candidates, sampling_seed=5)
     logits = network(batch)["similarities"].numpy()
@@ -115,7 +115,7 @@ def test_batch_loss_is_that_of_its_pairs(num_candidates):
 
 
 @pytest.mark.parametrize("text_ids", [None, [7, 8, 7, 9, 10, 11, 12]])
-def test_softmax_loss_is_that_of_both_directions(text_ids):
+def test_softmax_loss_averages_both_directions(text_ids):
     # The last image has no caption, and the last caption has no image.
     network, batch = make(), make_batch(4)
     network.compile("sgd", loss="softmax")
@@ -146,7 +146,7 @@ def test_softmax_loss_is_that_of_both_directions(text_ids):
         ("softmax", {"ranked_first"}, "ranked_first"),
     ],
 )
-def test_training_moves_the_loss_down(loss, own, best):
+def test_training_lowers_the_loss(loss, own, best):
     network = make()
     network.compile(keras.optimizers.Adam(0.05), loss=loss)
     history = network.fit(
@@ -171,7 +171,7 @@ def test_each_step_draws_other_captions():
 
 
 @pytest.mark.parametrize("loss", PAIR_LOSSES)
-def test_without_a_wrong_caption_nothing_is_learned(loss):
+def test_weights_do_not_change_without_a_wrong_caption(loss):
     network = make()
     network.compile(keras.optimizers.SGD(1.0), loss=loss)
     before = [v.numpy() for v in network.trainable_variables]
@@ -183,7 +183,7 @@ def test_without_a_wrong_caption_nothing_is_learned(loss):
         np.testing.assert_array_equal(one, other.numpy())
 
 
-def test_keras_file_trains_on_with_the_same_draws(tmp_path):
+def test_a_loaded_keras_file_continues_with_the_same_draws(tmp_path):
     network, batch = make(dropout=0.2), make_batch()
     options = {"num_candidates": 2, "sampling_seed": 9, "loss": "softmax"}
     network.compile("adam", **options)

@@ -38,7 +38,7 @@ def pieces(merges, captions, most=77):
     return [[names[row] for row in rows] for rows in made.to_list()]
 
 
-def test_what_stands_first_is_merged_first():
+def test_merges_are_applied_in_order():
     merges = ["o g</w>", "d o", "d og</w>", "a a"]
     # "dog": "o g</w>" comes before "d o"; of "aaa" the left two.
     assert pieces(merges, ["Dog do DOGS", "aaa", ""]) == [
@@ -54,19 +54,19 @@ def test_words_are_letters_or_digits_or_neither():
     assert found == [*wanted, "<|endoftext|>", "Ã", "©</w>"]
 
 
-def test_a_vertical_tab_is_a_space_next_to_marks_too():
+def test_a_vertical_tab_separates_words():
     assert pieces(["z z"], ["!\x0b?\x0ba"]) == [["!</w>", "?</w>", "a</w>"]]
     # One word, which marks before it would part.
     assert pieces(["z z"], ["a!\x0b's"]) == [["a</w>", "!</w>", "'", "s</w>"]]
 
 
-def test_captions_are_cut_and_long_words_too(monkeypatch):
+def test_long_captions_and_words_are_cut(monkeypatch):
     assert pieces(["z z"], ["abc d", "e"], 2) == [["a", "b"], ["e</w>"]]
     monkeypatch.setattr(byte_pairs, "MOST_BYTES", 3)
     assert pieces(["z z"], ["abcdef"]) == [["a", "b", "c</w>"]]
 
 
-def test_no_caption_bytes_that_are_no_text_and_ops_of_serving():
+def test_byte_pairs_of_no_captions_and_of_invalid_utf8():
     read = BytePairs(*named(["d o"]), SPECIALS)
     assert read(tf.constant([], tf.string), 9).shape == (0, None)
     assert read(tf.constant([b"\xff do"]), 9).row_lengths().numpy() == [5]

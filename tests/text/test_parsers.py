@@ -52,7 +52,7 @@ def test_noun_phrases_of_the_embedded_parser(embedded, caption, phrases):
     assert "|".join(one.removesuffix(" .") for one in found) == phrases
 
 
-def test_what_a_person_may_write_parses(embedded):
+def test_the_parser_accepts_unusual_captions(embedded):
     for caption in ("Dogs (two) play / run.", "a and/or b", "100 % 'quoted'"):
         tree = read_tree(embedded(caption))
         assert list(tree.words) == parsing.split_tokens(caption)
@@ -63,7 +63,7 @@ def test_what_a_person_may_write_parses(embedded):
 @pytest.mark.parametrize(
     "name, module", [("embedded", "textblob"), ("corenlp", "nltk")]
 )
-def test_a_missing_package_is_named(monkeypatch, name, module):
+def test_error_names_the_missing_parser_package(monkeypatch, name, module):
     for known in [*sys.modules]:
         if known.split(".")[0] == module:
             monkeypatch.delitem(sys.modules, known)
@@ -72,7 +72,7 @@ def test_a_missing_package_is_named(monkeypatch, name, module):
         parsing.open_parser(name)
 
 
-def test_a_server_that_does_not_run_is_one_clear_error():
+def test_a_parser_server_that_does_not_run_is_an_error():
     pytest.importorskip("nltk")
     for url in ("http://localhost:9", "nonsense"):
         with pytest.raises(ConnectionError, match=url):

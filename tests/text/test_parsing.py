@@ -34,7 +34,7 @@ def parser(monkeypatch):
 CAPTIONS = ["a dog", "a red cat", "a dog", "broken", ""]
 
 
-def test_each_caption_is_parsed_once_and_failures_are_told():
+def test_each_caption_is_parsed_once_and_failures_are_reported():
     done = []
     found = parsing.parse_captions(CAPTIONS, processes=1, progress=done.append)
     assert sorted(CALLS) == ["", "a dog", "a red cat", "broken"]
@@ -63,14 +63,14 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_is_killed_ends_the_parsing(monkeypatch):
+def test_a_killed_parser_process_stops_the_parsing(monkeypatch):
     monkeypatch.setattr(parsing, "_start", die)
     captions = [f"a dog {number}" for number in range(2 * parsing.CHUNK)]
     with refusals.refused("processes"):
         parsing.parse_captions(captions, processes=2)
 
 
-def test_what_was_parsed_is_known_again(tmp_path):
+def test_parsed_captions_are_not_parsed_again(tmp_path):
     cache = tmp_path / "cache.jsonl"
     first = parsing.parse_captions(CAPTIONS, processes=1, cache=cache)
     CALLS.clear()
@@ -83,7 +83,7 @@ def test_what_was_parsed_is_known_again(tmp_path):
     assert CALLS == ["new", "new"]  # Another parser knows nothing.
 
 
-def test_a_killed_run_leaves_half_a_line_and_a_bad_line_is_named(tmp_path):
+def test_parsing_continues_after_a_killed_run_and_names_bad_lines(tmp_path):
     cache, captions = tmp_path / "cache.jsonl", ["a", "b"]
     parsing.parse_captions(captions, processes=1, cache=cache)
     cache.write_bytes(cache.read_bytes()[:-9])
@@ -113,7 +113,7 @@ def test_a_file_of_trees_reads_back(tmp_path):
 GOOD = {"id": "1", "caption": "a dog", "tree": "(NP a dog)"}
 
 
-def test_bad_rows_are_named(tmp_path):
+def test_errors_name_bad_rows_of_trees(tmp_path):
     path = tmp_path / "trees.jsonl"
     changes = {"id": 2}, {"id": "3", "tree": "(NP a"}, {}
     changes += ({"id": "2", "tree": "(NP a (NN dog))"},)

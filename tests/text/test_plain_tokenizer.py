@@ -39,7 +39,7 @@ def assert_split_as_in_graph(plain, texts):
     assert [" ".join(words).encode() for words in found] == joined.tolist()
 
 
-def test_ids_are_those_of_the_graph(plain):
+def test_plain_tokenizer_gives_the_ids_of_the_graph(plain):
     expected = Tokenizer(Vocabulary(WORDS), 12)(CAPTIONS)
     np.testing.assert_array_equal(plain(CAPTIONS), expected)
     assert plain(CAPTIONS).dtype == np.int32
@@ -100,7 +100,7 @@ def test_damaged_tables_are_errors(words, tables):
         PlainTokenizer(words, tables)
 
 
-def test_captions_that_are_no_texts_are_errors(plain):
+def test_captions_that_are_not_text_are_errors(plain):
     with pytest.raises(TypeError):
         plain([3])
     for captions in "a dog", ["\ud800"]:

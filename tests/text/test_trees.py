@@ -38,13 +38,13 @@ def test_nodes_of_a_tree_by_hand():
         ("((DT a) (NN dog))", "((DT a) (NN dog))"),
     ],
 )
-def test_brackets_as_treebanks_write_them(text, wanted):
+def test_brackets_in_the_styles_of_treebanks_are_read(text, wanted):
     tree = read_tree(text)
     assert tree.bracketed() == wanted
     assert read_tree(wanted) == tree
 
 
-def test_brackets_are_unescaped_and_functions_are_no_part_of_the_kind():
+def test_brackets_are_unescaped_and_labels_lose_their_functions():
     assert read_tree("(NP (-LRB- -LRB-) (NN a-RRB-))").words == ("(", "a)")
     tree = read_tree("(NP (-LRB- -LCB-) (NN -LSB-x-RSB-) (-RRB- -RCB-))")
     assert tree.words == ("{", "[x]", "}")
@@ -69,13 +69,13 @@ def test_brackets_are_unescaped_and_functions_are_no_part_of_the_kind():
     ],
     ids=lambda text: text[:40],
 )
-def test_what_is_no_tree_names_its_caption(text):
+def test_error_of_a_malformed_tree_names_its_caption(text):
     with pytest.raises(InputError, match=r"7\.jpg#2") as error:
         read_tree(text, "7.jpg#2")
     assert len(str(error.value)) < 400
 
 
-def test_other_words_take_the_place_of_words():
+def test_words_of_a_tree_can_be_replaced():
     tree = read_tree("(NP (NP (DT a) (NN T-shirt)) (, ,) (X (. .)))")
     found = tree.with_texts([["a"], ["t", "shirt"], [], []])
     assert found.bracketed() == "(NP (NP (DT a) (NN t) (NN shirt)))"

@@ -32,7 +32,7 @@ def test_build_orders_by_count_then_alphabet_within_limits():
     assert vocabulary == Vocabulary(list(WORDS)) != Vocabulary(WORDS[:5])
 
 
-def test_whole_numbers_may_be_floats():
+def test_whole_numbers_can_be_floats():
     vocabulary = Vocabulary.build(["a b b"], max_words=1.0)
     assert vocabulary.words == Vocabulary.build(["b"]).words
     ids = Tokenizer(Vocabulary(WORDS), max_tokens=2.0)(["a dog runs", ""])
@@ -65,7 +65,7 @@ def test_save_writes_a_word_a_line(tmp_path):
     assert os.listdir(tmp_path) == ["vocabulary.txt"]
 
 
-def test_load_names_file_and_line(tmp_path):
+def test_errors_of_load_name_file_and_line(tmp_path):
     path = tmp_path / "vocabulary.txt"
     for content, line in (
         *((b"", 1), (b"a\nb\n", 1), (b"\nb\n", 2), (b"\n", 2)),
@@ -110,7 +110,7 @@ def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
     assert tokens.batch([]).shape == (0, 4)
 
 
-def test_widths_are_few():
+def test_padded_batches_have_few_widths():
     widths = [padded_width(length, 4) for length in range(1, 65)]
     assert sorted(set(widths)) == [*range(4, 33, 4), 40, 48, 56, 64]
     assert padded_width(65, 4) == 80 and padded_width(20_000, 4) == 20_480
@@ -164,7 +164,7 @@ def test_split_words_splits_at_every_space_of_unicode():
     assert split(b"a \xff\xfedog", "cat") == [["a", "dog"], ["cat"]]
 
 
-def test_split_words_of_words_is_the_same_words():
+def test_splitting_words_again_changes_nothing():
     once = split("L'\u00e9t\u00e9 isn't THE 1950s \u0130stanbul \ufb01sh's")[0]
     assert split(*once) == [[word] for word in once]
 

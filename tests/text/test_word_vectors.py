@@ -58,14 +58,14 @@ def file(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*expected a newline after the last")
 @pytest.mark.parametrize("kind", GOOD)
-def test_all_kinds_give_the_same(file, kind):
+def test_all_formats_give_the_same_vectors(file, kind):
     found = read_word_vectors(file(GOOD[kind]), ["cat", "", "bird", "dog", "a"])
     assert found.words == ("cat", "dog", "a")
     expected = np.float32([WORDS["cat"], WORDS["dog"], WORDS["A"]])
     np.testing.assert_array_equal(found.vectors, expected, strict=True)
 
 
-def test_no_word_or_no_file_is_found(file, tmp_path):
+def test_missing_words_and_missing_files(file, tmp_path):
     found = read_word_vectors(file(text()), ["bird"])
     assert found.words == () and found.vectors.shape == (0, 3)
     with pytest.raises(FileNotFoundError, match="none"):
@@ -76,14 +76,14 @@ EXPECTED = [[1, 1, 1], [2, 2, 2]]
 
 
 @pytest.mark.parametrize("make", [binary, text])
-def test_own_spelling_comes_before_others(file, make):
+def test_exact_spelling_comes_before_other_spellings(file, make):
     names = ("DOG", "Dog", "dog", "don't", "Don't")
     words = dict(zip(names, np.float32([[0] * 3, [9] * 3, *EXPECTED, [3] * 3])))
     found = read_word_vectors(file(make(words)), ["dog", "dont"])
     np.testing.assert_array_equal(found.vectors, EXPECTED)
 
 
-def test_words_with_spaces_are_passed_over(file):
+def test_words_with_spaces_are_skipped(file):
     content = text({". .": (1, 2, 3), **WORDS})
     # The first row tells the length, so it is one without spaces.
     content = text({"x": (0, 0, 0)}) + content
@@ -136,14 +136,14 @@ BAD = {
     [(line, content) for line, some in BAD.items() for content in some],
     ids=lambda value: str(value)[:40],
 )
-def test_bad_files_are_named(file, line, content):
+def test_errors_name_bad_files_of_word_vectors(file, line, content):
     path = file(content)
     with refusals.at(path, line):
         read_word_vectors(path, ["dog", "cat"])
 
 
 @pytest.mark.parametrize("content", [text()[:-1], text()[:-3]])
-def test_a_last_line_that_may_be_cut_is_told(file, content):
+def test_a_last_line_that_may_be_cut_is_reported(file, content):
     path = file(content)
     with pytest.warns(UserWarning, match="vectors:3: "):
         found = read_word_vectors(path, ["A"])
@@ -159,7 +159,7 @@ def test_progress_adds_up_to_the_file(file):
 
 
 @pytest.mark.real_data
-def test_real_files_cover_what_their_notes_say(data_root):
+def test_real_files_cover_the_documented_words(data_root):
     captions = [
         line.split("\t")[1]
         for line in (data_root / "flickr8k/Flickr8k.token.txt")
@@ -220,7 +220,7 @@ def test_random_vectors_have_the_spread_of_the_known_ones():
     np.testing.assert_array_equal(table[0], 0)
 
 
-def test_embedding_table_refuses():
+def test_embedding_table_without_known_words_is_rejected():
     vectors = WordVectors(("chat",), np.ones((1, 2), np.float32))
     vocabulary = Vocabulary(("", "[UNK]", "dog"))
     with pytest.raises(InputError):
@@ -240,7 +240,7 @@ def test_centred_vectors_by_hand():
     np.testing.assert_array_equal(centred(alike, 0.5).vectors, 0)
 
 
-def test_new_dims_stand_behind_the_old():
+def test_new_dimensions_follow_the_old():
     table = np.arange(6000, dtype=np.float32).reshape(2000, 3)
     found = with_new_dims(table, 2, seed=1)
     assert (found.shape, found.dtype) == ((2000, 5), np.float32)

@@ -46,7 +46,7 @@ def histories(**columns):
     return [rows[: n + 1] for n in range(len(rows))]
 
 
-def test_a_chart_begins_when_its_scalar_first_moves(shown):
+def test_a_chart_starts_with_the_first_change_of_its_scalar(shown):
     found = shown(
         *histories(
             train__learning_rate=[0.5, 0.5, 0.25, 0.25],
@@ -61,7 +61,7 @@ def test_a_chart_begins_when_its_scalar_first_moves(shown):
     }
 
 
-def test_the_overview_is_there_from_the_first_epoch(shown):
+def test_the_overview_is_written_in_the_first_epoch(shown):
     found = shown(
         *histories(
             dev__recall_sum=[3.0, 3.0],
@@ -100,7 +100,7 @@ def test_runs_are_compared_by_settings_without_places(tmp_path):
     )
 
 
-def test_settings_are_written_for_people_and_for_the_table(tmp_path):
+def test_settings_are_written_as_text_and_as_hyperparameters(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
     with board.Board(tmp_path, *CHOSEN) as writer:
         writer.add_settings(settings, 0, "- network: small")
@@ -129,7 +129,7 @@ def test_settings_are_written_for_people_and_for_the_table(tmp_path):
 @pytest.mark.parametrize(
     "lost", ["create_file_writer", "text", "scalar", "image", "write_points"]
 )
-def test_a_disk_that_is_full_is_told_once_and_ends_nothing(
+def test_a_full_disk_is_reported_once_and_training_continues(
     tmp_path, monkeypatch, capsys, lost
 ):
     full = tf.errors.ResourceExhaustedError(

@@ -90,7 +90,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(path, monkeypatch):
     assert os.listdir(path.parent) == ["best.npz"]
 
 
-def test_another_network_is_refused_and_left_alone(path):
+def test_a_checkpoint_of_another_network_is_rejected_without_changes(path):
     other = keras.Sequential([keras.layers.Dense(5), keras.layers.Dense(2)])
     other.build((None, 4))
     before = other.get_weights()
@@ -104,7 +104,7 @@ def test_another_network_is_refused_and_left_alone(path):
         restore(path, smaller)
 
 
-def test_arrays_that_were_fitted_or_are_held_come_back(tmp_path):
+def test_fitted_and_held_arrays_are_restored(tmp_path):
     path = tmp_path / "last.npz"
     state = checkpoints.RunState(
         fitted={"words": ["a"], "mean": np.arange(3.0)},
@@ -146,7 +146,7 @@ def rewritten(path, **values):
     ],
     ids=str,
 )
-def test_a_state_of_another_kind_is_refused(path, values):
+def test_a_state_of_wrong_types_is_rejected(path, values):
     rewritten(path, **values)
     for read in (checkpoints.read_checkpoint, checkpoints.read_progress):
         with pytest.raises(UserError, match=f"best.npz .*{min(values)}"):
@@ -222,7 +222,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_named(path, damage):
+def test_error_names_the_damaged_checkpoint(path, damage):
     content = bytearray(path.read_bytes())
     DAMAGES[damage](content)
     path.write_bytes(content)
@@ -230,7 +230,7 @@ def test_a_damaged_file_is_named(path, damage):
         checkpoints.read_checkpoint(path)
 
 
-def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path):
+def test_a_missing_checkpoint_is_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="best.npz"):
         checkpoints.read_checkpoint(tmp_path / "best.npz")
 

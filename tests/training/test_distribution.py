@@ -17,7 +17,7 @@ def config(cluster=CLUSTER, kind="worker", index=0):
     return json.dumps({"cluster": cluster, "task": task})
 
 
-def test_worker_0_is_the_chief_where_nobody_else_is():
+def test_worker_0_is_the_chief_without_a_chief():
     first, second = (read_task(config(index=i)) for i in range(2))
     addresses = {"worker 0": "10.0.0.1:2222", "worker 1": "10.0.0.2:2222"}
     assert first == WorkerTask("worker 0", True, addresses)
@@ -41,7 +41,7 @@ def test_worker_0_is_the_chief_where_nobody_else_is():
         config({}),
     ],
 )
-def test_a_wrong_tf_config_is_refused(text):
+def test_a_wrong_tf_config_is_rejected(text):
     with refused("TF_CONFIG"):
         read_task(text)
 
@@ -55,7 +55,9 @@ def test_a_wrong_tf_config_is_refused(text):
         (("mirrored",), "--num_replicas"),
     ],
 )
-def test_what_can_not_be_opened_is_refused(monkeypatch, arguments, argument):
+def test_wrong_arguments_of_open_workers_are_rejected(
+    monkeypatch, arguments, argument
+):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
     with pytest.raises(InputError) as error:
@@ -63,7 +65,7 @@ def test_what_can_not_be_opened_is_refused(monkeypatch, arguments, argument):
     assert error.value.argument == argument
 
 
-def test_one_device_is_the_chief_and_waits_for_nobody():
+def test_a_single_device_is_the_chief_and_does_not_wait():
     workers = distribution.open_workers()
     assert workers.is_chief and not workers.are_several
     assert str(workers) == ""
@@ -74,7 +76,7 @@ def test_one_device_is_the_chief_and_waits_for_nobody():
         raise tf.errors.UnavailableError(None, None, "no worker's")
 
 
-def test_a_value_that_the_chief_lacks_is_told(monkeypatch):
+def test_error_names_a_value_that_differs_from_the_chiefs(monkeypatch):
     addresses = {"worker 0": "a:1", "worker 1": "b:1"}
     workers = Workers(task=WorkerTask("worker 1", False, addresses))
     monkeypatch.setattr(workers, "of_chief", lambda value: {})
@@ -90,7 +92,7 @@ def lost(addresses, message):
     return str(error.value)
 
 
-def test_the_worker_that_is_gone_is_named(monkeypatch):
+def test_error_names_the_lost_worker(monkeypatch):
     monkeypatch.setattr(distribution, "LOOK_SECONDS", 0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"

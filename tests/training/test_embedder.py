@@ -70,7 +70,7 @@ def examples(images, token_ids=((2, 0),)):
     )
 
 
-def test_texts_come_back_in_their_own_order(monkeypatch):
+def test_embedded_texts_keep_their_order(monkeypatch):
     monkeypatch.setattr(retrieval_metrics, "CAPTION_CHUNK", 2)
     token_ids = [
         [7, 1, 1, 1],
@@ -113,20 +113,20 @@ def test_photos_are_decoded_and_keep_their_order(tmp_path, monkeypatch):
     np.testing.assert_allclose(found, COLORS, atol=1e-3)
 
 
-def test_nothing_to_embed_gives_no_rows():
+def test_no_inputs_give_no_embeddings():
     source = examples(FileNames([]), np.zeros((0, 1)))
     assert Embedder(Network(), SIZE).images(source).shape[0] == 0
     assert Embedder(Network(), SIZE).texts(source).shape[0] == 0
 
 
-def test_a_broken_photo_is_named(tmp_path):
+def test_error_names_the_broken_photo(tmp_path):
     paths = write_photos(tmp_path, [f"{i}.jpg" for i in range(5)])
     cut(paths[3])
     with pytest.raises(InputError, match="3.jpg"):
         Embedder(Network(), SIZE).images(examples(FileNames(paths)))
 
 
-def test_another_failure_stays_what_it_is(tmp_path):
+def test_an_unrelated_error_is_not_replaced(tmp_path):
     class Failing(Network):
         def embed_images(self, images, training):
             return images + tf.ones((2, 2))
@@ -137,7 +137,7 @@ def test_another_failure_stays_what_it_is(tmp_path):
     assert "0.jpg" not in str(caught.value)
 
 
-def test_a_broken_photo_stops_training_by_its_name(tmp_path, eagerly):
+def test_training_stops_with_the_name_of_a_broken_photo(tmp_path, eagerly):
     folder = tiny.write_precomputed(tmp_path / "data")
     for split, size in tiny.SPLITS.items():
         names = [f"{split}{i}.jpg" for i in range(size)]

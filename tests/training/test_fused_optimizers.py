@@ -136,7 +136,7 @@ def of_keras(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_are_those_of_keras(name):
+def test_fused_optimizers_equal_those_of_keras(name):
     fused = made_weights()
     optimizer, half = make(name, True, fused), STEPS // 2
     assert_close(run(optimizer, fused, range(half)), of_keras(name)[0])
@@ -145,7 +145,7 @@ def test_values_are_those_of_keras(name):
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd, nesterov"])
-def test_values_under_xla_are_those_of_keras(name):
+def test_fused_optimizers_under_xla_equal_those_of_keras(name):
     fused = made_weights()
     found = run(make(name, True, fused), fused, range(STEPS), jit_compile=True)
     assert_close(found, of_keras(name)[1])
@@ -164,7 +164,7 @@ def described(variables):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_state_of_keras_optimizer_goes_on(name):
+def test_the_state_of_a_keras_optimizer_can_be_continued(name):
     before, wanted = of_keras(name)
     weights = made_weights()
     optimizer, theirs = (make(name, each, weights) for each in (True, False))
@@ -179,7 +179,7 @@ def test_state_of_keras_optimizer_goes_on(name):
 @pytest.mark.parametrize(
     "name", ["adamw, schedule and clipping", "sgd, nesterov"]
 )
-def test_config_makes_the_same_optimizer(name):
+def test_config_restores_the_optimizer(name):
     optimizer = make(name, True, made_weights())
     made = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(made) is type(optimizer)
@@ -221,7 +221,7 @@ def test_sparse_gradient_moves_weights_as_the_dense_gradient(kind, options):
     assert_close(*found, num_weights=1)
 
 
-def test_updating_some_of_the_variables_leaves_the_others():
+def test_only_variables_with_gradients_change():
     variables = made_weights()
     before = [v.numpy() for v in variables]
     optimizer = make("adam", True, variables)
@@ -233,7 +233,7 @@ def test_updating_some_of_the_variables_leaves_the_others():
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["keras", "fused"])
-def test_scaled_loss_goes_through(fused):
+def test_loss_scaling_does_not_change_the_step(fused):
     variables = made_weights()
     optimizer = keras.mixed_precision.LossScaleOptimizer(
         make("adam", fused, variables)

@@ -4,7 +4,7 @@ import pytest
 from tbnets.training.summary import diagnose, embedding_health
 
 
-def test_health_of_a_collapse_and_of_a_full_space():
+def test_embedding_health_of_collapsed_and_spread_embeddings():
     same = np.tile([[0.6, 0.8]], (4, 1))
     assert embedding_health(same)["mean_cosine"] == pytest.approx(1)
     assert embedding_health(same)["dimension_spread"] == pytest.approx(0)
@@ -35,7 +35,7 @@ def told(*rows, margin=0.05, reduction="mean_active"):
     return "margin plateau" in (diagnose(rows, margin, reduction) or "")
 
 
-def test_the_margin_plateau_is_named():
+def test_a_loss_at_the_margin_is_diagnosed():
     assert told(*[plateau()] * 3)
     assert told(plateau(loss=0.2), *[plateau()] * 3)
     assert not told(*[plateau()] * 2)
@@ -46,7 +46,7 @@ def test_the_margin_plateau_is_named():
 
 
 @pytest.mark.parametrize("images, chance", [(1000, 3.2), (22, 145.5), (5, 440)])
-def test_a_plateau_is_none_where_recall_is_above_chance(images, chance):
+def test_no_plateau_is_diagnosed_if_recall_beats_chance(images, chance):
     def rows(*sums):
         return [plateau(recall_sum=each, images=images) for each in sums]
 
@@ -55,7 +55,7 @@ def test_a_plateau_is_none_where_recall_is_above_chance(images, chance):
     assert not told(*rows(chance, chance, min(1.6 * chance, 550)))
 
 
-def test_phrases_that_are_found_better_are_no_plateau():
+def test_no_plateau_is_diagnosed_if_phrases_are_localized_better():
     def rows(*recalls):
         kept = [
             {k: v for k, v in plateau().items() if k.startswith("train/")}
@@ -68,7 +68,7 @@ def test_phrases_that_are_found_better_are_no_plateau():
     assert not told(*rows(0.3, 0.3, 0.31, 0.3))
 
 
-def test_a_collapse_is_named():
+def test_a_collapse_is_diagnosed():
     logs = {"health/images/mean_cosine": 0.99}
     for loss in ((0.05, "sum"), (None, None)):
         assert "collapsed" in diagnose([logs], *loss)
@@ -82,7 +82,7 @@ def test_a_collapse_is_named():
         ("ranked_first", 0.0, 0.01, "scores are equal"),
     ],
 )
-def test_a_network_that_judges_pairs_may_have_any_embeddings(
+def test_no_collapse_is_diagnosed_for_similarity_networks(
     name, bad, good, advice
 ):
     logs = {"health/images/mean_cosine": 0.99, f"train/{name}": good}

@@ -20,7 +20,7 @@ def config(folder):
     return text_format.Parse(text, found).embeddings[0]
 
 
-def test_the_projector_finds_vectors_words_and_thumbnails(tmp_path):
+def test_projector_files_hold_vectors_words_and_thumbnails(tmp_path):
     vectors = np.array([[0.5, -1.0], [0.25, 0], [1e-9, 1]], np.float32)
     thumbnails = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
     board.write_points(tmp_path, "test", Points(vectors, COLUMNS, thumbnails))

@@ -59,7 +59,7 @@ def files_of(run_dir):
     return {path: path.stat().st_mtime_ns for path in paths}
 
 
-def test_worker_1_knows_what_the_chief_measured_and_writes_nothing(
+def test_worker_1_receives_the_chiefs_metrics_and_writes_nothing(
     run, tmp_path, monkeypatch
 ):
     settings, said, chief = run
@@ -76,7 +76,7 @@ def test_worker_1_knows_what_the_chief_measured_and_writes_nothing(
     assert files_of(chief.run_dir) == before
 
 
-def test_a_worker_of_another_run_is_refused(run, tmp_path):
+def test_a_worker_with_other_settings_is_rejected(run, tmp_path):
     settings, said, _ = run
     other = settings.replace(margin=0.7, run_dir=str(tmp_path))
     with refused("the flags"):
@@ -86,7 +86,7 @@ def test_a_worker_of_another_run_is_refused(run, tmp_path):
         train(settings.replace(run_dir=str(tmp_path)), Apart(1, there))
 
 
-def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):
+def test_workers_read_data_after_the_chief(run, tmp_path):
     settings, _, _ = run
     places = {"data_root": str(tmp_path / "data"), "run_dir": str(tmp_path)}
     said = []
@@ -95,7 +95,7 @@ def test_others_look_for_data_when_the_chief_has_found_them(run, tmp_path):
     assert [list(one) for one in said[1:]] == [["epochs"]]
 
 
-def test_a_run_tells_on_which_devices_it_goes_on(run):
+def test_a_resumed_run_prints_its_devices(run):
     _, _, chief = run
     assert chief.state.devices == "1 replica on 2 workers"
     chief.workers = Workers()
