@@ -23,6 +23,7 @@ from .layers.caption_vectors import TfidfVectors as TfidfVectors
 from .layers.caption_vectors import MeanVectors as MeanVectors
 from .layers.caption_vectors import FisherVectors as FisherVectors
 from .features.caption_encoder import CaptionReader as CaptionReader
+from .features.hub import from_preset as from_preset
 from .layers.heads import PairHead as PairHead
 from .layers.branch import SeededDropout as SeededDropout
 

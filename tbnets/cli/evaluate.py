@@ -28,9 +28,10 @@ Draw a t-SNE map (needs the extra: pip install "tbnets[map]"):
 
   tbnets evaluate --run_dir=runs/quickstart --map=map.png
 
-Measure a Keras Hub model (needs the extra: pip install "tbnets[hub]"):
+Measure a zoo model, an exported run, or a Keras Hub preset (needs the extra:
+pip install "tbnets[hub]") on photos:
 
-  tbnets evaluate --hub=clip_vit_base_patch32 --images=photos \
+  tbnets evaluate --model=hub:clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
 Measure embeddings from any model, matched by the ids of a data set or by row:
@@ -60,7 +61,7 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files
-from tbnets.cli import data_flags, embedding_files, zero_shot
+from tbnets.cli import data_flags, embedding_files, model_scores
 from tbnets.data.splits import NoSuchSplit, usual_name
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
@@ -93,7 +94,7 @@ ALLOWED_FLAGS = {
         *(*_SPLIT_FLAGS, "checkpoint", *_REGION_FLAGS),
         *("phrases", "regions"),
     ),
-    "hub": (*_SPLIT_FLAGS, *_DATA_FLAGS, "cache", "prompt"),
+    "model": (*_SPLIT_FLAGS, *_DATA_FLAGS, "cache", "prompt", "trust"),
     "image_features": (*_SPLIT_FLAGS, *_DATA_FLAGS, "text_features"),
     "image_embeddings": (
         *("text_embeddings", "caption_to_image", "normalize"),
@@ -129,19 +130,24 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
         "of the first, with 95 % intervals of a paired bootstrap over "
         "queries.",
     )
-    hub: str = flag(
+    model: str = flag(
         "",
-        "Keras Hub preset that embeds --images and --captions, instead of a "
-        "run: CLIP, MetaCLIP 2 or SigLIP, given by name, handle or folder.",
-        argument="preset",
+        "Model that embeds --images and --captions, instead of a run: a zoo "
+        "model, an exported model by its folder, or a Keras Hub preset, "
+        "hub:PRESET (CLIP, MetaCLIP 2 or SigLIP, by name, handle or folder).",
+    )
+    trust: bool = flag(
+        False,
+        "Load --model even if its graph has ops that read or write files. "
+        "Use it only for models that you trust.",
     )
     prompt: str = flag(
-        "{}", "Text that --hub reads for a caption, such as 'a photo of {}'."
+        "{}", "Text that --model reads for a caption, such as 'a photo of {}'."
     )
     cache: str = flag(
         "",
-        "Folder that caches the embeddings of --hub; empty: FOLDER.tbnets "
-        "next to --images=FOLDER.",
+        "Folder that caches the photos' embeddings by --model; empty: "
+        "FOLDER.tbnets next to --images=FOLDER.",
     )
     image_features: str = flag(
         "",
@@ -351,12 +357,12 @@ def evaluate_split(options):
 
 def evaluate_one(options, run_dir=""):
     """Evaluates a split and, if --map is set, draws the map."""
-    title = measured = run_dir or zero_shot.title(options)
+    title = measured = run_dir or model_scores.title(options)
     if run_dir:
         split_scores = run_scores(options, run_dir)
     else:
         split_scores = [
-            zero_shot.scores(options, x) for x in splits_of(options)
+            model_scores.scores(options, x) for x in splits_of(options)
         ]
     points = map_points(options, split_scores[0])
     scores = with_query_bank(options, split_scores)

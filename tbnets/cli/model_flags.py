@@ -8,13 +8,14 @@ import json
 
 from tbnets import files, lite
 from tbnets.errors import InputError
+from tbnets.features import hub
 from tbnets.serving import zoo
 from tbnets.tasks.settings.flag import flag
 
 MODEL = (
     "Name of a zoo model (model_zoo/README.md); or a run folder of "
     "tbnets train, whose newest SavedModel is used; or the folder of one "
-    "version, RUN/saved_model/1"
+    "version, RUN/saved_model/1; or hub:PRESET, a Keras Hub preset"
 )
 """Help of --model, for models on this machine."""
 ANY_MODEL = (
@@ -45,7 +46,7 @@ class ModelFlags:
         `requirements` maps each required endpoint to two strings for the error
         message: the requirement and the advice. Errors name the `flag`.
         """
-        if "://" in self.model:
+        if "://" in self.model and not hub.is_hub(self.model):
             from tbnets.extras.server.client import Client
 
             server, _, name = self.model.rpartition("/")
@@ -72,7 +73,7 @@ class RuntimeFlags(ModelFlags):
 
     def open(self, requirements, flag="--model"):
         """Loads --model like `ModelFlags.open`, but in the chosen runtime."""
-        is_local = "://" not in self.model
+        is_local = hub.is_hub(self.model) or "://" not in self.model
         is_found = is_local and lite.find(self.model) is not None
         if self.runtime == "auto":
             is_found = is_found and importlib.util.find_spec("ai_edge_litert")

@@ -5,6 +5,7 @@ PRESET is a name in Keras Hub (`hub:clip_vit_base_patch16`), a handle
 """
 
 import pathlib
+from typing import Any
 
 PREFIX = "hub:"
 """Prefix of a preset in flags that also accept other networks."""
@@ -41,3 +42,27 @@ def unplaced(name):
     """Removes the parent folders from the path in a preset's name."""
     is_path = is_hub(name) and "/" in name and "://" not in name
     return f"{PREFIX}{pathlib.Path(name).name}" if is_path else name
+
+
+def from_preset(name: str) -> tuple[Any, Any]:
+    """Makes a network of a preset that embeds both photos and captions.
+
+    Args:
+        name: name of a Keras Hub preset, such as "clip_vit_base_patch32", a
+            handle or a folder. CLIP, MetaCLIP 2 and SigLIP embed both.
+
+    Returns:
+        (network, tokenizer): an `EmbeddingNetwork` whose branches are
+        identities, with the weights of the preset; and its `HubTokenizer`,
+        which maps strings `[n]` to the ids of captions. The network takes RGB
+        photos `[n, size, size, 3]` in [0, 255].
+
+    Raises:
+        ValueError: Keras Hub cannot open the preset, or it lacks a network for
+            photos or captions.
+
+    Example:
+        network, tokenizer = tbnets.from_preset("clip_vit_base_patch32")
+        network.embed_text(tokenizer(["a dog"]))  # [1, 512], unit length
+    """
+    return package().from_preset(name)

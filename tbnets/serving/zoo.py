@@ -22,6 +22,7 @@ from tbnets.errors import (
     InputError,
     MissingFileError,
 )
+from tbnets.features import hub
 from tbnets.files import CheckedFile, shipped_folder
 from tbnets.serving.checksums import (
     ANSWERS,
@@ -151,9 +152,10 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
     """Loads a zoo model or a user's own model.
 
     Args:
-        name_or_path: a name in `names()`; or the folder of a run, of a
-            SavedModel or of its versions. For a folder with the name of a zoo
-            model, pass `./NAME` or a `pathlib.Path`.
+        name_or_path: a name in `names()`; the folder of a run, of a SavedModel
+            or of its versions; or `hub:PRESET`, a Keras Hub preset that embeds
+            photos and captions. For a folder with the name of a zoo model, pass
+            `./NAME` or a `pathlib.Path`.
         trust: whether to allow all ops in the model's graph.
 
     Returns:
@@ -170,7 +172,13 @@ def open_model(name_or_path: Path, trust: bool = False) -> "Served":
 
 
 def model_folder(name_or_path: Path) -> pathlib.Path:
-    """Returns the folder of a zoo model, or any other argument as a path."""
+    """Returns the folder of a zoo model, or any other argument as a path.
+
+    A Keras Hub preset, `hub:PRESET`, is exported on first use.
+    """
+    if hub.is_hub(name_or_path):
+        with startup.quiet_tensorflow():
+            return hub.package().exported(name_or_path)
     # Only strings are names: pathlib turns ./NAME into NAME.
     is_name = isinstance(name_or_path, str) and name_or_path in names()
     return pathlib.Path(folder() if is_name else "", name_or_path)

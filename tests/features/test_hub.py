@@ -3,27 +3,24 @@
 import json
 import shutil
 import sys
+import types
 
-import h5py
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tbnets.errors import (
-    InputError,
-    MissingFileError,
-    MissingPackageError,
-    UnreachableError,
-)
+import tbnets
+from tbnets.errors import InputError, MissingFileError, MissingPackageError
 from tbnets.extras import hub
-from tbnets.extras.hub import preset_files, presets
-from tbnets.extras.hub.preset_files import SHARDS, WEIGHTS
+from tbnets.extras.hub import PresetPhotos, presets
 from tbnets.extras.hub.presets import Preset
 from tbnets.features import hub as hub_names
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.layers.branch import Branch
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.keras_file import load_model
+from tbnets.serving import zoo
 from tests import refusals
 
 
@@ -31,12 +28,6 @@ from tests import refusals
 def clip(hub_presets):
     """Returns the folder of a tiny CLIP."""
     return hub_presets["clip"]
-
-
-@pytest.fixture
-def copy(clip, tmp_path):
-    """Returns a copy of the folder, for damage."""
-    return shutil.copytree(clip, tmp_path / "copy")
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "resnet"])
@@ -51,74 +42,28 @@ def test_a_preset_tells_what_it_turns_into_vectors(hub_presets, kind):
     assert hub_presets[kind] not in json.dumps([config, preset.description()])
 
 
-LAMBDA = {
-    "class_name": "__lambda__",
-    "config": {"value": ["4wAA", None, None]},
-}
-OTHERS = [
-    LAMBDA,
-    {"class_name": "Lambda", "config": {"function": LAMBDA}},
-    {"module": "keras.layers", "class_name": "Lambda", "config": {}},
-    {"module": "os", "class_name": "function", "config": "system"},
-    {"module": "builtins", "class_name": "function", "config": "tbnets>run"},
-    {"class_name": "Branch", "registered_name": "tbnets>Branch", "config": {}},
-    {"class_name": "X", "registered_name": "keras_hub>Nothing", "config": {}},
-    {"module": "keras.utils", "class_name": "get_file", "config": {}},
-    {"module": "keras", "class_name": "Model", "config": {}},
-    {"module": "keras.initializers", "class_name": "tbnets>B", "config": {}},
-    {"module": ["keras"], "class_name": "DTypePolicy", "config": {}},
-    {"vocabulary": "/etc/passwd"},
-]
-
-
-def test_what_is_not_keras_hubs_own_is_not_made(clip):
-    config = presets.open_preset(clip, weights=False).config()
-    for hostile in OTHERS:
-        config["backbone"]["config"]["vision_encoder"] = hostile
-        deeper = {"config": [{"deeper": [hostile]}]}
-        with pytest.raises(InputError):
-            presets.rebuild(config)
-        with pytest.raises(InputError):
-            preset_files.check_config(deeper, "a file")
-
-
-def test_every_file_of_a_folder_is_checked(copy):
-    preset = presets.open_preset(str(copy), weights=False)
-    reads = {
-        "config.json": lambda: presets.open_preset(str(copy)),
-        "tokenizer.json": lambda: preset.tokenizer,
-        "image_converter.json": lambda: preset.image_converter,
+def test_broken_presets_are_refused(clip, tmp_path, recwarn):
+    broken = {
+        "config.json": b"{",
+        "model.weights.h5": b"\x89HDF",
+        "another": None,
     }
-    for file, read in reads.items():
-        kept = (copy / file).read_text()
-        held = json.loads(kept)
-        held["config"]["name"] = LAMBDA
-        (copy / file).write_text(json.dumps(held))
-        with pytest.raises(InputError, match=f"__lambda__.*{file}"):
-            read()
-        (copy / file).write_text("{")
-        with pytest.raises(InputError, match=file):
-            read()
-        (copy / file).unlink()
-        with pytest.raises(MissingFileError, match=file):
-            read()
-        (copy / file).write_text(kept)
+    for file, content in broken.items():
+        folder = shutil.copytree(clip, tmp_path / file)
+        if content:
+            (folder / file).write_bytes(content)
+        else:  # Weights of another network.
+            path = folder / "config.json"
+            config = json.loads(path.read_text())
+            config["config"]["vision_encoder"]["config"]["hidden_dim"] = 32
+            path.write_text(json.dumps(config))
+        recwarn.clear()
+        with refusals.refused("preset"):
+            presets.open_preset(str(folder))
+        assert not list(recwarn)
 
 
-def test_weights_that_are_cut_or_missing_are_refused(copy):
-    weights = copy / WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:5000])
-    with refusals.refused("preset"):
-        presets.open_preset(str(copy))
-    weights.unlink()
-    with pytest.raises(MissingFileError, match=WEIGHTS):
-        presets.open_preset(str(copy))
-    (copy / SHARDS).write_text('{"weight_map": {"a": ["../b.h5"]}}')
-    with pytest.raises(InputError, match=r"\.\./b\.h5"):
-        presets.open_preset(str(copy))
-
-
-def test_a_preset_or_a_side_that_is_not_there_is_refused(hub_presets):
+def test_unknown_presets_and_missing_sides_are_refused(hub_presets):
     for name, kind, named in (
         ("clip_vit_base_patch61", InputError, "clip_vit_base_patch16"),
         ("./nowhere", MissingFileError, "nowhere"),
@@ -129,45 +74,53 @@ def test_a_preset_or_a_side_that_is_not_there_is_refused(hub_presets):
             presets.open_preset(name, "text")
 
 
-def test_a_name_is_fetched_from_its_handle(monkeypatch, clip):
+def test_names_and_handles_are_downloaded_once(monkeypatch, clip):
     asked = []
 
-    def fetch(handle, file):
-        asked.append(f"{handle}/{file}")
-        if file != preset_files.CONFIG:
-            raise OSError("404")
-        return f"{clip}/{file}"
+    def download(handle):
+        asked.append(handle)
+        return clip
 
-    monkeypatch.setitem(preset_files._FETCH, "kaggle", fetch)
-    with pytest.raises(UnreachableError, match="404"):
-        presets.open_preset("hub:clip_vit_base_patch16")
-    assert asked[0] == "keras/clip/keras/clip_vit_base_patch16/3/config.json"
-    found = presets.open_preset("clip_vit_base_patch16", weights=False)
-    assert found.backbone.projection_dim == 6
+    for module, name in (
+        ("kagglehub", "model_download"),
+        ("huggingface_hub", "snapshot_download"),
+    ):
+        fake = types.SimpleNamespace(**{name: download})
+        monkeypatch.setitem(sys.modules, module, fake)
+    for name, handle in (
+        ("clip_vit_base_patch16", "keras/clip/keras/clip_vit_base_patch16/3"),
+        ("hub:hf://someone/clip", "someone/clip"),
+    ):
+        opened = presets.open_preset(name, weights=False)
+        assert opened.backbone.projection_dim == 6
+        assert asked.pop() == handle and not asked
+    files = presets.files(clip)
+    assert files.keys() > {"config.json", "assets/tokenizer/merges.txt"}
 
 
-def test_weights_that_would_fill_the_memory_are_not_read(copy, monkeypatch):
+def test_a_network_of_both_sides_is_made_and_exported(
+    clip, tmp_path, monkeypatch
+):
     import keras_hub
 
-    with h5py.File(copy / WEIGHTS, "a") as file:
-        file.create_dataset("w", (10**9,), "f4", chunks=True)  # 4 GB, unwritten
-
-    def read(*_):
-        pytest.fail("the weights are read")
-
-    monkeypatch.setattr(keras_hub.models.Backbone, "load_weights", read)
-    with pytest.raises(InputError):
-        presets.open_preset(str(copy))
-
-
-def test_weights_of_another_network_are_refused_in_one_error(copy, recwarn):
-    config = json.loads((copy / "config.json").read_text())
-    config["config"]["vision_encoder"]["config"]["hidden_dim"] = 32
-    (copy / "config.json").write_text(json.dumps(config))
-    recwarn.clear()
-    with pytest.raises(InputError, match=str(copy)):
-        presets.open_preset(str(copy))
-    assert not list(recwarn)
+    monkeypatch.setenv("TBNETS_CACHE", str(tmp_path))
+    network, tokenizer = tbnets.from_preset(clip)
+    backbone = keras_hub.models.Backbone.from_preset(clip)
+    ids = tokenizer(CAPTIONS)
+    texts = network.embed_text(ids)
+    expected = keras.ops.normalize(backbone.get_text_embeddings(ids[:2] - 1))
+    np.testing.assert_allclose(texts[:2, :1], expected[:, :1], atol=1e-5)
+    model = zoo.open_model(f"hub:{clip}")
+    found = model.embed_text(CAPTIONS.tolist())
+    np.testing.assert_allclose(found, texts, atol=1e-5)
+    [folder] = tmp_path.glob("hub/*/clip/1")
+    assert zoo.locate(f"hub:{clip}") == folder
+    pixels = PIXELS.round()
+    files = [tf.io.encode_png(each.astype("uint8")).numpy() for each in pixels]
+    converter = keras_hub.layers.ImageConverter.from_preset(clip)
+    resized = np.stack([PresetPhotos(converter, 16)(each) for each in pixels])
+    expected = network.embed_images(resized)
+    np.testing.assert_allclose(model.embed_images(files), expected, atol=1e-4)
 
 
 def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.extras.hub import preset_files, presets, texts
+from tbnets.extras.hub import presets, texts
 from tbnets.extras.hub.texts import HubFeatures, HubTextEncoder, HubTokenizer
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import CaptionReader
@@ -58,7 +58,7 @@ def test_pairs_are_read_and_pooled_as_by_keras_hub(opened, kind, name):
 
     preset = opened[kind].opened.preset
     own = getattr(keras_hub.models, f"{name}Preprocessor")
-    own = own.from_preset(preset.source)
+    own = own.from_preset(str(preset.source))
     own.image_converter = None
     ids = own({"prompts": CAPTIONS, "images": None})["token_ids"]
     wanted = preset.backbone.get_text_embeddings(np.asarray(ids))
@@ -151,67 +151,6 @@ def test_what_reads_more_than_texts_is_refused():
     backbone = types.SimpleNamespace(input=inputs, output=None)
     with pytest.raises(InputError, match="speakers"):
         texts.text_network(backbone)
-
-
-def test_a_reader_of_texts_makes_nothing_of_what_prepares_images(
-    hub_presets, tmp_path
-):
-    folder = shutil.copytree(hub_presets["siglip"], tmp_path / "siglip")
-    # Of this class Keras Hub makes none, so it would read both files.
-    prepares = folder / "preprocessor.json"
-    named = prepares.read_text().replace("SigLIPPrep", "CLIPPrep")
-    prepares.write_text(named)
-    kind = "others>Mark"
-    config = {"class_name": "Mark", "config": {}, "registered_name": kind}
-    (folder / "image_converter.json").write_text(json.dumps(config))
-    preset, made = presets.open_preset(str(folder), "text", weights=False), []
-    mark = type("Mark", (), {"__init__": lambda self: made.append(self)})
-    mark.from_config = classmethod(lambda cls, config: cls())
-    with keras.saving.custom_object_scope({kind: mark}):
-        texts.HubTokenizer(preset)
-        assert not made
-        with pytest.raises(InputError, match=kind):
-            assert preset.image_converter is None
-
-
-OF_ALL = {"config.json", "model.weights.h5"}
-OF_WORDS = {"tokenizer.json", "preprocessor.json"}
-OF_WORDS |= {f"assets/tokenizer/{x}" for x in ("vocabulary.json", "merges.txt")}
-
-
-def test_files_are_those_that_decide(hub_presets, tmp_path, monkeypatch):
-    folder = shutil.copytree(hub_presets["clip"], tmp_path / "clip")
-    (folder / "README.md").write_text("about it")
-    name = f"hub:{folder}"
-    assert presets.files(name, "text").keys() == OF_ALL | OF_WORDS
-    assert presets.files(name, "image").keys() == OF_ALL | {
-        "image_converter.json"
-    }
-    parts = {"weight_map": {"a": "a.h5", "b": ["b.h5", "a.h5"]}}
-    (folder / "model.weights.json").write_text(json.dumps(parts))
-    (folder / "model.weights.h5").rename(folder / "a.h5")
-    (folder / "b.h5").touch()
-    monkeypatch.setitem(
-        preset_files._FETCH, "hf", lambda _, file: (folder / file).resolve(True)
-    )
-    for each in (name, "hub:hf://someone/clip"):
-        found = presets.files(each, "text").keys() - OF_WORDS
-        assert found == {"config.json", "model.weights.json", "a.h5", "b.h5"}
-
-
-def test_files_of_other_libraries_are_those_of_the_folder(
-    hub_presets, tmp_path, monkeypatch
-):
-    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
-    (tmp_path / ".git").mkdir()
-    for name in ("model.safetensors", "README.md", ".DS_Store"):
-        (tmp_path / name).touch()
-    monkeypatch.setitem(
-        preset_files._FETCH, "hf", lambda _, file: tmp_path / file
-    )
-    for each in (tmp_path, "hf://someone/vit"):
-        found = presets.files(f"hub:{each}", "image")
-        assert found.keys() == {"config.json", "model.safetensors"}
 
 
 def test_a_saved_clip_writes_to_no_table_of_keras_hub(hub_presets, tmp_path):

@@ -11,13 +11,11 @@ import tqdm
 
 from tbnets.checks import rows_by
 from tbnets.errors import InputError
-from tbnets.evaluation.score_tiles import PairScores
-from tbnets.serving import search
 from tbnets.tasks.matching.phrase_regions import (
     phrase_region_scores,
     split_with,
 )
-from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.matching.scores import scores_of_model
 from tbnets.tasks.scores import PhraseScores, phrase_table
 
 BATCH = 64
@@ -31,7 +29,7 @@ def served_scores(task, model, split):
     if model.has("embed_phrases"):
         return _localization(task.split(split), model)
     if model.has("embed_image", "embed_text"):
-        return _retrieval(task.split(split), model)
+        return scores_of_model(model, task.split(split))
     raise InputError(
         "--run_dir",
         "be a run whose exported model can be measured",
@@ -62,28 +60,6 @@ def phrase_scores(session, model, split, phrases, regions):
     return PhraseScores(
         dataclasses.replace(run_table, whole_photo=False)
     ), of_model
-
-
-def _retrieval(split, model):
-    if model.takes_photos:
-        images = split.photos.paths
-    else:
-        images = np.concatenate(list(split.images.chunks()))
-    captions = split.records.captions
-    images = search.embed(model.embed_images, images, "image", BATCH)
-    texts = search.embed(model.embed_text, captions, "caption")
-    pairs = None
-    if model.has("compare"):  # A learned similarity is computed by pair.
-
-        def tile(i, j):
-            return model.compare(images[i], texts[j])
-
-        def one_by_one(i, j):
-            rows = zip(i[:, None], j[:, None])
-            return np.concatenate([tile(*pair)[0] for pair in rows])
-
-        pairs = PairScores(len(images), len(texts), tile, one_by_one)
-    return RetrievalScores(images, texts, split.records, pairs)
 
 
 def _localization(split, model):

@@ -1,5 +1,7 @@
 """Uses Keras Hub presets as image and text networks."""
 
+from tbnets.extras.hub.networks import exported as exported
+from tbnets.extras.hub.networks import from_preset as from_preset
 from tbnets.extras.hub.presets import PresetEncoder as PresetEncoder
 from tbnets.extras.hub.presets import PresetPhotos as PresetPhotos
 from tbnets.extras.hub.presets import build_hub_cnn as build_hub_cnn

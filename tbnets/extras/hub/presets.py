@@ -2,14 +2,17 @@
 
 A preset is a folder of JSON files, weights and vocabulary files. It is chosen
 by its Keras Hub name (`clip_vit_base_patch16`), its handle (`kaggle://...`,
-`hf://...`) or its path.
+`hf://...`) or its path. Keras Hub reads the files, and is trusted to read only
+weights and configurations, as an installed package is.
 """
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import hashlib
 import json
+import pathlib
 import warnings
 from typing import Any
 
@@ -21,49 +24,17 @@ from tbnets.errors import (
     InputError,
     MissingFileError,
     MissingPackageError,
-    UnreachableError,
     UserError,
     check_kind,
     import_extra,
 )
-from tbnets.extras.hub import preset_files
 from tbnets.features.cnn import Cnn, in_float32
-from tbnets.features.cnn_weights import check_datasets
-from tbnets.features.hub import PREFIX
 from tbnets.features.image_encoders import PooledEncoder
-from tbnets.files import shown
 
+PREFIX = "hub:"
 SIDES = ("image", "text")
-_TEXT_FILES = "tokenizer.json", "preprocessor.json", "task.json"
-
-
-def files(name, side):
-    """Returns the files that determine a preset's vectors, as {name: path}.
-
-    `side` is the network that computes the vectors: "image" or "text".
-    """
-    name = name.removeprefix(PREFIX)
-    source = preset_files.find_preset(name, keras_hub().models.Backbone.presets)
-    config = preset_files.fetch(source, preset_files.CONFIG, name)
-    if not preset_files.is_keras_hub(preset_files.parsed(config)):
-        return preset_files.foreign_files(source, name)
-    paths = [config, *preset_files.weights_files(source, name)]
-    paths = {path.name: path for path in paths}
-    optional = [preset_files.CONVERTER]
-    if side == "text":
-        optional = [*_TEXT_FILES, *_words(source, name)]
-    for file in optional:
-        # Optional files may be missing.
-        with contextlib.suppress(MissingFileError, UnreachableError):
-            paths[file] = preset_files.fetch(source, file, name)
-    return paths
-
-
-def _words(source, name):
-    path = preset_files.fetch(source, "tokenizer.json", name)
-    config = preset_files.check_config(preset_files.parsed(path), path)
-    tokenizer = _deserialized(config, keras_hub().tokenizers.Tokenizer, name)
-    return [f"assets/tokenizer/{file}" for file in tokenizer.file_assets]
+_PASSING = ("dtype", "build_config", "compile_config")
+"""Config keys that describe the process that wrote the config."""
 
 
 def keras_hub():
@@ -78,12 +49,59 @@ def keras_hub():
     return import_extra("hub", "keras_hub")
 
 
+def folder_of(name):
+    """Returns the folder of a preset; downloads it on first use.
+
+    `name` is a folder, a handle or a Keras Hub name, with or without `PREFIX`.
+    A folder takes precedence.
+    """
+    name, known = name.removeprefix(PREFIX), keras_hub().models.Backbone.presets
+    if pathlib.Path(name).is_dir():
+        # Keras Hub takes a relative path for one of its names.
+        return pathlib.Path(name).absolute()
+    if pathlib.Path(name).name != name and "://" not in name:
+        raise MissingFileError(
+            "`preset` must be a folder written by save_to_preset. Received: "
+            f"preset={name!r}, which does not exist. Check the path."
+        )
+    with _reporting_damage(name):
+        handle = known[name]["kaggle_handle"] if name in known else name
+        scheme, _, handle = handle.partition("://")
+        if scheme == "hf":
+            download = import_extra("hub", "huggingface_hub").snapshot_download
+        elif scheme == "kaggle":
+            download = import_extra("hub", "kagglehub").model_download
+        else:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            raise ValueError(
+                "it is no folder, no kaggle:// or hf:// handle, and none of "
+                f"the {len(known)} names of Keras Hub; similar names: "
+                f"{', '.join(near) or 'none'}"
+            )
+        return pathlib.Path(download(handle))
+
+
+def files(name):
+    """Returns the files of a preset that affect its vectors, as {name: path}.
+
+    All files are listed but README files and hidden files.
+    """
+    folder = folder_of(name)
+    paths = sorted(folder.rglob("*"))
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {
+        name: path
+        for name, path in names.items()
+        if path.is_file() and not name.startswith((".", "README"))
+    }
+
+
 class Preset:
     """An opened Keras Hub preset.
 
     Args:
         name: name from the user, without `PREFIX`.
-        source: folder or handle of its files; None for a rebuilt preset.
+        source: folder of its files; None for a rebuilt preset.
         backbone: `keras_hub.models.Backbone`.
         image_converter: config of a rebuilt preset's image converter.
 
@@ -156,29 +174,20 @@ class Preset:
         kind = keras_hub().layers.ImageConverter
         if self.source is None:
             return converter_of({"image_converter": self._image_converter})
-        return self.part(preset_files.CONVERTER, kind)
+        return self.part(kind)
 
     @functools.cached_property
     def tokenizer(self):
         """The `keras_hub.tokenizers.Tokenizer`."""
-        return self.part("tokenizer.json", keras_hub().tokenizers.Tokenizer)
+        return self.part(keras_hub().tokenizers.Tokenizer)
 
-    def part(self, file, kind, **components):
+    def part(self, kind, **components):
         """Opens the preset's tokenizer, preprocessor or image converter.
 
-        `file` is the part's JSON file, which is checked first, and `kind` is
-        its class. `components` are passed to `from_preset`, with files that are
-        already checked.
+        `kind` is its class. `components` are passed to `from_preset`.
         """
-        if preset_files.is_keras_hub(self.read(preset_files.CONFIG)):
-            self.read(file)
         with _reporting_damage(self.name):
-            return kind.from_preset(self.source, **components)
-
-    def read(self, file):
-        """Returns the checked content of a JSON file."""
-        path = preset_files.fetch(self.source, file, self.name)
-        return preset_files.check_config(preset_files.parsed(path), path)
+            return kind.from_preset(str(self.source), **components)
 
     def config(self):
         """Returns the config for `rebuild`, without weights or vocabulary."""
@@ -186,7 +195,7 @@ class Preset:
         if "image" in self.sides:
             parts["image_converter"] = self.image_converter
         dump = keras.saving.serialize_keras_object
-        return {k: preset_files.bare(dump(part)) for k, part in parts.items()}
+        return {k: _bare(dump(part)) for k, part in parts.items()}
 
     def description(self):
         """Returns the backbone's class and a config digest, for manifests."""
@@ -199,65 +208,60 @@ def open_preset(name, side=None, image_size=None, weights=True):
     """Opens a preset, with weights in the dtype of the global policy.
 
     Args:
-        name: a Keras Hub name, a handle or a folder, with or without `PREFIX`.
-            A folder takes precedence.
+        name: as in `folder_of`.
         side: network that the preset must have, "image" or "text"; None for
             either.
         image_size: side of the images in pixels; None for the preset's own.
         weights: whether to load the weights, which are otherwise random.
     """
-    hub, name = keras_hub(), name.removeprefix(PREFIX)
-    source = preset_files.find_preset(name, hub.models.Backbone.presets)
-    path = preset_files.fetch(source, preset_files.CONFIG, name)
-    config = preset_files.check_config(preset_files.parsed(path), path)
+    name, source = name.removeprefix(PREFIX), folder_of(name)
+    read = keras_hub().models.Backbone.from_preset
     label = f"{name} with image_size={image_size}" if image_size else name
-    is_keras_hub, kind = preset_files.is_keras_hub(config), hub.models.Backbone
     with _reporting_damage(label):
-        if is_keras_hub and image_size:
-            config = preset_files.resized(config, image_size)
-        if is_keras_hub:
-            backbone = _deserialized(config, kind, label)
-        else:
-            shape = (image_size, image_size, 3)
-            size = {"image_shape": shape} if image_size else {}
-            backbone = kind.from_preset(source, load_weights=weights, **size)
-    preset = Preset(name, source, backbone)
+        options = {"load_weights": weights}
+        if image_size:
+            backbone = read(str(source), load_weights=False)
+            preset = Preset(name, source, backbone)
+            preset.require("image")
+            if vision_of(preset).network.input_shape[1] != image_size:
+                options["image_shape"] = (image_size, image_size, 3)
+        preset = Preset(name, source, read(str(source), **options))
     if side:
         preset.require(side)
-    if is_keras_hub and weights:
-        files = preset_files.weights_files(source, name)
-        with _reporting_damage(label):
-            for file in files:
-                if file.suffix == ".h5":  # Shards have a JSON file.
-                    check_datasets(file, file, file.stat().st_size)
-            backbone.load_weights(str(files[0]))
     return preset
 
 
 def rebuild(config):
-    """Rebuilds a preset from an untrusted config, with random weights."""
-    kind, name = keras_hub().models.Backbone, "the preset of a checkpoint"
-    preset_files.check_config(config, "a checkpoint")
-    backbone = _deserialized(config.get("backbone"), kind, name)
-    return Preset(name, None, backbone, config.get("image_converter"))
+    """Rebuilds a preset of a checkpoint by its config, with random weights."""
+    kind = keras_hub().models.Backbone
+    backbone = _deserialized(config.get("backbone"), kind)
+    converter = config.get("image_converter")
+    return Preset("the preset of a checkpoint", None, backbone, converter)
 
 
 def converter_of(config):
     """Rebuilds the image converter from a config made by `Preset.config`."""
-    kind, name = keras_hub().layers.ImageConverter, "the preset of a checkpoint"
-    preset_files.check_config(config, "a checkpoint")
+    kind = keras_hub().layers.ImageConverter
     with in_float32():
-        return _deserialized(config.get("image_converter"), kind, name)
+        return _deserialized(config.get("image_converter"), kind)
 
 
-def _deserialized(config, kind, name):
+def _deserialized(config, kind):
     make = keras.saving.deserialize_keras_object
-    with _reporting_damage(name):
-        part = make(preset_files.bare(config), safe_mode=True)
-    if not isinstance(part, kind):
-        reason = f"not a {kind.__name__}: {shown(part)}"
-        raise preset_files.damaged(name, reason)
+    with _reporting_damage("the preset of a checkpoint"):
+        part = make(_bare(config), safe_mode=True)
+        if not isinstance(part, kind):
+            raise TypeError(f"{short_text(part)} is no {kind.__name__}")
     return part
+
+
+def _bare(config):
+    """Returns a config without the keys in `_PASSING`."""
+    if isinstance(config, dict):
+        return {k: _bare(v) for k, v in config.items() if k not in _PASSING}
+    if isinstance(config, list | tuple):
+        return [_bare(each) for each in config]
+    return config
 
 
 @contextlib.contextmanager
@@ -277,7 +281,12 @@ def _reporting_damage(name):
         ) from error
     except Exception as error:  # Keras Hub raises any error.
         reason = " ".join(str(error).split())[:500]
-        raise preset_files.damaged(name, reason) from error
+        raise InputError(
+            "preset",
+            "be a preset that Keras Hub can open",
+            f"preset={name} ({reason})",
+            "Check the name and the connection, or save the preset again.",
+        ) from error
 
 
 def _sides(backbone):
@@ -383,12 +392,13 @@ def vision_of(preset, image_size=None):
     sides = set(inputs.shape[1:3]) - {None}
     known_sides = sides or set(converter.image_size or ())
     side = image_size or max(known_sides, default=USUAL_SIZE)
-    if len(known_sides) > 1 or {side} < sides or inputs.shape[-1] != 3:
+    fits = not sides or sides == {side}
+    if len(known_sides) > 1 or not fits or inputs.shape[-1] != 3:
         raise InputError(
             "preset",
-            "take square RGB images",
+            f"take square RGB images of size {side}",
             f"preset={preset.name}, which takes {inputs.shape[1:]}",
-            "Choose another preset.",
+            "Choose another preset or size.",
         )
     name, scaling = f"{PREFIX}{preset.backbone_name}", _scaling(converter)
     network = keras.Model(inputs, output)

@@ -12,6 +12,7 @@ The vector of a text is computed as in the preset's training:
 import copy
 import functools
 import hashlib
+import json
 import pathlib
 import tempfile
 from collections.abc import Sequence
@@ -23,12 +24,11 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.checks import Array, short_repr
-from tbnets.errors import InputError, MissingFileError, UnreachableError
+from tbnets.errors import InputError
 from tbnets.extras.hub import presets
 from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.cnn import in_float32, in_policy
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.features.hub import placed
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.text.byte_pairs import BytePairs
 
@@ -58,10 +58,11 @@ class HubFeatures(CaptionEncoder):
     @classmethod
     def of(cls, name: str) -> Self:
         """Opens a preset by its name, as in `presets.open_preset`."""
-        name = placed(name)
         opened = _TextPreset(name)
         encoder = cls(opened.description())
-        encoder.notes_["name"] = name
+        folder = pathlib.Path(name.removeprefix(presets.PREFIX))
+        is_folder = folder.is_dir()
+        encoder.notes_["name"] = str(folder.absolute()) if is_folder else name
         vars(encoder)["opened"] = opened
         return encoder
 
@@ -296,16 +297,14 @@ class _PairTokenizer(tf.Module):
         family = preset.backbone_name.removesuffix("Backbone")
         names = [f"{family}{kind}Preprocessor" for kind in ("", "CausalLM")]
         kind = next(name for name in names if hasattr(models, name))
-        preprocessor, file = getattr(models, kind), "preprocessor.json"
-        # Otherwise Keras Hub might read the converter's file, which is not
-        # checked.
+        preprocessor = getattr(models, kind)
         flags = ("canonicalize_text", "to_lower", "add_start_token")
         if preset.source is None:
             own = preset.preprocessor
             options = {n: getattr(own, n) for n in flags if hasattr(own, n)}
             packer = preprocessor(preset.tokenizer, **options)
         else:
-            packer = preset.part(file, preprocessor, image_converter=None)
+            packer = preset.part(preprocessor, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
         self.settings = [kind, most, *(getattr(packer, n, None) for n in flags)]
@@ -358,10 +357,8 @@ def pooling_of(preset):
     """Returns how a preset pools token states, a value in `POOLINGS`."""
     if len(preset.sides) > 1 or preset.source is None:
         return OWN
-    try:
-        task = preset.read("task.json")
-    except (MissingFileError, UnreachableError):
-        return OWN
+    path = preset.source / "task.json"
+    task = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     if not str(task.get("registered_name")).endswith("TextEmbedder"):
         return OWN
     mode = task.get("config", {}).get("pooling_mode", MEAN)

@@ -9,7 +9,7 @@ import numpy as np
 from tbnets.data.captions import CaptionedImages
 from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tbnets.evaluation.ranks import group_pairs
-from tbnets.serving import formatting, search
+from tbnets.serving import embedding_cache, formatting, search
 from tbnets.tasks.scores import (
     FEW_POINTS,
     Scores,
@@ -318,3 +318,43 @@ class RetrievalScores(Scores):
         if self.pairs:
             return None
         return image_and_caption_points(self, most)
+
+
+def scores_of_model(model, split, prompt="{}", cache=False):
+    """Returns the `RetrievalScores` of an exported model on a `SplitData`.
+
+    Args:
+        model: `Served` that embeds images and sentences.
+        split: `SplitData`, with photos or image features, as the model takes.
+        prompt: text that contains {} for the caption.
+        cache: as in `embedding_cache.EmbeddingCache`.
+    """
+    records, images, folder = split.records, None, split.photo_folder
+    if model.takes_photos:
+        names = map(records.file_name, range(records.num_images))
+        paths = dict(zip(names, split.photos.paths, strict=True))
+        saved = embedding_cache.EmbeddingCache(cache, model, folder)
+        ids, images = embedding_cache.embed_photos(
+            model, folder, paths, cache=saved
+        )
+        kept = set(ids)  # Broken photos are left out.
+        rows = [row for row, name in enumerate(paths) if name in kept]
+        records = records.subset(rows)
+    else:
+        features = np.concatenate(list(split.images.chunks()))
+        images = search.embed(model.embed_images, features, "image")
+    prompted = [prompt.replace("{}", caption) for caption in records.captions]
+    texts = search.embed(model.embed_text, prompted, "caption")
+    pairs = None
+    if model.has("compare"):  # A learned similarity is computed by pair.
+
+        def tile(i, j):
+            return model.compare(images[i], texts[j])
+
+        def one_by_one(i, j):
+            rows = zip(i[:, None], j[:, None])
+            return np.concatenate([tile(*pair)[0] for pair in rows])
+
+        counts = len(images), len(texts)
+        pairs = score_tiles.PairScores(*counts, tile, one_by_one)
+    return RetrievalScores(images, texts, records, pairs, photos=folder)

@@ -23,8 +23,8 @@ from tbnets.tasks.settings.flag import flags_of, name_flag
 
 FORM = 3
 """Increase this number if a code change alters results."""
-PRESETS = {"cnn": "image", "features": "text"}
-"""Maps a flag that may name a Keras Hub preset to the kind of its input."""
+PRESETS = ("cnn", "features")
+"""Flags that may name a Keras Hub preset."""
 
 
 class Recipe:
@@ -82,9 +82,9 @@ class Recipe:
     def files(self):
         """Returns the files named by flags or by a preset, as {name: path}."""
         files = _files(self.values)
-        for flag, side in PRESETS.items():
+        for flag in PRESETS:
             if hub.is_hub(name := getattr(self.values, flag, "")):
-                paths = hub.package().files(name, side)
+                paths = hub.package().files(name)
                 files |= {f"{flag}/{k}": paths[k] for k in paths}
                 files[flag] = paths["config.json"]
         return files

@@ -1,0 +1,67 @@
+"""Makes networks of Keras Hub presets that embed both photos and captions."""
+
+import hashlib
+import os
+import pathlib
+import re
+
+import keras
+
+from tbnets.data.images import decode_images
+from tbnets.extras.hub import presets
+from tbnets.extras.hub.presets import PresetEncoder, PresetPhotos
+from tbnets.extras.hub.texts import HubTextEncoder, HubTokenizer
+from tbnets.models.embedding_network import EmbeddingNetwork
+from tbnets.progress import say
+from tbnets.serving.assembled import cache_folder
+from tbnets.serving.export import export_saved_model
+
+
+def from_preset(name):
+    """Returns the network and the tokenizer of `tbnets.from_preset`."""
+    return _network(presets.open_preset(name, "image"))
+
+
+def _network(preset):
+    preset.require("text")
+    network = EmbeddingNetwork(
+        keras.layers.Identity(),
+        keras.layers.Identity(),
+        image_encoder=PresetEncoder(preset),
+        text_encoder=HubTextEncoder.of(preset),
+    )
+    side = network.image_encoder.image_size
+    shapes = {"images": (None, side, side, 3), "captions": (None, None)}
+    network.build(shapes)
+    return network, HubTokenizer(preset)
+
+
+def exported(name) -> pathlib.Path:
+    """Returns the SavedModel of a preset; exports it on first use.
+
+    The model takes encoded photos and captions. It is kept in the folder `hub`
+    of the cache, until a file of the preset changes its size or time.
+    """
+    paths = presets.files(name)
+    stamps = {key: os.stat(path) for key, path in paths.items()}
+    stamps = [(k, x.st_size, x.st_mtime_ns) for k, x in stamps.items()]
+    text = f"{presets.folder_of(name).absolute()} {stamps}".encode()
+    digest = hashlib.sha256(text).hexdigest()[:16]
+    short = re.sub(r"\W+", "_", presets.folder_of(name).name)
+    folder = cache_folder() / "hub" / digest / short / "1"
+    if folder.is_dir():
+        return folder
+    say(f"exporting {name} to {folder.parent}")
+    preset = presets.open_preset(name, "image")
+    network, tokenizer = _network(preset)
+    encoder = network.image_encoder
+    side = encoder.image_size
+    photos = PresetPhotos(preset.image_converter, side)
+    return export_saved_model(
+        network,
+        tokenizer,
+        folder,
+        image_shape=(side, side, 3),
+        read_photos=lambda contents: decode_images(contents, photos),
+        metadata={"preset": preset.description()},
+    )
