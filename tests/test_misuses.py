@@ -513,6 +513,37 @@ QUERY = [
     (MODEL + "--image=a --captions={root}/i.npy", "i.npy:1"),
 ]
 
+ONE_PHOTO = "{root}/photos/a.png red "
+LOCALIZE = [
+    (ONE_PHOTO + "--choice_area_exponent=1", "--choice_area_exponent"),
+    (ONE_PHOTO + "--choice_temperature=0.2", "--choice_temperature"),
+    (
+        ONE_PHOTO + "--choice=mean_box --choice_temperature=0",
+        "--choice_temperature",
+    ),
+    ("{root}/photos/a.png", "tbnets localize"),
+    (ONE_PHOTO + "--json={root}/none/a.json", "--json"),
+    (ONE_PHOTO + "--model={root}/none", "--model"),
+    (ONE_PHOTO + "--model=scenes_embedding", "--model"),
+]
+EXTRACTED = "--output={root}/store --images={root}/"
+EXTRACT = [
+    (EXTRACTED + "absent", "--images"),
+    (EXTRACTED + "whole --layers=fc7", "--layers"),
+    (EXTRACTED + "whole --cnn_weights=absent.h5", "--cnn_weights"),
+]
+SCENES_FLAGS = [
+    ("--folder={root}/s --clutter=2", "--clutter"),
+    ("--folder={root}/photos", "--folder"),
+    ("--folder={root}/s stray", "stray"),
+]
+ZOO = [("--export=scenes_hm_lstm", "--export"), ("served", "--export")]
+LITERT = "--model=scenes_embedding --output={root}/x "
+EXPORT += [
+    (LITERT + "--litert=float16 --half_precision", "--half_precision"),
+    (LITERT + "--litert=float16 --serving", "--serving"),
+    (LITERT + "--images=photos", "--images"),
+]
 COMMANDS = [
     (tool, *row)
     for tool, rows in (
@@ -520,6 +551,10 @@ COMMANDS = [
         ("evaluate", EVALUATE),
         ("export", EXPORT),
         ("query", QUERY),
+        ("localize", LOCALIZE),
+        ("extract_image_features", EXTRACT),
+        ("make_scenes", SCENES_FLAGS),
+        ("zoo", ZOO),
     )
     for row in rows
 ]

@@ -109,13 +109,13 @@ def read_words(options):
     for word in options.words[1:]:
         is_photo = word.lower().endswith(PHOTO_SUFFIXES)
         (photos if is_photo else phrases).append(word)
-    check_text("localize", phrases)
+    check_text("tbnets localize", phrases)
     if not phrases or not all(map(str.strip, phrases)):
         raise InputError(
-            "localize",
+            "tbnets localize",
             "get a photo and at least one phrase",
             f"{len(photos)} photos and the phrases {phrases}",
-            'Write for example localize photo.jpg "a brown dog".',
+            'Write for example tbnets localize photo.jpg "a brown dog".',
         )
     return photos, phrases
 

@@ -74,21 +74,6 @@ def test_a_model_is_converted_for_litert(tmp_path, monkeypatch):
     assert "text_to_image/recall_at_1" in about["source_recalls"]
 
 
-@pytest.mark.parametrize(
-    ("words", "argument"),
-    [
-        (["--litert=float16", "--half_precision"], "--half_precision"),
-        (["--litert=float16", "--serving"], "--serving"),
-        (["--images=photos"], "--images"),
-        (["--litert=int8"], "images"),
-    ],
-)
-def test_flags_of_litert_that_do_not_fit_are_errors(tmp_path, words, argument):
-    model = "--model=scenes_embedding", f"--output={tmp_path / 'lite'}"
-    with refused(argument):
-        verbs.call("export", *model, *words)
-
-
 def test_the_similarity_of_likely_results_is_measured(tmp_path):
     write_networks(tmp_path, "bytes")
     photos, captions = tmp_path / "photos", tmp_path / "captions.csv"

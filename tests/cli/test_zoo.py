@@ -1,10 +1,7 @@
 """Tests of the verb that lists the models of the zoo and exports one."""
 
-import pytest
-
 import tbnets
 from tbnets.cli import export
-from tests.refusals import refused
 from tests.verbs import ask, call
 
 
@@ -19,19 +16,3 @@ def test_a_model_is_exported_for_a_server(tmp_path, monkeypatch):
     folder = str(tmp_path / "scenes_hm_lstm")
     options = {"model": "scenes_hm_lstm", "output": folder, "serving": True}
     assert exports == [export.Options(**options)]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        ["--export=scenes_hm_lstm"],
-        ["served"],
-        ["--export=scenes_hm_lstm", "a", "b"],
-        ["--export=scenes", "a"],
-    ],
-)
-def test_unwritable_output_raises_an_error(line, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with refused("--export"):
-        call("zoo", *line)
-    assert list(tmp_path.iterdir()) == []

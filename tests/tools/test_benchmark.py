@@ -1,9 +1,7 @@
 """Every benchmark runs and prints its rows; what it times is not judged."""
 
-import importlib
 import re
 
-import benchmark
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -80,11 +78,6 @@ def test_benchmark_prints_its_rows(
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
-
-
-@pytest.mark.parametrize("name", benchmark.BENCHMARKS)
-def test_benchmark_can_be_imported(name):
-    assert callable(importlib.import_module(f"benchmarks.{name}").run)
 
 
 def test_device_is_named_with_the_state_of_tf32(monkeypatch):

@@ -1,7 +1,6 @@
 """Tests of the comparison of features."""
 
 import numpy as np
-import pytest
 
 from tests import verbs
 
@@ -27,17 +26,3 @@ def test_rows_are_compared_by_id(tmp_path):
     assert "mean       0.8000" in text
     assert "smallest         0.6000  b" in text
     assert "own row nearest    50.0 %" in text
-
-
-@pytest.mark.parametrize(
-    ("rows", "ids", "message"),
-    [
-        ([[1, 2, 3]], ["a"], "equal dimensions"),
-        ([[1, 2]], ["z"], "ids in common"),
-    ],
-)
-def test_incomparable_inputs_raise_errors(tmp_path, rows, ids, message):
-    first = write(tmp_path, "x", [[1, 0]], ["a"])
-    code, text = run(first, write(tmp_path, "y", rows, ids))
-    assert code == 1 and message in text
-    assert run(first)[0] == 1

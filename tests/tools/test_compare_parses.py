@@ -61,9 +61,3 @@ def test_parses_are_compared_with_gold_trees(tmp_path):
 
 def test_parses_are_compared_with_entities(tmp_path):
     assert "innermost ones" in ask(f"--entities={write_entities(tmp_path)}")
-
-
-def test_one_thing_is_compared():
-    ended = verbs.run("compare_parses")
-    assert ended.returncode == 1
-    assert "`--entities` or `--gold_trees` must be given" in ended.stderr

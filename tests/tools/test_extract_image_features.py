@@ -79,23 +79,3 @@ def test_features_of_regions(folder):
     assert store.boxes(0)[1].tolist() == [2, 1]
     assert store.sizes.tolist() == [[30, 40]] * 3
     assert store.extraction["proposals"]["method"] == "by hand"
-
-
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (["--layers=fc7"], "first, pool, second, second_bn"),
-        (["--cnn_weights=absent.h5"], "--cnn_weights"),
-        (["--dtype=ternary"], "--dtype"),
-        (["--regions=boxes", "--layers=first,pool"], "--layers"),
-        (["--regions=boxes", "--grids=2"], "--grids"),
-        (
-            ["--regions=boxes", "--region_features=roi_average", "--scales=x"],
-            "--scales",
-        ),
-        (["--images=absent"], "--images"),
-        (["more"], "more"),
-    ],
-)
-def test_wrong_flags_raise_errors(folder, flags, named):
-    assert named in run(folder, *flags, code=1)

@@ -110,38 +110,6 @@ def test_json_output_and_warnings_of_unknown_words(
         assert len(phrase["regions"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        (["--choice_area_exponent=1", PHOTO, "red"], "--choice_area_exponent"),
-        (["--choice_temperature=0.2", PHOTO, "red"], "--choice_temperature"),
-        (
-            ["--choice=mean_box", "--choice_temperature=0", PHOTO, "red"],
-            "--choice_temperature",
-        ),
-        ([PHOTO], "localize"),
-        ([PHOTO, " "], "localize"),
-        ([PHOTO, "a \udcff"], "localize"),
-        (["{folder}/none.jpg", "red"], "none.jpg"),
-        (["{folder}/cut.png", "red"], "cut.png"),
-        (["--output={folder}/a.out", PHOTO, "red"], "--output"),
-        (["--output=file", PHOTO, "red"], "--output"),
-        (["--output=a.png", PHOTO, PHOTO, "red"], "--output"),
-        (["--output=" + PHOTO, PHOTO, "red"], "--output"),
-        (["--output=.", PHOTO, "a/photo.png", "red"], "two photos"),
-        (["--json={folder}/none/a.json", PHOTO, "red"], "--json"),
-        (["--model={folder}/none", PHOTO, "red"], "--model"),
-        (["--model=scenes_embedding", PHOTO, "red"], "tbnets query"),
-        (["--model={folder}/features", PHOTO, "red"], "tbnets export"),
-    ],
-)
-def test_wrong_localize_flags_raise_errors(localize_by, line, named):
-    has_model = any(word.startswith("--model") for word in line)
-    out, _, failure = localize_by(*([] if has_model else [MODEL]), *line)
-    assert named in failure and "\n" not in failure
-    assert out == ""
-
-
 def test_without_opencv_the_extra_is_named(localize_by, monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     assert "tbnets[regions]" in localize_by(MODEL, PHOTO, "red")[2]

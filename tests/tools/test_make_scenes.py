@@ -42,19 +42,3 @@ def test_make_scenes_reuses_scenes_and_draws_boxes(folder, tmp_path):
         differ = (boxes != np.asarray(image)).any(axis=-1)
     # Two or more boxes a scene, 7 pixels wide, each some 300 pixels around.
     assert differ.sum() > 7 * 2 * 7 * 150
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ([*FEW, "--seed=9"], "seed is 0 instead of 9"),
-        (["--clutter=2"], "`--clutter`"),
-        (["stray"], "stray"),
-        (["--folder="], "`--folder`"),
-    ],
-)
-def test_wrong_flags_raise_errors(folder, line, named):
-    before = sorted(folder.iterdir())
-    result = make(f"--folder={folder}", *line)
-    assert result.returncode == 1 and named in result.stderr
-    assert sorted(folder.iterdir()) == before

@@ -128,23 +128,6 @@ def test_model_with_a_large_loss_of_recall_raises_an_error():
         make_zoo.check_loss(options, 100.0, 99.79)
 
 
-@pytest.mark.parametrize(
-    ("line", "argument"),
-    [
-        ("--run_dir=runs/x", "--run_dir"),
-        ("", "--name"),
-        ("--name=a/b", "--name"),
-        ("--again --table", "--again"),
-        ("--again --name=tiny --run_dir=x", "--again"),
-        ("--branches --name=tiny", "--branches"),
-        ("--branches --name=a --run_dir=x --cnn_weights=y", "--branches"),
-    ],
-)
-def test_contradicting_flags_raise_errors(line, argument):
-    with refused(argument):
-        verbs.call("make_zoo", *line.split())
-
-
 @pytest.mark.skipif(
     keras.__version__.startswith("2."),
     reason="weights in a SavedModel of Keras 2 do not have the layers' names",
@@ -184,13 +167,6 @@ def scaling(factor):
         return {"embeddings": factor * rows, "status": tf.constant("")}
 
     return Endpoints({"embed": embed}, "embed")
-
-
-def test_model_without_settings_raises_an_error(tmp_path):
-    path = write_saved_model(scaling(1.0), tmp_path / "1")
-    with refused("source"):
-        alike.export_again(path, tmp_path / "2")
-    assert not (tmp_path / "2").exists()
 
 
 def test_changed_outputs_are_reported(tmp_path):

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import arrays, peers, processes
+from benchmarks import arrays, peers
 
 from tests import verbs
 
@@ -48,21 +48,6 @@ class Told:
 
     def __init__(self, *seconds):
         self.run = iter(seconds).__next__
-
-
-def test_long_rows_are_not_repeated():
-    # 9 + 2 s are more than ten; a row that fails has no more seconds.
-    told = [Told(9, 2), Told(1, 2, 3), Told(1, None, None)]
-    assert processes.take_turns(told, 3) == [[9, 2], [1, 2, 3], [1]]
-
-
-def test_a_row_that_takes_too_long_is_stopped(tmp_path):
-    path = tmp_path / "arrays.npz"
-    np.savez(path, **arrays.embeddings(4, 1, 3))
-    row = ["peers_numpy:product"]
-    with processes.started(row, path, patience=0.01) as [process]:
-        assert process.told == {"failed": "more than 0.01 s"}
-        assert process.run() is None
 
 
 def test_recall_sum_of_ranks_known():

@@ -51,10 +51,3 @@ def test_propose_regions_prints_recall_and_draws(folder, tmp_path):
     assert store.sizes.tolist() == [[96, 96]] * 3
     with PIL.Image.open(picture) as image:
         assert image.size == (3 * 336 + 16, 336 + 16 + 24)
-
-
-@pytest.mark.parametrize("flag", ["--recall_at=5,x", "--picture=out"])
-def test_wrong_flags_raise_errors(folder, tmp_path, flag):
-    place = f"--output={tmp_path / 'store'}"
-    assert flag in run(f"--images={folder / 'images'}", place, flag, code=1)
-    assert not (tmp_path / "store").exists()

@@ -4,11 +4,10 @@ import json
 
 import pytest
 import scene_ceiling
-from scene_ceiling import image_size, is_true, print_ceiling
+from scene_ceiling import is_true, print_ceiling
 
 from tbnets.data.scenes.dataset import draw_scenes, scene_record
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.errors import InputError
 from tests import verbs
 
 SIZE = 100
@@ -128,27 +127,4 @@ def test_tool_prints_the_ceiling(tmp_path):
     assert "manifest.json" in verbs.run(*call).stderr
 
 
-@pytest.mark.parametrize("side", ["0", "true", "6.5"])
-def test_a_manifest_without_the_side_of_the_images_is_named(tmp_path, side):
-    (tmp_path / "manifest.json").write_text(f'{{"image_size": {side}}}')
-    with pytest.raises(InputError, match="manifest.json"):
-        image_size(tmp_path)
-
-
 GOOD = {"split": "train", "objects": [], "captions": []}
-CLAIM = {"kind": "object", "objects": [0]}
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        *([], {"split": "train"}, GOOD | {"split": 7}),
-        GOOD | {"objects": [{"box": [1, 2, 3]}]},
-        GOOD | {"captions": [{"claims": [CLAIM]}]},
-    ],
-)
-def test_invalid_scene_record_is_named(tmp_path, record):
-    path = tmp_path / "scenes.jsonl"
-    path.write_text(f"{json.dumps(GOOD)}\n{json.dumps(record)}\n")
-    with pytest.raises(InputError, match="scenes.jsonl:2: "):
-        scene_ceiling.read_records(path, "train")

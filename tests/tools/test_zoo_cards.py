@@ -5,10 +5,8 @@ import json
 import pytest
 from zoo_making import cards
 
-from tbnets.errors import InputError
 from tbnets.evaluation import tables
 from tbnets.serving import zoo
-from tests.tools.test_make_zoo import CARD
 
 TEST = {"recall_sum": 100.0} | {
     f"{direction}/{name}": 0.5
@@ -51,20 +49,6 @@ def test_zoo_cards_are_generated_from_their_metrics(name):
     assert card == (folder / "README.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("# a\n\nb\n", "", CARD.replace("# tiny", ""), "# a\n\n## Not for\n"),
-        "# tiny\n\nTells.\n\udcff\n",
-    ],
-)
-def test_card_without_its_text_raises_an_error(tmp_path, text):
-    path = tmp_path / "card.md"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InputError, match="card.md"):
-        cards.own_text(path)
-
-
 def test_flag_file_paths_are_relative():
     portable = [
         "--image_units=1024,512",
@@ -90,27 +74,3 @@ def test_metrics_that_were_written_are_read(tmp_path):
     path.write_text(json.dumps(METRICS))
     assert cards.read_metrics(path, cards.OF_RUN) == METRICS
     assert cards.read_metrics(path) == METRICS
-
-
-@pytest.mark.parametrize(
-    ("damaged", "named"),
-    [
-        ([REPORT], "results"),
-        ({**METRICS, "test": None}, "test"),
-        ({**METRICS, "epochs": "2"}, "epochs"),
-        ({**METRICS, "versions": {"keras": "3"}}, "tensorflow"),
-        ({**METRICS, "test_split": {}}, "name"),
-        ({**METRICS, "test": {}}, "recall_sum"),
-        ({**METRICS, "test": {**TEST, RANK: "1"}}, RANK),
-        ({**METRICS, "test": {BEST: 0.1}}, BEST[:-1] + "5"),
-    ],
-)
-def test_damaged_metrics_are_named(tmp_path, damaged, named):
-    (tmp_path / "dogs").mkdir()
-    path = tmp_path / "dogs" / "metrics.json"
-    path.write_text(json.dumps(damaged))
-    for kinds in (cards.OF_RUN, cards.OF_MODEL):
-        with pytest.raises(InputError, match=f"{path}: .*`{named}`"):
-            cards.read_metrics(path, kinds)
-    with pytest.raises(InputError, match="dogs/metrics.json"):
-        cards.render_table(tmp_path)
