@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.store import opening
-from tbnets.data.store.features import check_finite, ids_file
+from tbnets.data.store.features import ids_file
 from tbnets.data.store.opening import load_features, open_features, read_made_by
 from tbnets.data.store.reader import FeatureStore
 from tbnets.data.store.writer import FeatureWriter
@@ -153,14 +153,3 @@ def test_features_without_ids_are_not_concatenated(two, tmp_path):
         with pytest.raises(InputError, match=r"bare_ids\.txt"):
             open_features(*paths)
     assert open_features(bare).ids == ("0", "1", "2")  # Alone it may be.
-
-
-def test_error_about_nan_names_the_file(two, tmp_path):
-    bad = np.ones((3, 1))
-    bad[1] = np.nan
-    path = write_array(tmp_path / "bad_ims.npy", bad, "cba")
-    with refusals.at(path):
-        check_finite(open_features(two[0][0], path))
-    problems = []
-    check_finite(open_features(two[0][0], path, path), problems)
-    assert len(problems) == 2
