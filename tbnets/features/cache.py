@@ -149,15 +149,14 @@ def open_cached(folder, made_by=None):
     return store
 
 
-def known(store):
-    """Returns the ids of a store with vectors, or with lasting faults."""
-    return {*store.ids, *lasting_faults(store)} if store else set()
+def has_all(store, keys):
+    """Returns whether a store has vectors or lasting faults of all keys.
 
-
-def has_all(folder, keys):
-    """Returns whether a store has vectors or lasting faults of all keys."""
-    store = open_cached(folder)
-    return store is not None and set(keys) <= known(store)
+    `store` is a result of `open_cached`, which may be None.
+    """
+    if store is None:
+        return False
+    return set(keys) <= {*store.ids, *lasting_faults(store)}
 
 
 def lasting_faults(store):

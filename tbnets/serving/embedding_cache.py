@@ -174,7 +174,8 @@ class EmbeddingCache:
             self._store = caches.store_folder(
                 self._cache, "embeddings", self._made_by
             )
-            if store := caches.open_cached(self._store, self._made_by):
+            store = caches.open_cached(self._store, self._made_by)
+            if store is not None:
                 rows = store.take(range(len(store)))
                 self._results = dict(zip(store.ids, rows))
                 self._results |= caches.lasting_faults(store)

@@ -191,7 +191,7 @@ class OwnPhotos:
         made_by = self._made_by or self._features.description()
         folder = cache.store_folder(self.cache, made_by["cnn"], made_by)
         self._store = cache.open_cached(folder, made_by)
-        if self._store is None or photos.keys() - cache.known(self._store):
+        if not cache.has_all(self._store, photos):
             features, work = self._features, extraction.extract_photos
             with (
                 cache.written_alone(folder),

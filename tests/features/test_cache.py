@@ -96,10 +96,10 @@ def test_damaged_file_of_keys_is_ignored(paths, tmp_path, content):
     assert read(paths)[1] == []
 
 
-def write_store(tmp_path, failed=()):
+def write_store(tmp_path):
     folder = cache.store_folder(tmp_path, "tiny", MADE_BY)
     with FeatureWriter(folder, MADE_BY, 2) as writer:
-        writer.add([key(b"a")], np.ones((1, 2)), failed=failed)
+        writer.add([key(b"a")], np.ones((1, 2)))
         writer.finish()
     return folder
 
@@ -141,13 +141,17 @@ def test_store_of_other_settings_is_removed(tmp_path):
     assert not folder.exists()
 
 
-def test_faults_last_unless_they_may_be_cured(tmp_path, monkeypatch):
+@pytest.mark.parametrize("ids", [(), ("a",)])
+def test_faults_last_unless_they_may_be_cured(tmp_path, monkeypatch, ids):
     reasons = "is empty", "is a HEIF file: convert it", "cannot be read: disk"
-    failed = {key(x.encode()): x for x in reasons}
     monkeypatch.setitem(PIL.Image.OPEN, "HEIF", None)
-    store = cache.open_cached(write_store(tmp_path, failed))
-    assert cache.known(store) == {key(b"a"), key(b"is empty")}
-    assert cache.known(None) == set()
+    with FeatureWriter(tmp_path / "store", MADE_BY, 2) as writer:
+        rows = np.ones((len(ids), 2))
+        writer.add(ids, rows, failed={x: x for x in reasons})
+    store = cache.open_cached(tmp_path / "store")
+    assert cache.has_all(store, [*ids, reasons[0]])
+    assert not any(cache.has_all(store, [x]) for x in reasons[1:])
+    assert not cache.has_all(None, [])
 
 
 def test_second_process_waits_until_the_first_has_written(

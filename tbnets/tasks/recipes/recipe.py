@@ -96,7 +96,7 @@ class Recipe:
 
     def is_made(self, folder):
         """Returns whether a folder holds the result of all photos or texts."""
-        return cache.has_all(folder, self.keys.values())
+        return cache.has_all(cache.open_cached(folder), self.keys.values())
 
     def open(self):
         """Opens the result as `Features` of the run's photos or texts."""
