@@ -85,7 +85,7 @@ def main(options):
         return print_status(model)
     if request == "embed":
         return embed(options, model, texts)
-    for text, answers in zip(texts, model.search(texts, top=options.top)):
+    for text, row in zip(texts, model.search_own_index(texts, options.top)):
         print(text)
-        for answer in answers:
+        for answer in row:
             print(f"  {answer.similarity:.3f}  {answer.image}")

@@ -21,6 +21,7 @@ it, pass --port=0.
 import contextlib
 import dataclasses
 import functools
+import os
 import signal
 import sys
 from typing import Annotated
@@ -121,7 +122,7 @@ def main(options):
             address = f"http://{loopback.in_url(options.host)}:{rest_port}"
             url = f"{address}/v1/models/{models.names()[0]}"
             print(
-                f"REST  {address}   gRPC  {port and f'port {port}'}\n\n"
+                f"REST {address}, gRPC port {port or 'off'}\n\n"
                 "Send a request from another terminal:\n\n"
                 f"  tbnets ask status --server={address}\n"
                 f"  curl {url}:predict -d '{EXAMPLE}'\n\nCtrl-C ends.",
@@ -130,3 +131,4 @@ def main(options):
             loopback.wait()
     except KeyboardInterrupt:
         print("\nThe server has ended.", flush=True)
+        os._exit(0)  # Destroying the models would take seconds.

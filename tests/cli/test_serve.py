@@ -36,6 +36,8 @@ def test_names_that_a_url_cannot_contain_are_rejected(folder, names):
 
 
 def test_serve_prints_requests_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
+    codes = []
+
     def ended():
         raise KeyboardInterrupt
 
@@ -43,9 +45,11 @@ def test_serve_prints_requests_and_ends_by_ctrl_c(folder, monkeypatch, capsys):
         port = free.getsockname()[1]
     monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
     monkeypatch.setattr(serve.loopback, "wait", ended)
+    monkeypatch.setattr(serve.os, "_exit", codes.append)
     serve.main(
         serve.Options(model=[f"tiny={folder}"], port=0, rest_api_port=port)
     )
     printed = capsys.readouterr()
+    assert codes == [0]
     assert f"127.0.0.1:{port}/v1/models/tiny:predict" in printed.out
     assert printed.err.count("tiny version 2") == 1

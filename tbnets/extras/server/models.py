@@ -10,7 +10,6 @@ The old version serves requests while a new version is loaded, and remains in
 memory until its running requests end.
 """
 
-import contextlib
 import functools
 import math
 import threading
@@ -129,7 +128,8 @@ class Model:
         number = max(folders, default=None)
         if number is None or number == getattr(self.version, "number", None):
             return
-        files = {path: _stamp(path) for path in folders[number].rglob("*")}
+        paths = folders[number].rglob("*")
+        files = {path: path.stat().st_mtime_ns for path in paths}
         if files == self._failed:
             return
         try:
@@ -203,10 +203,3 @@ class Models:
                     model.update()
                 except OSError as error:  # Files may disappear meanwhile.
                     self._tell(f"{model.name} cannot be read: {error}")
-
-
-def _stamp(path):
-    with contextlib.suppress(OSError):  # The file may be gone.
-        state = path.stat()
-        return state.st_size, state.st_mtime_ns
-    return None
