@@ -297,7 +297,6 @@ MEASURES = [
     ("name", lambda: evaluate_protocol("coco", UNIT, UNIT, IDS)),
     ("image_embeddings", lambda: evaluate_protocol("coco_1k", UNIT, UNIT, IDS)),
     ("scores", lambda: localize(RAGGED)),
-    ("types", lambda: localize(types=["people"])),
     ("proposals[0]", lambda: localize_one(proposals=[[[3, 0, 1, 1]]])),
     ("truth", lambda: localize_one(truth=[[3, 0, 1, 1]])),
     ("owners", lambda: localize_one(phrase_to_image=[1])),
@@ -305,9 +304,7 @@ MEASURES = [
     ("scores", lambda: score_tiles.score_ranks(of_matrix([[NAN]]), [0])),
     ("caption_to_image", lambda: score_tiles.score_ranks(of_matrix(EYE), [9])),
     ("scores", lambda: level(one=NAN)),
-    ("choice", lambda: choices.answers(SCORES, BOX * 6, "mean_box")),
     ("scores", lambda: choices.answers(SCORES * NAN, BOX * 6, MEAN)),
-    ("metrics", lambda: tbnets.format_table({"test": {"recall_sum": 1.0}})),
 ]
 BUILT, READER = network(built=True), reader(built=True)
 MEAN = choices.Choice("mean_box")

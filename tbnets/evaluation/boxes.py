@@ -9,7 +9,6 @@ import numpy as np
 
 from tbnets.checks import (
     checked_array,
-    checked_number,
     checked_rows,
     rows_by,
 )
@@ -86,9 +85,6 @@ def non_maximum_suppression(
             f"scores of shape {scores.shape}",
             "Pass a larger number for a better box.",
         )
-    checked_number("iou_threshold", iou_threshold, 0, most=1)
-    if limit is not None:
-        checked_number("limit", limit, 0)
     candidates = np.argsort(-scores, kind="stable")
     kept_rows = []
     while candidates.size and (limit is None or len(kept_rows) < limit):

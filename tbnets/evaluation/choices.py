@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.checks import SAME_THING, checked_number
-from tbnets.errors import InputError, check_choice, check_kind
+from tbnets.errors import InputError, check_choice
 from tbnets.evaluation import arguments
 from tbnets.evaluation import boxes as box_math
 
@@ -93,7 +93,6 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         (scores, boxes): the ranking scores, float32 `[p, k]`, larger is better;
         and the box to return for each candidate, float64 `[p, k, 4]`.
     """
-    check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     similarities = arguments.finite_scores(similarities)
     boxes = box_math.check_boxes(boxes)
     same = np.broadcast_to(boxes, (*similarities.shape, 4))

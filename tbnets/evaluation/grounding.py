@@ -23,12 +23,11 @@ from tbnets.checks import (
     rows_by,
     text_ids,
 )
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError
 from tbnets.evaluation import arguments, boxes, score_tiles
 from tbnets.evaluation.choices import (
     DEFAULT,
     MOST_SIMILAR,
-    Choice,
     answers,
 )
 from tbnets.evaluation.ranks import (
@@ -168,8 +167,6 @@ def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Computes the metrics of `evaluate_localization` from a `Localized`."""
     recall_at = arguments.checked_recall_at(recall_at)
     metrics = _summary(localized, slice(None), DIRECTION, recall_at)
-    if types is not None:
-        check_kind("types", types, Mapping, "Pass a dict: name -> bools.")
     for name, mask in (types or {}).items():
         mask = np.asarray(mask)
         if mask.shape != localized.ranks.shape or mask.dtype != bool:
@@ -223,7 +220,6 @@ def localize(scores, proposals, truth, phrase_to_image, choice=DEFAULT):
     The arguments are as in `evaluate_localization`. Suppression uses the
     overlaps of the proposals, not of the boxes that `choice` returns.
     """
-    check_kind("choice", choice, Choice, "Pass for example Choice('mean_box').")
     score_of = scores if callable(scores) else _table(scores, len(truth))
     truth = boxes.check_boxes(truth, "truth")
     ranks = np.full(len(truth), MISSED, np.int64)

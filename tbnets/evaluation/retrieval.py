@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.checks import Array, Integers, checked_number
-from tbnets.errors import InputError, InputTypeError, check_choice
+from tbnets.errors import InputError, check_choice
 from tbnets.evaluation import arguments, exact_ranks, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
@@ -286,15 +286,6 @@ def bootstrap_interval(
             f"ranks.shape={ranks.shape}",
             "Pass the `ranks` of one direction.",
         )
-    if not callable(statistic):
-        raise InputTypeError(
-            "statistic",
-            "be a function of ranks",
-            f"statistic={statistic!r}",
-            "Pass for example numpy.median.",
-        )
-    checked_number("num_samples", num_samples, 1, whole=True)
-    checked_number("confidence", confidence, 0, most=1)
     generator = np.random.default_rng(seed)
     count = len(ranks)
     draws = (generator.integers(0, count, count) for _ in range(num_samples))

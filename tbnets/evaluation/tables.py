@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from tbnets.checks import per_cent, rounded
-from tbnets.errors import InputError, check_kind
 from tbnets.evaluation.retrieval import bootstrap_interval
 
 DIRECTIONS = ("image_to_text", "text_to_image", "text_to_text")
@@ -60,15 +59,6 @@ def format_table(metrics: Mapping[str, float], title: str = "") -> str:
         metrics = tbnets.evaluate_retrieval(images, texts, caption_to_image)
         print(tbnets.format_table(metrics, title="test"))
     """
-    check_kind("metrics", metrics, Mapping, "Pass the result of an evaluation.")
-    nested = [name for name, v in metrics.items() if isinstance(v, Mapping)]
-    if nested:
-        raise InputError(
-            "metrics",
-            "be a flat dict of numbers",
-            f"a dict at {nested[0]!r}",
-            f"Pass metrics[{nested[0]!r}].",
-        )
     lines = [title] if title else []
     if are_of_retrieval(metrics):
         lines += _retrieval_lines(metrics)

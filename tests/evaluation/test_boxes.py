@@ -18,7 +18,7 @@ def random_boxes(count, seed=0, side=20):
     return corners.reshape(count, 4)
 
 
-def test_iou_is_that_of_the_loop():
+def test_iou_equals_the_loop():
     boxes, others = random_boxes(30), random_boxes(25, seed=1)
     expected = [
         [reference.overlap(one, other) for other in others] for one in boxes
@@ -37,7 +37,7 @@ def test_iou_of_float32_boxes_is_exact_at_the_threshold():
 
 
 @pytest.mark.parametrize("limit", [None, 5, 0])
-def test_suppression_is_the_loop(limit):
+def test_suppression_equals_the_loop(limit):
     boxes = random_boxes(60, seed=2, side=8)
     scores = np.random.default_rng(3).integers(0, 5, 60)  # Many ties.
     for threshold in (0, 0.3, 0.5, 1):

@@ -27,7 +27,9 @@ def random_case(generator, count, levels):
 @pytest.mark.parametrize("exponent", [0, 0.5, 2])
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 5.0])
 @pytest.mark.parametrize("count, levels", [(1, 9), (2, 1), (7, 1), (12, 900)])
-def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
+def test_scores_and_boxes_of_choices_equal_the_loops(
+    count, levels, temperature, exponent
+):
     generator = np.random.default_rng(count)
     similarities, boxes = random_case(generator, count, levels)
     for name in ("expected_overlap", "mean_box"):
@@ -47,7 +49,7 @@ def test_answers_are_those_of_the_loops(count, levels, temperature, exponent):
         np.testing.assert_array_equal(kept, wanted)
 
 
-def test_a_minute_temperature_leaves_the_most_similar():
+def test_a_tiny_temperature_chooses_the_most_similar_box():
     with np.errstate(all="raise", under="ignore"):
         _, found = choices.answers(
             SIMILARITIES, BOXES, Choice("mean_box", 1e-310)
@@ -67,7 +69,7 @@ def test_no_candidate_and_no_phrase(name):
         assert scores.shape == shape and found.shape == (*shape, 4)
 
 
-def test_boxes_are_measured_as_they_are_answered():
+def test_localization_measures_the_chosen_boxes():
     proposals, owners = [np.zeros((0, 4)), BOXES], [1, 1, 0]
     truth = np.array([[0, 0, 10, 10], [20, 0, 30, 10], [0, 0, 1, 1.0]])
     scores = np.float32([[0.3, 0.3, 0.6, 0.8], [0.3, 0.3, 0.6, 0.1], [0] * 4])

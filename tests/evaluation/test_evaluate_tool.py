@@ -54,7 +54,7 @@ def test_positives_of_a_file_rank_and_have_precisions(saved):
     assert metrics["text_to_image/r_precision"] == pytest.approx(7 / 8)
 
 
-def test_rows_of_other_lengths_are_told_and_normalized(saved):
+def test_rows_of_other_lengths_are_noted_and_normalized(saved):
     np.save(saved / "texts.npy", np.float16(7 * np.load(saved / "texts.npy")))
     (saved / "rows.txt").write_text("2\n0\n1\n2\n\n")
     flags = line(saved, "--notext_to_text", rows="rows.txt")
@@ -98,7 +98,7 @@ def measured(folder, images, texts, *more):
     return json.loads((folder / "metrics.json").read_text())
 
 
-def test_features_are_levelled_by_a_bank(tmp_path):
+def test_features_are_normalized_with_a_query_bank(tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
     sides = []
     for split in ("test", "train"):

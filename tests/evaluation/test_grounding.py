@@ -70,7 +70,7 @@ def test_random_boxes_agree_with_the_definition(seed, levels):
 BOXES = [[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [0, 0, 10, 5]]
 
 
-def test_literal_metrics():
+def test_metrics_computed_by_hand():
     # Phrase 0 is boxes 0, 1 and 3 of photo 0 (IoU 1, 0.9 and 0.5), phrase 1
     # is box 2; phrase 2 is in a photo without proposals.
     truth = [[0, 0, 10, 10], [20, 0, 30, 10], [0, 0, 5, 5]]
@@ -117,7 +117,7 @@ def test_literal_metrics():
     assert table[-1].split()[-1] == "25.0"
 
 
-def test_average_precision_literal():
+def test_average_precision_computed_by_hand():
     # Hits at places 1 and 3 of three positives: precision 1 up to recall 1/3
     # (0, .1, .2, .3: four of eleven), 2/3 up to 2/3 (.4, .5, .6), then 0.
     value = average_precision([0.9, 0.8, 0.7], [True, False, True], 3)
@@ -169,7 +169,7 @@ def phrase_table(best, boxes, images, **facts):
     )
 
 
-def test_literal_metrics_of_correspondences():
+def test_metrics_of_correspondences_computed_by_hand():
     boxes = [[0, 0, 2, 2], [0, 0, 9, 9], [0, 0, 2, 2], [5, 5, 6, 6]]
     metrics = phrase_table([1, 0, 2, 2], boxes, [1, 0, 1, 1]).metrics()
     # Right: the half of 2 x 2, exactly 0.5; 81 of 100. Wrong: 4 of 100, and
@@ -242,7 +242,7 @@ def test_true_regions_are_ranked_with_all_phrases_of_the_split():
     assert metrics["phrase_to_true_region/recall_at_1"] == 1
 
 
-def test_region_phrase_ranking_literal():
+def test_region_phrase_ranking_computed_by_hand():
     # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
     scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
     metrics = grounding.evaluate_region_phrase_ranking(

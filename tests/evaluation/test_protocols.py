@@ -54,7 +54,7 @@ def test_coco_5k_is_the_whole_set(coco):
         assert metrics == expected
 
 
-def test_fold_without_captions_is_refused(coco):
+def test_a_fold_without_captions_raises_an_error(coco):
     images, texts, rows = coco
     with pytest.raises(ValueError, match="images 20 to 29"):
         retrieval.evaluate_protocol(

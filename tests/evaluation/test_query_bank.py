@@ -34,7 +34,7 @@ def by_loops(matrix, temperature):
 
 @pytest.mark.parametrize("tile", [(1, 1), (2, 3), (64, 1024)])
 @pytest.mark.parametrize("temperature", [0.05, 0.4, 3.0])
-def test_scores_are_those_of_the_loops(temperature, tile, monkeypatch):
+def test_normalized_scores_equal_the_loops(temperature, tile, monkeypatch):
     monkeypatch.setattr(score_tiles, "TILE_IMAGES", tile[0])
     monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
     matrix = made()

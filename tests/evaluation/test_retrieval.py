@@ -45,7 +45,7 @@ def collapsed(num_images, per_image, dim):
     )
 
 
-def test_literal_metrics():
+def test_metrics_computed_by_hand():
     images = np.array([[1, 0], [0, 1]], np.float32)
     texts = np.array([[0.6, 0.8], [0.8, 0.6], [0, 1]], np.float32)
     metrics = retrieval.evaluate_retrieval(
@@ -73,7 +73,7 @@ def test_literal_metrics():
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 1e6])
 @pytest.mark.parametrize("seed", range(6))
-def test_ranks_are_those_of_the_loop(seed, levels):
+def test_ranks_equal_the_loop(seed, levels):
     case = random_case(seed, levels)
     # Images of one group match each other's captions.
     groups = np.random.default_rng(seed).integers(0, 5, len(case[0]))
@@ -87,7 +87,7 @@ def test_ranks_are_those_of_the_loop(seed, levels):
 
 
 @pytest.mark.parametrize("dim", [1, 7, 100, 512])
-def test_collapsed_model_finds_nothing(dim):
+def test_all_ties_of_a_collapsed_model_are_misses(dim):
     # More than a byte counts.
     found = retrieval.retrieval_ranks(*collapsed(600, 1, dim))
     assert {*found["image_to_text"].ranks, *found["text_to_image"].ranks} == {
@@ -103,7 +103,7 @@ def test_collapsed_model_finds_nothing(dim):
         assert found["text_to_image"].tied.all()
 
 
-def test_nearly_equal_embeddings_are_ranked_by_what_is_left():
+def test_nearly_equal_embeddings_are_ranked_exactly():
     generator = np.random.default_rng(0)
     images, texts, rows = collapsed(9, 2, 20)
     images = unit(images + 1e-6 * generator.standard_normal(images.shape))
@@ -176,7 +176,7 @@ def test_longer_zero_and_tiny_embeddings():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_positives_of_captions_give_the_numbers_without(seed):
+def test_positives_give_the_metrics_of_caption_to_image(seed):
     images, texts, rows = random_case(seed, levels=2)
     plain = retrieval.evaluate_retrieval(
         images, texts, rows, text_to_text=False
@@ -191,7 +191,7 @@ def test_positives_of_captions_give_the_numbers_without(seed):
         assert {one.split("/")[1] for one in metrics.keys() - plain} == more
 
 
-def test_bfloat16_embeddings_are_warned_of():
+def test_bfloat16_embeddings_cause_a_warning():
     images = np.eye(3)
     rounded = tf.constant(images, tf.bfloat16)
     with pytest.warns(UserWarning, match="`image_embeddings` should be"):

@@ -11,7 +11,7 @@ def of_matrix(matrix):
 
 @pytest.mark.parametrize("tile", [(1, 1), (2, 3), (64, 1024)])
 @pytest.mark.parametrize("seed", range(5))
-def test_ranks_are_those_of_the_definition(seed, tile, monkeypatch):
+def test_ranks_equal_the_definition(seed, tile, monkeypatch):
     monkeypatch.setattr(score_tiles, "TILE_IMAGES", tile[0])
     monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def test_distances_rank_as_inner_products_do():
     assert score_tiles.evaluate_scores(scores, rows) == pytest.approx(wanted)
 
 
-def test_a_collapsed_model_scores_nothing():
+def test_distances_within_rounding_are_zero():
     """Distances that float32 cannot tell from 0 are 0, and tie."""
     angles = np.linspace(0, 8e-4, 300)
     rows = np.stack([np.cos(angles), np.sin(angles)], 1).astype("float32")
@@ -85,7 +85,7 @@ def test_weighted_sum_of_two_models():
     np.testing.assert_allclose(both.pairs(rows, rows), [1.75, 3.25])
 
 
-def test_spread_is_that_of_all_pairs():
+def test_spread_estimates_the_standard_deviation():
     matrix = np.random.default_rng(0).normal(scale=3, size=(40, 50))
     found = score_tiles.spread(of_matrix(matrix))
     assert found == pytest.approx(matrix.std(), rel=0.02)
@@ -106,7 +106,7 @@ def random_pairs(seed, levels):
 
 @pytest.mark.parametrize("levels", [1, 2, 1000])
 @pytest.mark.parametrize("seed", range(8))
-def test_ranks_of_pairs_are_those_of_the_definition(seed, levels, monkeypatch):
+def test_ranks_of_pairs_equal_the_definition(seed, levels, monkeypatch):
     queries, candidates, pairs = random_pairs(seed, levels)
     table = [[oracle.score(x, y) for y in candidates] for x in queries]
     table = np.array(table)

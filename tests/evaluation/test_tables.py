@@ -42,7 +42,7 @@ def test_recalls_of_few_queries_have_their_interval():
     np.testing.assert_allclose(found, wanted, atol=1)
 
 
-def test_table_names_ties_and_skips_what_was_not_measured():
+def test_table_notes_ties_and_skips_missing_metrics():
     metrics = metrics_of(np.ones((2, 1)), np.ones((2, 1)), [0, 1])
     lines = tables.format_table(metrics).splitlines()
     assert lines[0].split() == "R@1 R@5 R@10 MedR MeanR queries".split()
@@ -50,12 +50,12 @@ def test_table_names_ties_and_skips_what_was_not_measured():
     assert not any("text to text" in line for line in lines)
 
 
-def test_a_cutoff_of_endless_digits_is_none():
+def test_cutoffs_with_too_many_digits_are_ignored():
     metrics = {"x/recall_at_" + "9" * 5000: 1, "x/recall_at_10": 1}
     assert tables.recall_cutoffs({**metrics, "x/recall_at_5": 1}) == (5, 10)
 
 
-def test_a_headline_has_what_an_epoch_is_judged_by():
+def test_headline_shows_the_main_metrics():
     metrics = {"recall_sum": 250.25, "text_to_image/recall_at_1": 0.5}
     metrics["image_to_text/recall_at_1"] = 0.0625
     line = "R@1   6.3  50.0  recall sum  250.3"

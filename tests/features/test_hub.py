@@ -31,7 +31,7 @@ def clip(hub_presets):
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip", "resnet"])
-def test_a_preset_tells_what_it_turns_into_vectors(hub_presets, kind):
+def test_presets_are_rebuilt_from_their_config(hub_presets, kind):
     preset = presets.open_preset(f"hub:{hub_presets[kind]}", "image")
     assert preset.sides == ("image", "text")[: 1 if kind == "resnet" else 2]
     config = preset.config()
@@ -123,7 +123,7 @@ def test_a_network_of_both_sides_is_made_and_exported(
     np.testing.assert_allclose(model.embed_images(files), expected, atol=1e-4)
 
 
-def test_the_folder_of_a_preset_is_found_and_not_told(tmp_path):
+def test_preset_folders_are_resolved_and_recorded_by_name(tmp_path):
     (tmp_path / "own").mkdir()
     assert hub_names.placed("hub:own", "", tmp_path) == f"hub:{tmp_path}/own"
     assert hub_names.placed("hub:clip_base", "", tmp_path) == "hub:clip_base"
@@ -169,7 +169,9 @@ def objects_of(folder, preprocessor):
         ("siglip", "SigLIPPreprocessor"),
     ],
 )
-def test_objects_are_read_like_their_preset(hub_presets, kind, preprocessor):
+def test_keras_hub_objects_give_the_vectors_of_their_preset(
+    hub_presets, kind, preprocessor
+):
     folder = hub_presets[kind]
     preprocessor = getattr(presets.keras_hub().models, preprocessor)
     backbone, preprocessor = objects_of(folder, preprocessor)
@@ -189,7 +191,9 @@ def test_objects_are_read_like_their_preset(hub_presets, kind, preprocessor):
         np.testing.assert_allclose(encoder(PIXELS), wanted, **close)
 
 
-def test_a_network_of_objects_is_saved_and_loaded(hub_presets, tmp_path):
+def test_networks_of_keras_hub_objects_are_saved_and_loaded(
+    hub_presets, tmp_path
+):
     preprocessor = presets.keras_hub().models.CLIPPreprocessor
     objects = objects_of(hub_presets["clip"], preprocessor)
     network = EmbeddingNetwork(
@@ -206,7 +210,7 @@ def test_a_network_of_objects_is_saved_and_loaded(hub_presets, tmp_path):
     np.testing.assert_array_equal(loaded.embed_text(ids), texts)
 
 
-def test_objects_that_do_not_fit_are_rejected(hub_presets):
+def test_unsupported_keras_hub_objects_raise_errors(hub_presets):
     backbone = presets.keras_hub().models.Backbone.from_preset(
         hub_presets["bert"]
     )

@@ -35,7 +35,7 @@ def opened(hub_presets):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_takes_part_in_nothing(opened, kind):
+def test_padding_does_not_change_text_vectors(opened, kind):
     encoder = opened[kind]
     tokenizer, embed = encoder.opened.tokenizer, encoder.opened.embed
     ids = tokenizer(CAPTIONS)
@@ -53,7 +53,7 @@ def test_padding_takes_part_in_nothing(opened, kind):
 @pytest.mark.parametrize(
     ("kind", "name"), [("clip", "CLIP"), ("siglip", "SigLIP")]
 )
-def test_pairs_are_read_and_pooled_as_by_keras_hub(opened, kind, name):
+def test_text_vectors_of_pair_presets_equal_keras_hub(opened, kind, name):
     import keras_hub
 
     preset = opened[kind].opened.preset
@@ -66,7 +66,7 @@ def test_pairs_are_read_and_pooled_as_by_keras_hub(opened, kind, name):
     np.testing.assert_allclose(found, np.asarray(wanted), atol=2e-6)
 
 
-def test_readers_of_texts_are_read_and_pooled_as_they_were_trained(opened):
+def test_text_vectors_of_text_presets_equal_keras_hub(opened):
     import keras_hub
 
     preset = opened["bert"].opened.preset
@@ -99,7 +99,7 @@ def embedder(hub_presets, tmp_path_factory):
     return folder, HubFeatures.of(f"hub:{folder}")
 
 
-def test_an_embedder_is_pooled_as_it_says(opened, embedder):
+def test_text_embedders_use_their_configured_pooling(opened, embedder):
     _, encoder = embedder
     side = encoder.opened.side
     ids = encoder.opened.tokenizer(CAPTIONS[:1])
@@ -112,9 +112,7 @@ def test_an_embedder_is_pooled_as_it_says(opened, embedder):
         assert encoder.preset[name] == opened["bert"].preset[name]
 
 
-def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
-    embedder, tmp_path
-):
+def test_stores_record_the_preset_without_its_path(embedder, tmp_path):
     folder, encoder = embedder
     store = tmp_path / "store"
     writer = caption_features.open_writer(store, encoder)
@@ -136,7 +134,7 @@ def test_a_store_keeps_which_preset_made_it_and_not_where_that_lies(
         caption_features.load_encoder(store).transform(["a"])
 
 
-def test_captions_are_cut_where_they_are_told_to(opened):
+def test_captions_are_truncated_at_max_tokens(opened):
     preset = opened["clip"].opened.preset
     ids = texts.HubTokenizer(preset, 5)(["a b c d e f g", "a"])
     assert ids.shape == (2, 5)
@@ -145,7 +143,7 @@ def test_captions_are_cut_where_they_are_told_to(opened):
     assert texts.HubTokenizer(preset, 999).max_tokens == 12
 
 
-def test_what_reads_more_than_texts_is_refused():
+def test_networks_with_more_inputs_than_texts_raise_errors():
     inputs = {"token_ids": keras.Input((None,), name="token_ids")}
     inputs["speakers"] = keras.Input((None,), name="speakers")
     backbone = types.SimpleNamespace(input=inputs, output=None)
@@ -153,7 +151,7 @@ def test_what_reads_more_than_texts_is_refused():
         texts.text_network(backbone)
 
 
-def test_a_saved_clip_writes_to_no_table_of_keras_hub(hub_presets, tmp_path):
+def test_saved_clip_tokenizers_have_no_mutable_tables(hub_presets, tmp_path):
     preset = presets.open_preset(hub_presets["clip"], "text", weights=False)
     tf.function(preset.tokenizer.token_to_id)("a")  # Makes its tables.
     tokenizer = texts.HubTokenizer(preset)
@@ -183,7 +181,7 @@ def layer(preset):
     return HubTextEncoder.of(preset)
 
 
-def test_its_config_builds_it_again_without_files(preset, layer, ids):
+def test_text_encoders_are_rebuilt_from_their_config(preset, layer, ids):
     config = json.loads(json.dumps(layer.get_config()))
     assert preset.name not in json.dumps(config)
     again = HubTextEncoder.from_config(config)
@@ -192,7 +190,7 @@ def test_its_config_builds_it_again_without_files(preset, layer, ids):
     np.testing.assert_array_equal(again(ids), layer(ids))
 
 
-def test_it_learns_the_same_way_each_time(layer, ids):
+def test_gradients_of_text_encoders_are_deterministic(layer, ids):
     @functools.partial(tf.function, autograph=False)
     def gradients():
         with tf.GradientTape() as tape:
@@ -209,7 +207,7 @@ def test_it_learns_the_same_way_each_time(layer, ids):
         np.testing.assert_array_equal(one, other)
 
 
-def test_it_computes_by_its_policy(preset, layer, ids):
+def test_text_encoders_support_mixed_precision(preset, layer, ids):
     before = keras.mixed_precision.global_policy()
     mixed = HubTextEncoder.of(preset, dtype="mixed_bfloat16")
     assert keras.mixed_precision.global_policy() == before

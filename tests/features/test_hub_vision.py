@@ -60,7 +60,7 @@ EMBEDDINGS = {
 
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)
-def test_last_is_the_vector_as_it_was_trained(
+def test_last_layer_gives_the_vectors_of_keras_hub(
     hub_presets, cnns, photos, files, kind
 ):
     folder = hub_presets[kind]
@@ -72,7 +72,7 @@ def test_last_is_the_vector_as_it_was_trained(
     assert folder not in str(features.description())
 
 
-def test_features_are_the_same_in_the_graph(cnns, files):
+def test_features_in_a_graph_equal_eager_features(cnns, files):
     features = PhotoFeatures(cnns("resnet"))
     decoded = tf.stack([features.decode(one) for one in files])
     apart = features.compiled_forward(decoded).numpy()
@@ -80,7 +80,7 @@ def test_features_are_the_same_in_the_graph(cnns, files):
     assert features.forward(decoded[:0]).shape == (0, features.dim)
 
 
-def test_other_layers_are_averaged_over_positions(cnns, files):
+def test_features_of_named_layers_are_averaged_over_positions(cnns, files):
     layers = ["last", "vision_encoder_block_0", "vision_embedding"]
     cnn = cnns("clip")
     features = PhotoFeatures(cnn, layers)
@@ -95,7 +95,7 @@ def test_other_layers_are_averaged_over_positions(cnns, files):
     assert PhotoFeatures(cnns("resnet"), ["P2", "P3"]).dim == 64 + 6
 
 
-def test_another_size_is_one_that_the_backbone_can(hub_presets):
+def test_image_size_is_supported_by_some_backbones(hub_presets):
     for kind in ("dinov2", "resnet"):
         name = f"hub:{hub_presets[kind]}"
         features = PhotoFeatures(build_named_cnn(name, None, 24))
@@ -107,7 +107,7 @@ def test_another_size_is_one_that_the_backbone_can(hub_presets):
             build_named_cnn(f"hub:{hub_presets[kind]}", None, 24)
 
 
-def test_ten_crops_are_cut_from_what_the_converter_gives(cnns, files):
+def test_ten_crops_are_cut_from_converted_photos(cnns, files):
     cnn = cnns("vit")
     features = PhotoFeatures(cnn, crops="ten")
     assert features.photo_size == round(16 * 256 / 224)
@@ -120,7 +120,7 @@ def test_ten_crops_are_cut_from_what_the_converter_gives(cnns, files):
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
 
 
-def test_regions_are_cut_out_or_averaged_where_there_are_maps(cnns, photos):
+def test_regions_are_warped_or_averaged_from_feature_maps(cnns, photos):
     boxes = np.array([[0, 0, 50, 30], [5, 5, 20, 20]])
     clip, resnet = cnns("clip"), cnns("resnet")
     warped = WarpFeatures(clip)
@@ -133,7 +133,7 @@ def test_regions_are_cut_out_or_averaged_where_there_are_maps(cnns, photos):
             extractor(clip)
 
 
-def test_what_a_preset_can_not_is_refused(hub_presets):
+def test_unsupported_layers_and_weights_raise_errors(hub_presets):
     name = f"hub:{hub_presets['resnet']}"
     cnn = build_named_cnn(name, "random")
     assert cnn.image_size == tiny_hub.SIDE

@@ -10,7 +10,6 @@ import numpy as np
 from tbnets.checks import SAME_THING, numbered
 from tbnets.data.batches import sampled
 from tbnets.data.phrases import PhraseRegions
-from tbnets.errors import InputError, check_choice
 from tbnets.evaluation import boxes
 
 # A region of a photo is a positive or a negative of a phrase, or neither:
@@ -97,13 +96,6 @@ def proposal_roles(
     Source: Wang et al. 2018, Sec. 4.1 and 4.2. Departure: the paper's
     single positive is the true box; here, it is the best proposal.
     """
-    check_choice("positives", positives, POSITIVES)
-    if not 0 <= negative_iou <= positive_iou <= 1 or not 0 <= best_iou <= 1:
-        raise InputError(
-            "`negative_iou`, `positive_iou` and `best_iou` must be in [0, 1], "
-            f"the first at most the second. Received: {negative_iou}, "
-            f"{positive_iou} and {best_iou}. The papers use 0.3, 0.7 and 0.5."
-        )
     sizes = np.array([len(photo_boxes) for photo_boxes in proposals], np.int64)
     firsts = np.cumsum(sizes) - sizes
     roles = np.zeros((len(truth), int(sizes.max(initial=0))), np.int8)

@@ -81,7 +81,7 @@ def listed(view, num_negatives, names):
     "name, num_negatives",
     [*((name, 4) for name in SHAPES), ("usual", 100), ("few_negatives", 100)],
 )
-def test_triplets_are_those_of_algorithm_1(name, num_negatives):
+def test_triplets_equal_algorithm_1(name, num_negatives):
     # Other rows for each number of negatives.
     *rows, chains, is_negative = batch(name, num_negatives)
     rows = [*map(tf.constant, rows)]

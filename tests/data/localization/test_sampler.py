@@ -90,7 +90,7 @@ def test_photos_are_shared_by_phrases_drawn_together(examples):
 
 
 @pytest.mark.parametrize("count, expected", [(1, 1), (2, 2), (9, 3), (0, 3)])
-def test_regions_of_a_phrase_are_different_ones(examples, count, expected):
+def test_regions_of_a_phrase_are_distinct(examples, count, expected):
     for batch in drawn(examples, pairs_per_batch=10, regions_per_phrase=count):
         counts = np.bincount(batch.drawn_for, minlength=10)
         assert counts.max() <= expected and counts.min() >= 1
@@ -99,7 +99,7 @@ def test_regions_of_a_phrase_are_different_ones(examples, count, expected):
         assert len(pairs) == len(batch.regions)
 
 
-def test_other_phrases_of_a_thing_are_added_once(examples):
+def test_other_phrases_of_an_object_are_added_once(examples):
     chains, texts = (
         examples.phrases.phrase_to_chain,
         examples.phrases.phrase_to_text,
@@ -190,7 +190,7 @@ def is_negative(examples, phrase, others, owner, region):
 
 @pytest.mark.parametrize("negative_regions", ["photo", "batch"])
 @pytest.mark.parametrize("texts_match", [False, True])
-def test_negatives_are_those_of_the_definition(
+def test_negatives_equal_the_definition(
     examples, equal_texts, texts_match, negative_regions
 ):
     examples = equal_texts if texts_match else examples
@@ -256,7 +256,7 @@ def test_negatives_before_the_last_positive_are_hard():
 
 @pytest.mark.parametrize("shape", [(0, 4), (5, 0), (1, 1), (5000, 7)])
 @pytest.mark.parametrize("most", [1, 50])
-def test_lists_are_those_of_the_loop(shape, most):
+def test_hard_negatives_equal_the_loop(shape, most):
     generator = np.random.default_rng(len(shape) + most)
     values = generator.integers(0, 9, shape).astype(np.float32)
     roles = generator.integers(-1, 2, shape).astype(np.int8)
