@@ -5,8 +5,8 @@ of the flags, and `main(options)`, which returns the exit code or None. Its
 docstring is the help text. In a clone, `python tools/train.py` is equivalent to
 `tbnets train`; `evaluate` and `export` have such scripts, too. Other modules
 are parts of commands: `data_flags` and `model_flags` of several,
-`embedding_files` and `model_scores` of evaluate, `run_line` and `local_workers`
-of train, and `help` of --help.
+`embedding_files` and `model_scores` of evaluate, and `run_line` and
+`local_workers` of train.
 
 ::
 
@@ -16,14 +16,20 @@ of train, and `help` of --help.
 
 import difflib
 import importlib
+import shutil
 import sys
+import textwrap
 
 import tbnets
 from tbnets import startup
-from tbnets.cli.help import format_help
 from tbnets.errors import InputError, UserError
 from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of, name_flag
+from tbnets.tasks.settings.flag import (
+    REQUIRED,
+    flags_of,
+    name_flag,
+    written,
+)
 
 VERBS = {
     "train": "trains a network, measures its best epoch, exports it",
@@ -46,6 +52,7 @@ VERBS = {
 """Maps each verb to its description, in the order in which users need them."""
 SLOW = ("train", "evaluate", "export", "index")
 """Verbs that load TensorFlow and Keras, which takes several seconds."""
+MOST_COLUMNS = 100
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}
 
 
@@ -128,3 +135,41 @@ def call(verb, words):
     except UserError as error:
         name_flag(error, known)
         raise
+
+
+def format_help(text, sections):
+    """Returns a program's help text: `text` followed by the flags.
+
+    `sections` maps each title to a list of `Flag`s. Lines are wrapped to the
+    width of the terminal, at most `MOST_COLUMNS`.
+    """
+    width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    parts = [text.strip()]
+    for title, flags in sections.items():
+        entries = [_format_flag(flag, max(width, 40)) for flag in flags]
+        parts.append(f"{title}:\n\n" + "\n".join(entries))
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_flag(flag, width):
+    head = f"--{'[no]' * (flag.kind == 'bool')}{flag.name}  {_default(flag)}"
+    if flag.kind == "words":
+        head = f"{flag.name.upper()} ..."
+    words = [flag.help]
+    if flag.choices:
+        words.append(f"One of {', '.join(flag.choices)}.")
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    parts = []
+    for text, indent in ((head, 2), (" ".join(words), 8)):
+        filled = textwrap.fill(text, width - indent, **whole)
+        parts.append(textwrap.indent(filled, " " * indent))
+    return "\n".join(parts)
+
+
+def _default(flag):
+    value = flag.default
+    if value is REQUIRED:
+        return "(required)"
+    if value is None or value in ("", []):
+        return ""
+    return f"(default: {written(value)})"

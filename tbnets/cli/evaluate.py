@@ -84,21 +84,23 @@ from tbnets.visualization import plots
 # Flags and their dependencies.
 
 _SPLIT_FLAGS = (
-    *("split", "data_root", "save_embeddings", "combine_with", "map"),
-    *("query_bank", "bank_temperature"),
-)
+    "split data_root save_embeddings combine_with map query_bank "
+    "bank_temperature"
+).split()
 _REGION_FLAGS = ("region_phrase_ranking", *CHOICE_ARGUMENTS)
 _DATA_FLAGS = ("images", *(field.name for field in flags_of(CaptionSettings)))
 ALLOWED_FLAGS = {
-    "run_dir": (
-        *(*_SPLIT_FLAGS, "checkpoint", *_REGION_FLAGS),
-        *("phrases", "regions"),
-    ),
+    "run_dir": [
+        *_SPLIT_FLAGS,
+        "checkpoint",
+        *_REGION_FLAGS,
+        "phrases",
+        "regions",
+    ],
     "model": (*_SPLIT_FLAGS, *_DATA_FLAGS, "cache", "prompt", "trust"),
     "image_features": (*_SPLIT_FLAGS, *_DATA_FLAGS, "text_features"),
     "image_embeddings": (
-        *("text_embeddings", "caption_to_image", "normalize"),
-        "positives",
+        "text_embeddings caption_to_image normalize positives".split()
     ),
 }
 """Maps a flag that selects the measured embeddings to the flags it allows."""

@@ -48,10 +48,9 @@ from tbnets.training import distribution, loop, summary
 GROUPS = tuple(RUN_GROUPS.values())
 """Groups of flags that, unlike `Options`, are settings of a run."""
 FIRST = (
-    *("flagfile", "run_dir", "resume", "from", "scenes", "captions", "images"),
-    *("image_features", "image_encoder", "text_encoder", "epochs"),
-    "example_query",
-)
+    "flagfile run_dir resume from scenes captions images image_features "
+    "image_encoder text_encoder epochs example_query"
+).split()
 """Flags for a first run, which --help shows first instead of in groups."""
 DEVICES = "distribute", "local_workers", "num_replicas"
 SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}

@@ -29,12 +29,10 @@ from tbnets.training.checkpoints import checkpoint_path
 from tbnets.training.weight_names import renumbered, uncounted, weight_names
 
 NETWORK_FLAGS = (
-    *("task", "model", "image_encoder", "fine_tune", "image_size"),
-    *("image_transform", "text_encoder", "fine_tune_text"),
-    *("word_dim", "rnn_units", "mean_beside"),
-    *("image_units", "text_units", "batch_normalization", "head_units"),
-    "region_branch",
-)
+    "task model image_encoder fine_tune image_size image_transform "
+    "text_encoder fine_tune_text word_dim rnn_units mean_beside image_units "
+    "text_units batch_normalization head_units region_branch"
+).split()
 """Flags that determine the weights of a network."""
 _OF_RUN = {flag.name for flag in (*FLAGS["run"], *FLAGS["captions"])}
 _TAKEN = {name for name in ALL if not ALL[name].is_place} - _OF_RUN

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tbnets.cli.help import format_help
+from tbnets.cli import format_help
 from tbnets.cli.train import DEVICES, FIRST
 from tbnets.tasks.settings.flag import (
     REQUIRED,
@@ -82,7 +82,7 @@ def entries(text):
 
 def test_every_flag_is_shown_once(shown):
     assert entries(shown).keys() == ALL.keys() | {*FIRST, *DEVICES}
-    assert tuple(entries(shown))[: len(FIRST)] == FIRST
+    assert tuple(entries(shown))[: len(FIRST)] == tuple(FIRST)
 
 
 def test_a_flag_tells_its_default_and_what_it_is_read_with(shown):
