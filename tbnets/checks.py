@@ -295,7 +295,7 @@ def short_repr(
     return __repr__
 
 
-def of_fields(record: Any) -> str:
+def repr_of_fields(record: Any) -> str:
     """Returns a short `repr` of a named tuple."""
     return with_parts(record, record._asdict())
 

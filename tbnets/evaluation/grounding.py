@@ -19,7 +19,7 @@ from tbnets.checks import (
     Boxes,
     Integers,
     checked_array,
-    of_fields,
+    repr_of_fields,
     rows_by,
     text_ids,
 )
@@ -99,7 +99,7 @@ class Localized(NamedTuple):
     hits: np.ndarray
     phrases: np.ndarray
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 def evaluate_localization(

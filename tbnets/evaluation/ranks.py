@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import of_fields
+from tbnets.checks import repr_of_fields
 
 RECALL_AT = (1, 5, 10)
 
@@ -25,7 +25,7 @@ class Ranks(NamedTuple):
     ranks: np.ndarray
     tied: np.ndarray
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 def count_rivals(scores, best, tolerance=0.0):

@@ -20,8 +20,12 @@ from tbnets.text.packed_trees import PackedTrees, pack_trees
 # docstring of `TreeLSTM` contains the equations.
 
 WEIGHTS = (
-    *("noun_gates", "other_gates", "noun_forget", "other_forget"),
-    *("bias", "forget_bias"),
+    "noun_gates",
+    "other_gates",
+    "noun_forget",
+    "other_forget",
+    "bias",
+    "forget_bias",
 )
 
 

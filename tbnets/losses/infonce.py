@@ -148,19 +148,21 @@ def _cross_sums(loss, images, texts, matches):
         return anchors, (products, *labels, exists, temperature)
 
     def statistics(sides):
-        def visit(rows, is_padding, of_images, of_texts):
+        def visit(rows, is_padding, image_statistics, text_statistics):
             added = _tile_statistics(*tile(sides, rows, is_padding)[1])
             own = tf.where(is_padding, 0.0, added[0])
-            of_images = tf.tensor_scatter_nd_add(
-                of_images, rows[:, None], tf.transpose(own)
+            image_statistics = tf.tensor_scatter_nd_add(
+                image_statistics, rows[:, None], tf.transpose(own)
             )
-            return of_images, _merged(of_texts, added[1])
+            return image_statistics, _merged(text_statistics, added[1])
 
         zeros = tf.zeros([tf.shape(sides[0])[0], 5])
         empty = tf.constant([tf.float32.min, 0, -_INF, 0, 0])[:, None]
         empty = tf.tile(empty, [1, tf.shape(sides[1])[0]])
-        of_images, of_texts = _over_images(visit, sides, (zeros, empty))
-        return tf.transpose(of_images), of_texts
+        image_statistics, text_statistics = _over_images(
+            visit, sides, (zeros, empty)
+        )
+        return tf.transpose(image_statistics), text_statistics
 
     def slopes(sides, weights):
         def visit(rows, is_padding, by_images, by_texts):

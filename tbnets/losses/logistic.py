@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.checks import Array, Integers, of_fields
+from tbnets.checks import Array, Integers, repr_of_fields
 from tbnets.losses import miners
 from tbnets.losses.miners import checked_mask, checked_row
 from tbnets.losses.positives import positive_masks
@@ -31,7 +31,7 @@ class PairSample(NamedTuple):
     negatives: tf.Tensor
     valid: tf.Tensor
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 def random_columns(mask, rows, draws):
@@ -129,7 +129,7 @@ class LogisticOutput(NamedTuple):
     negative_loss: tf.Tensor
     pair_accuracy: tf.Tensor
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 class SoftmaxOutput(NamedTuple):
@@ -144,7 +144,7 @@ class SoftmaxOutput(NamedTuple):
     total: tf.Tensor
     ranked_first: tf.Tensor
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 def logistic_loss(

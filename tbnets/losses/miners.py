@@ -42,7 +42,7 @@ def check_as_many(name, ids, rows_name, rows):
     if ids is None:
         raise InputError(
             name,
-            "be given",
+            "be set",
             "None",
             "Pass the ids of images and captions, or call "
             "loss(embeddings, labels).",

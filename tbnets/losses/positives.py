@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.checks import Integers, of_fields
+from tbnets.checks import Integers, repr_of_fields
 from tbnets.losses.miners import check_as_many, checked_row
 
 
@@ -21,7 +21,7 @@ class PositiveMasks(NamedTuple):
     text_to_text: tf.Tensor
     image_to_image: tf.Tensor
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 def positive_masks(

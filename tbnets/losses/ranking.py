@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.checks import Array, Integers, checked_number, of_fields
+from tbnets.checks import Array, Integers, checked_number, repr_of_fields
 from tbnets.errors import check_choice
 from tbnets.losses import miners, tiles
 from tbnets.losses.distances import similarities
@@ -37,7 +37,7 @@ class LossOutput(NamedTuple):
     terms: dict[str, tf.Tensor]
     active_fraction: dict[str, tf.Tensor]
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 class RankingLoss:

@@ -258,7 +258,7 @@ class _Triplets:
     def gradient(self, upstream, sides):
         """Returns the gradients of `sums` with respect to `sides`."""
         is_few = self.positions is not None and self.is_sparse
-        of_pairs = _pair_gradients if is_few else _pair_matrix
+        pair_gradients = _pair_gradients if is_few else _pair_matrix
 
         def visit(pairs, match):
             picked = tf.gather_nd(self.matrix, pairs), *self.negatives
@@ -268,7 +268,7 @@ class _Triplets:
                 sums = self._sums(picked[0], picked[1:], pairs, match)
             by_picked = tape.gradient(sums, picked, upstream)
             values, *slopes = (tf.convert_to_tensor(x) for x in by_picked)
-            return *of_pairs(sides, pairs, values), *slopes
+            return *pair_gradients(sides, pairs, values), *slopes
 
         def later(pairs, match, state):
             return _added(state, visit(pairs, match))
@@ -280,7 +280,7 @@ class _Triplets:
                 added = [tf.transpose(values) if transposed else values]
             else:
                 values = tf.reshape(values, [-1])
-                added = of_pairs(
+                added = pair_gradients(
                     sides, self.positions[transposed], values, transposed
                 )
             state = _added(state, added)

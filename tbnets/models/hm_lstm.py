@@ -25,8 +25,8 @@ _PAIR_FIELDS = "region_images", "region_of", "is_contrast", "weights"
 PAIRS = "regions", "phrase_nodes", *_PAIR_FIELDS
 """Batch entries in addition to the inputs of an `EmbeddingNetwork`."""
 _TERMS = ("region_to_phrase", "phrase_to_region", "region_mean")
-_OF_PAIRS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
-_OF_MEAN = {"text_to_image": _TERMS[-1]}
+_PAIR_TERMS = dict(zip(("image_to_text", "text_to_image"), _TERMS))
+_MEAN_TERMS = {"text_to_image": _TERMS[-1]}
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
@@ -233,14 +233,16 @@ class HMLSTM(EmbeddingNetwork):
             all_regions, phrases, region_of, tf.transpose(is_contrast), weights
         )
         added = rank(self.loss, views)
-        output = _joined(output, self.phrase_weight, added, _OF_PAIRS)
+        output = _joined(output, self.phrase_weight, added, _PAIR_TERMS)
         if self.region_mean_weight:
             mean = _region_mean(regions, region_images, tf.shape(all_images)[0])
             count = tf.shape(images)[0]
             first, _ = span(count)
             own_mean = mean[first : first + count]
             added = self.loss(own_mean, sentences, *ids, **options)
-            output = _joined(output, self.region_mean_weight, added, _OF_MEAN)
+            output = _joined(
+                output, self.region_mean_weight, added, _MEAN_TERMS
+            )
         return output
 
     def _embed_photos_and_regions(self, batch, training):

@@ -18,13 +18,22 @@ from tbnets.errors import InputError
 # the whole batch, so the logs of the first replica are used.
 
 SUPPORTED = (
-    *("x", "epochs", "initial_epoch", "steps_per_epoch", "callbacks"),
-    *("verbose", "shuffle"),
-    *("validation_data", "validation_steps", "validation_freq"),
+    "x",
+    "epochs",
+    "initial_epoch",
+    "steps_per_epoch",
+    "callbacks",
+    "verbose",
+    "shuffle",
+    "validation_data",
+    "validation_steps",
+    "validation_freq",
 )
 """Arguments of Keras' `fit` that `fit_replicas` accepts."""
 PER_REPLICA = (
-    *("clipnorm", "global_clipnorm", "clipvalue"),
+    "clipnorm",
+    "global_clipnorm",
+    "clipvalue",
     "gradient_accumulation_steps",
 )
 """Arguments of Keras' optimizers that apply to the gradient of a replica."""

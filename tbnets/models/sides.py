@@ -16,7 +16,7 @@ from tbnets.layers.heads import CanonicalProjection
 from tbnets.progress import say
 
 _UNIT = Branch, CanonicalProjection
-_OF_STRINGS = keras.layers.TextVectorization, keras.layers.StringLookup
+_STRING_LAYERS = keras.layers.TextVectorization, keras.layers.StringLookup
 
 
 def draw_apart(image_branch, text_branch):
@@ -41,7 +41,7 @@ def input_dtype(layer):
         return inputs[0].dtype
     if layers := getattr(layer, "layers", None):
         return input_dtype(layers[0])
-    if isinstance(layer, _OF_STRINGS):
+    if isinstance(layer, _STRING_LAYERS):
         return "string"
     is_lookup = isinstance(layer, keras.layers.Embedding)
     return "int32" if is_lookup else "float32"

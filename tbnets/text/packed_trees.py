@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checks import Array, checked_number, of_fields
+from tbnets.checks import Array, checked_number, repr_of_fields
 from tbnets.errors import check_kind
 from tbnets.text.trees import Tree, phrase_type
 from tbnets.text.vocabulary import (
@@ -121,7 +121,7 @@ class PackedTrees(NamedTuple):
     roots: tf.Tensor
     rows: tf.Tensor
 
-    __repr__ = of_fields
+    __repr__ = repr_of_fields
 
 
 def tree_array(tree, word_ids) -> np.ndarray:

@@ -133,7 +133,7 @@ class Workers:
             return batches.dataset
         return distributed(self.strategy, batches)
 
-    def of_chief(self, value=None):
+    def from_chief(self, value=None):
         """Waits for all workers, then returns the JSON value of the chief."""
         if not self.are_several:
             return value
@@ -156,7 +156,7 @@ class Workers:
 
     def wait(self):
         """Waits for all workers."""
-        self.of_chief()
+        self.from_chief()
 
     @contextlib.contextmanager
     def chief_first(self):
@@ -169,7 +169,7 @@ class Workers:
 
     def check_same(self, argument, value, advice):
         """Raises an error if this worker's JSON value is not the chief's."""
-        other, value = self.of_chief(value), json.loads(json.dumps(value))
+        other, value = self.from_chief(value), json.loads(json.dumps(value))
         if other == value:
             return
         names = [k for k in value | other if value.get(k) != other.get(k)]

@@ -133,7 +133,7 @@ def fit(session, train):
                 scores = session.task.scores(session.network, session.dev)
                 row |= _measure_epoch(scores)
             row["seconds"] = time.perf_counter() - start
-            _save_epoch(session, session.workers.of_chief(row))
+            _save_epoch(session, session.workers.from_chief(row))
             if session.workers.is_chief:
                 _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session, started_at))
@@ -156,7 +156,7 @@ def _start_with_epoch_0(session, board):
     if session.measures:
         scores = session.task.scores(session.network, session.dev)
         row = _measure_epoch(scores)
-    state.before = session.workers.of_chief(row)
+    state.before = session.workers.from_chief(row)
     state.best_metric = state.before[f"dev/{metric}"]
     if session.measures:
         _write_checkpoint(session, "best")

@@ -71,8 +71,8 @@ def diagnose(history, margin, reduction):
             return None if logs[key] > guessing else advice
     cosines = [logs[key] for key in logs if key.endswith("/mean_cosine")]
     if max(cosines, default=0) > COLLAPSED_COSINE:
-        of_hinges = "--negatives=all, more --num_negatives, or "
-        hinges = "" if margin is None else of_hinges
+        hinge_advice = "--negatives=all, more --num_negatives, or "
+        hinges = "" if margin is None else hinge_advice
         return (
             "the embeddings have collapsed, because their mean pairwise cosine "
             f"is above {COLLAPSED_COSINE}. Try {hinges}a lower --learning_rate"

@@ -28,8 +28,12 @@ def make(kind):
 
 KINDS = (
     "mean",
-    *("lstm-one-last", "lstm-one-max-mean", "lstm-both-mean"),
-    *("gru-one-mean", "gru-both-last-mean", "gru-both-max"),
+    "lstm-one-last",
+    "lstm-one-max-mean",
+    "lstm-both-mean",
+    "gru-one-mean",
+    "gru-both-last-mean",
+    "gru-both-max",
 )
 
 

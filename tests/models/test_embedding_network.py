@@ -65,7 +65,9 @@ def test_fit_reports_every_term_and_the_rate_in_use(eagerly):
     ).history
     terms = ("image_to_text", "text_to_image", "text_to_text")
     assert set(history) == {
-        *("loss", "gradient_norm", "learning_rate"),
+        "loss",
+        "gradient_norm",
+        "learning_rate",
         *(f"{term}_{kind}" for term in terms for kind in ("loss", "active")),
     }
     # The mean of the rates of steps 0, 1 and 2: 1, 1/2 and 1/4.

@@ -32,7 +32,9 @@ def test_worker_0_is_the_chief_without_a_chief():
 @pytest.mark.parametrize(
     "text",
     [
-        *("{", "[]", '{"cluster": {}}'),
+        "{",
+        "[]",
+        '{"cluster": {}}',
         config(index="second"),
         config({"ps": ["a:1"]}),
         config({"worker": ["10.0.0.1"]}),
@@ -69,7 +71,7 @@ def test_a_single_device_is_the_chief_and_does_not_wait():
     workers = distribution.open_workers()
     assert workers.is_chief and not workers.are_several
     assert str(workers) == ""
-    assert workers.of_chief({"loss": 1.5}) == {"loss": 1.5}
+    assert workers.from_chief({"loss": 1.5}) == {"loss": 1.5}
     workers.wait()
     workers.check_same("`--seed`", {"seed": 3}, "")
     with pytest.raises(tf.errors.UnavailableError), workers.watched():
@@ -79,7 +81,7 @@ def test_a_single_device_is_the_chief_and_does_not_wait():
 def test_error_names_a_value_that_differs_from_the_chiefs(monkeypatch):
     addresses = {"worker 0": "a:1", "worker 1": "b:1"}
     workers = Workers(task=WorkerTask("worker 1", False, addresses))
-    monkeypatch.setattr(workers, "of_chief", lambda value: {})
+    monkeypatch.setattr(workers, "from_chief", lambda value: {})
     with pytest.raises(InputError, match="the epoch"):
         workers.check_same("the epoch", {"epoch": 2}, "")
 

@@ -110,8 +110,14 @@ def test_gpu_and_its_products_are_described(tiny_run, monkeypatch):
 def test_run_folder_holds_what_the_documents_name(tiny_run):
     run = tiny_run()
     assert {*os.listdir(run.run_dir)} - {"saved_model"} == {
-        *("settings.json", "run.flags", "vocabulary.txt", "training.lock"),
-        *("checkpoints", "tensorboard", "curves.png", "metrics.json"),
+        "settings.json",
+        "run.flags",
+        "vocabulary.txt",
+        "training.lock",
+        "checkpoints",
+        "tensorboard",
+        "curves.png",
+        "metrics.json",
     }
     written = json.loads((run.run_dir / "metrics.json").read_text())
     assert written["versions"]["kernels"] == startup.kernels()

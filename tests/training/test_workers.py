@@ -28,7 +28,7 @@ class Apart(Workers):
         )
         self.said = said
 
-    def of_chief(self, value=None):
+    def from_chief(self, value=None):
         """Returns the value of the chief."""
         if self.is_chief:
             self.said.append(value)
