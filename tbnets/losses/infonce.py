@@ -148,21 +148,17 @@ def _cross_sums(loss, images, texts, matches):
         return anchors, (products, *labels, exists, temperature)
 
     def statistics(sides):
-        def visit(rows, is_padding, image_statistics, text_statistics):
+        def visit(rows, is_padding, per_image, per_text):
             added = _tile_statistics(*tile(sides, rows, is_padding)[1])
-            own = tf.where(is_padding, 0.0, added[0])
-            image_statistics = tf.tensor_scatter_nd_add(
-                image_statistics, rows[:, None], tf.transpose(own)
-            )
-            return image_statistics, _merged(text_statistics, added[1])
+            own = tf.transpose(tf.where(is_padding, 0.0, added[0]))
+            per_image = tf.tensor_scatter_nd_add(per_image, rows[:, None], own)
+            return per_image, _merged(per_text, added[1])
 
         zeros = tf.zeros([tf.shape(sides[0])[0], 5])
         empty = tf.constant([tf.float32.min, 0, -_INF, 0, 0])[:, None]
         empty = tf.tile(empty, [1, tf.shape(sides[1])[0]])
-        image_statistics, text_statistics = _over_images(
-            visit, sides, (zeros, empty)
-        )
-        return tf.transpose(image_statistics), text_statistics
+        per_image, per_text = _over_images(visit, sides, (zeros, empty))
+        return tf.transpose(per_image), per_text
 
     def slopes(sides, weights):
         def visit(rows, is_padding, by_images, by_texts):

@@ -13,11 +13,11 @@ from tests import reference
 def with_gradients(loss, num_inputs):
     """Returns a function: output and gradients of the first inputs."""
 
-    def run(*given):
-        inputs = [tf.convert_to_tensor(one) for one in given[:num_inputs]]
+    def run(*arguments):
+        inputs = [tf.convert_to_tensor(one) for one in arguments[:num_inputs]]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            output = loss(*inputs, *given[num_inputs:])
+            output = loss(*inputs, *arguments[num_inputs:])
         return *output, *tape.gradient(output.total, inputs)
 
     return run
@@ -59,8 +59,10 @@ def test_values_and_slopes_equal_the_reference(
     compiled_run = compiled(run)
     for size in sizes if compiled_run is run else sizes[:1]:
         for seed in range(3):
-            given = draw(seed, size)
-            assert_close(compiled_run(*map(tf.constant, given)), loops(*given))
+            arguments = draw(seed, size)
+            assert_close(
+                compiled_run(*map(tf.constant, arguments)), loops(*arguments)
+            )
 
 
 def test_literal_losses():
@@ -78,8 +80,8 @@ def test_literal_losses():
 
 
 def test_large_numbers_neither_overflow_nor_vanish():
-    given = [-1e4, 1e4, 20.0], [True, True, True], [True] * 3
-    total, *_, gradient = of_pairs(*given)
+    arguments = [-1e4, 1e4, 20.0], [True, True, True], [True] * 3
+    total, *_, gradient = of_pairs(*arguments)
     assert float(total) == pytest.approx(1e4 / 3)
     # The slope of a match at 20 is -1 / (1 + e^20) / 3.
     assert_close(gradient, [-1 / 3, 0, -1 / (1 + math.exp(20)) / 3], atol=0)
@@ -89,11 +91,11 @@ def test_large_numbers_neither_overflow_nor_vanish():
 
 def test_invalid_pairs_and_lists_do_not_count():
     no_pairs = of_pairs([np.nan, np.inf], [True, False], [False, False])
-    given = [np.nan, 2.0], [[np.inf], [1.0]]
-    no_lists = of_lists(*given, [[False], [False]])
+    arguments = [np.nan, 2.0], [[np.inf], [1.0]]
+    no_lists = of_lists(*arguments, [[False], [False]])
     for value in (*no_pairs, *no_lists):
         np.testing.assert_array_equal(value, np.zeros_like(value))
-    total, first, by_match, by_other = of_lists(*given, [[False], [True]])
+    total, first, by_match, by_other = of_lists(*arguments, [[False], [True]])
     assert float(total) == pytest.approx(math.log(1 + math.exp(-1)))
     assert (float(first), by_match[0], by_other[0, 0]) == (1, 0, 0)
 

@@ -150,17 +150,21 @@ def test_all_kinds_of_data_give_the_same_recalls(network, make):
 
 
 def test_a_list_of_batches_is_passed_to_keras():
-    given = {"x": Loader(), "validation_data": Loader()}
-    fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
-    assert isinstance(given["x"], Loader) and "shuffle" not in given
-    assert isinstance(given["validation_data"], Loader)
+    arguments = {"x": Loader(), "validation_data": Loader()}
+    fit_arguments.prepare_arguments(
+        arguments, None, tf.distribute.get_strategy()
+    )
+    assert isinstance(arguments["x"], Loader) and "shuffle" not in arguments
+    assert isinstance(arguments["validation_data"], Loader)
 
 
 def test_a_callback_list_is_unpacked():
     last, metrics = reader([]), tbnets.RetrievalMetrics(pairs(1))
-    given = {"callbacks": keras.callbacks.CallbackList([last, metrics])}
-    fit_arguments.prepare_arguments(given, None, tf.distribute.get_strategy())
-    assert given["callbacks"][-2:] == [metrics, last]
+    arguments = {"callbacks": keras.callbacks.CallbackList([last, metrics])}
+    fit_arguments.prepare_arguments(
+        arguments, None, tf.distribute.get_strategy()
+    )
+    assert arguments["callbacks"][-2:] == [metrics, last]
 
 
 def test_an_image_listed_twice_is_one_candidate(network):

@@ -39,10 +39,12 @@ class Heard(keras.callbacks.Callback):
                 setattr(self, called, self._hear(called))
 
     def _hear(self, name):
-        def hear(*given, logs=None):
-            *given, logs = (*given, logs) if logs is not None else given
+        def hear(*arguments, logs=None):
+            *arguments, logs = (
+                (*arguments, logs) if logs is not None else arguments
+            )
             numbers = {k: float(v) for k, v in (logs or {}).items()}
-            self.calls.append((name, *given, numbers, dict(self.params)))
+            self.calls.append((name, *arguments, numbers, dict(self.params)))
             ends = [c for c in self.calls if c[:2] == ("on_train_batch_end", 0)]
             if len(ends) == 2:
                 self.model.stop_training = True
@@ -121,7 +123,7 @@ def test_optimizer_options_per_replica_are_rejected(network, name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "argument, given",
+    "argument, arguments",
     [
         ("class_weight", {"class_weight": 1}),
         ("x", {"steps_per_epoch": 9}),
@@ -129,9 +131,11 @@ def test_optimizer_options_per_replica_are_rejected(network, name, monkeypatch):
         ("callbacks", {"callbacks": [BACKUP]}),
     ],
 )
-def test_unsupported_arguments_of_fit_are_rejected(network, argument, given):
+def test_unsupported_arguments_of_fit_are_rejected(
+    network, argument, arguments
+):
     network.train_function = lambda batches: batches.get_next() and {}
     with refused(argument):
         replica_fit.fit_replicas(
-            network, **{"x": BATCHES, "verbose": 0} | given
+            network, **{"x": BATCHES, "verbose": 0} | arguments
         )
