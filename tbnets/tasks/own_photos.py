@@ -61,7 +61,7 @@ class OwnPhotos:
         )
         self.cache = folder_beside(self.folder, chosen)
         self.left_out, self.is_resumed, self._made_by = {}, False, None
-        self._num_reported, self._keys, self._store = 0, {}, None
+        self._num_reported, self._keys = 0, {}
 
     def remember(self, fitted):
         """Restores the list of skipped photos and the feature description."""
