@@ -111,7 +111,7 @@ def test_model_without_images_searches_its_index(made, tmp_path):
     model = load_saved_model(tmp_path)
     assert not model.has("embed_image")
     assert model.search(QUERIES, top=2) == whole.search(QUERIES, top=2)
-    with refused("search"):
+    with refused("signature"):
         model.search(QUERIES, ROWS)
 
 

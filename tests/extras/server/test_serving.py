@@ -68,7 +68,7 @@ def by_grpc(channel, **spec):
 
 
 def wait_for(line, lines):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not any(line in x for x in lines):
         assert time.monotonic() < end, lines
         time.sleep(0.01)
