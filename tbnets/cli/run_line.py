@@ -116,9 +116,9 @@ def resolve(line, before=None):
         if name not in line.set_flags and record[name] != value
     }
     take(implied, f"{DEFAULT} with other flags")
-    of_loss = [flag.name for flag in FLAGS["loss"] if flag.default is None]
-    of_loss = dict.fromkeys(of_loss, f"{DEFAULT} of --loss={record['loss']}")
-    resolved = Resolved(registry.settings_of(record), {**of_loss, **sources})
+    names = [flag.name for flag in FLAGS["loss"] if flag.default is None]
+    of_loss = dict.fromkeys(names, f"{DEFAULT} of --loss={record['loss']}")
+    resolved = Resolved(registry.settings_of(record), of_loss | sources)
     usual_files = registry.MODELS[record["model"]].usual_files
     return resolved.with_usual(line, usual_files)
 
@@ -214,10 +214,10 @@ def check_read(line, settings: Settings):
 
 
 def _users(group):
-    axes = {"task": registry.TASKS, "model": registry.MODELS}
+    entries = [("task", *item) for item in registry.TASKS.items()]
+    entries += [("model", *item) for item in registry.MODELS.items()]
     return " or ".join(
         f"--{axis}={name}"
-        for axis, entries in axes.items()
-        for name, entry in entries.items()
+        for axis, name, entry in entries
         if group in entry.flag_groups
     )
