@@ -34,7 +34,7 @@ _ORIENTATION_TAG = 0x0112
 _KINDS = (3, 8), (4, 9)
 """The types, unsigned and signed, of TIFF values of 16 and of 32 bits."""
 _SEGMENT_HEAD = 10
-_MOST_SEGMENTS = 1 << 14
+_MOST_SEGMENTS = 1 << 12
 
 
 def require(value, condition, expectation, received):
@@ -166,11 +166,12 @@ def _jpeg_segment(head):
     words = tf.io.decode_raw(head, tf.uint16, little_endian=False)
     words = tf.cast(words, tf.int64)
     marker, length = words[0], words[1] + 2
-    # Decoders skip bytes that begin no segment. Markers D0 to D8 are alone.
+    # Bytes 0xFF may fill the place before a marker. Markers D0 to D8 are alone.
     length = tf.where(tf.abs(marker - 0xFFD4) <= 4, _int64(2), length)
     is_segment = (marker > 0xFF00) & (marker < 0xFFFF)
     length = tf.where(is_segment, length, _int64(1))
-    is_last = (marker == 0xFFD9) | (marker == 0xFFDA)  # Pixels follow.
+    # Pixels follow the last marker. Other bytes begin no segment.
+    is_last = (marker == 0xFFD9) | (marker == 0xFFDA) | (marker <= 0xFF00)
     is_exif = tf.strings.substr(head, 4, 6) == b"Exif\x00\x00"
     is_exif &= (marker == 0xFFE1) & (length > _SEGMENT_HEAD)
     exif_bytes = tf.where(is_exif, length - _SEGMENT_HEAD, _int64(0))
@@ -414,6 +415,12 @@ def _decoder():
     return tf.function(decode_photo, [spec], autograph=False)
 
 
+@functools.cache
+def _reader_of_sides():
+    spec = tf.TensorSpec([], tf.string)
+    return tf.function(read_upright_sides, [spec], autograph=False)
+
+
 def read_photo_sizes(paths) -> np.ndarray:
     """Reads the width and height of each photo when upright, int64 `[n, 2]`.
 
@@ -422,7 +429,7 @@ def read_photo_sizes(paths) -> np.ndarray:
     """
     sizes = []
     for path in paths:
-        sizes.append(_judged(path, read_upright_sides))
+        sizes.append(_judged(path, _reader_of_sides()))
         if not sizes[-1].all():
             raise BrokenImageError(path, "has no pixels or is truncated")
     return np.array(sizes, np.int64).reshape(-1, 2)
