@@ -73,10 +73,12 @@ def folder_of(name):
             download = import_extra("hub", "kagglehub").model_download
         else:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            raise ValueError(
-                "it is no folder, no kaggle:// or hf:// handle, and none of "
-                f"the {len(known)} names of Keras Hub; similar names: "
-                f"{', '.join(near) or 'none'}"
+            raise InputError(
+                "preset",
+                "be a folder, a kaggle:// or hf:// handle, or one of the "
+                f"{len(known)} names of Keras Hub",
+                f"preset={name}",
+                f"Check the name; similar names: {', '.join(near) or 'none'}.",
             )
         return pathlib.Path(download(handle))
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 from werkzeug.wrappers import Response
 
+from tbnets.errors import InputError
 from tbnets.extras.loopback import HOST, LocalApp, in_json
 from tbnets.files import parse_json
 from tbnets.serving.protocol import MOST_BYTES, RequestError, invalid
@@ -147,7 +148,7 @@ def _content(value):
     if isinstance(value, str):
         return value.encode("utf-8")
     if not isinstance(value["b64"], str) or len(value) > 1:
-        raise ValueError("expected a string or {'b64': string}.")
+        raise InputError("expected a string or {'b64': string}.")
     return base64.b64decode(value["b64"], validate=True)
 
 
