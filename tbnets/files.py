@@ -138,12 +138,13 @@ class CheckedFile:
                 self.report("expected UTF-16 text; found half a letter.", 1)
         return content
 
-    def lines(self):
+    def lines(self, may_be_cp1252=False):
         r"""Returns the lines, and whether the last line ends with a newline.
 
         Only "\n" and "\r\n" end a line, because captions may contain further
         characters at which `str.splitlines` splits. Lines that are not UTF-8
-        are read as cp1252, and reported as a doubt.
+        are reported: as a doubt if the file `may_be_cp1252`, as tables that
+        people write, otherwise as a problem.
         """
         content = self._read_text().removeprefix(b"\xef\xbb\xbf")
         if b"\0" in content:
@@ -151,13 +152,16 @@ class CheckedFile:
         *rows, last = content.split(b"\n")
         rows += [last] if last else []
         lines, in_cp1252 = [], []
-        for row in rows:
+        for line, row in enumerate(rows, 1):
             row = row.removesuffix(b"\r")
             try:
                 lines.append(row.decode("utf-8"))
-            except UnicodeDecodeError:
+            except UnicodeDecodeError as error:
                 lines.append(row.decode("cp1252", errors="replace"))
-                in_cp1252.append(len(lines))
+                if may_be_cp1252:
+                    in_cp1252.append(line)
+                else:
+                    self.report(_undecodable(error), line)
         if in_cp1252:
             first = in_cp1252[0]
             self.suspect(

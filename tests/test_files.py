@@ -11,7 +11,13 @@ import pytest
 
 from tbnets import files
 from tbnets.errors import UserError
-from tbnets.files import CheckedFile, folder_beside, parse_json, readable
+from tbnets.files import (
+    CheckedFile,
+    ProblemError,
+    folder_beside,
+    parse_json,
+    readable,
+)
 
 KILLED = """
 import os
@@ -216,3 +222,13 @@ def test_what_is_no_json_is_refused(tmp_path, content, place):
     problems = []
     assert CheckedFile(path, problems).json() is None
     assert [place in str(one) for one in problems] == [True]
+
+
+def test_only_tables_of_people_may_be_in_cp1252(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"a\ncaf\xe9\n")
+    with pytest.warns(UserWarning, match="x.txt:2: .* cp1252"):
+        lines = CheckedFile(path).lines(may_be_cp1252=True)
+    assert lines == (["a", "caf\u00e9"], True)
+    with pytest.raises(ProblemError, match="x.txt:2: .* 0xe9"):
+        CheckedFile(path).lines()

@@ -191,7 +191,7 @@ def example_images(options, model, names):
 
 def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
-    lines, _ = CheckedFile(path).lines()
+    lines, _ = CheckedFile(path).lines(may_be_cp1252=True)
     file = CaptionFile(path, [])
     if file.start.startswith("{") or read_file(AUTO, file)[1]:
         splits = CaptionSource(AUTO, path).splits()

@@ -153,7 +153,7 @@ def _read_classes(root):
     folder = root if os.path.isdir(root) else os.path.dirname(root)
     for name in _CLASSES:
         if os.path.isfile(path := os.path.join(folder, name)):
-            return CheckedFile(path).lines()[0]
+            return CheckedFile(path).lines(may_be_cp1252=True)[0]
     return []
 
 

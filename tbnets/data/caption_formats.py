@@ -48,7 +48,7 @@ def read_flickr(file):
 
 
 def _token_rows(file):
-    rows, ends_well = file.lines()
+    rows, ends_well = file.lines(may_be_cp1252=True)
     for line, row in enumerate(rows, 1):
         is_cut = line == len(rows) and not ends_well
         match = _TOKEN_ROW.fullmatch(row)
@@ -88,7 +88,7 @@ def _listed(path, captions, token_file):
     file, names, by_stem = CheckedFile(path, token_file.problems), {}, {}
     for name in captions:
         by_stem.setdefault(os.path.splitext(name)[0], []).append(name)
-    for line, row in enumerate(file.lines()[0], 1):
+    for line, row in enumerate(file.lines(may_be_cp1252=True)[0], 1):
         listed = row.strip()
         matches = [listed] if listed in captions else by_stem.get(listed, [])
         if listed and len(matches) != 1:
@@ -120,7 +120,7 @@ def read_precomputed(file):
     belong to one image, whose id is the number of its first row.
     """
     base = file.path.removesuffix("_caps.txt")
-    rows, ends_well = file.lines()
+    rows, ends_well = file.lines(may_be_cp1252=True)
     try:
         features = open_array(f"{base}_ims.npy")
     except ValueError as error:

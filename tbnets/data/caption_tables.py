@@ -35,7 +35,7 @@ def read_table(file):
             "columns. docs/bring_your_data.md shows the files that can be read."
         )
         return []
-    mark, (lines, ends_well) = match[1], file.lines()
+    mark, (lines, ends_well) = match[1], file.lines(may_be_cp1252=True)
     rows = _parsed(file, lines, mark, '"' in first)
     line, header = next(rows, (1, [""]))
     if is_conceptual or _is_row(file, header):

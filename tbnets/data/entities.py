@@ -89,7 +89,7 @@ def read_sentences(path, problems=None) -> list[MarkedCaption]:
     Source: Plummer et al. 2015, "Flickr30k Entities", release 1.0.
     """
     file = CheckedFile(path, problems)
-    lines, _ = file.lines()
+    lines, _ = file.lines(may_be_cp1252=True)
     captions = []
     for number, line in enumerate(lines):
         try:

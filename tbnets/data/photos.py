@@ -229,7 +229,7 @@ def listed_rows(image_ids, path) -> np.ndarray:
     or if a line matches several photos.
     """
     file = CheckedFile(path)
-    lines = enumerate(file.lines()[0], 1)
+    lines = enumerate(file.lines(may_be_cp1252=True)[0], 1)
     listed = {name.strip(): line for line, name in lines}
     listed.pop("", None)
     row_of_id = {key: row for row, key in enumerate(image_ids)}

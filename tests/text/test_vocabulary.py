@@ -73,6 +73,7 @@ def test_errors_of_load_name_file_and_line(tmp_path):
         (b"\n[UNK]\n\ncat\n", 3),
         (b"\n[UNK]\na dog\n", 3),
         (b"\n[UNK]\ndog\nca", 4),
+        (b"\n[UNK]\ndog\ncaf\xe9\n", 4),
     ):
         path.write_bytes(content)
         with refusals.at(path, line):
