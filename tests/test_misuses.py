@@ -397,6 +397,7 @@ TRAIN = [
     ("--min_count=1000", "captions"),
     ("--image_units=8,0", "--image_units"),
     (SCENES + "s --num_scenes=4,2,-1", "--num_scenes"),
+    (SCENES + "s --num_scenes=0,0,0", "num_train"),
     # What contradicts.
     ("--decay_epochs=5", "--decay_epochs"),
     ("--images={root}/photos", "--images"),
@@ -519,6 +520,7 @@ LOCALIZE = [
         "--choice_temperature",
     ),
     ("{root}/photos/a.png", "tbnets localize"),
+    (ONE_PHOTO + "--output={root}/own.csv", "--output"),
     (ONE_PHOTO + "--json={root}/none/a.json", "--json"),
     (ONE_PHOTO + "--model={root}/none", "--model"),
     (ONE_PHOTO + "--model=scenes_embedding", "--model"),
@@ -529,10 +531,16 @@ EXTRACT = [
     (EXTRACTED + "whole --layers=fc7", "--layers"),
     (EXTRACTED + "whole --cnn_weights=absent.h5", "--cnn_weights"),
 ]
+PROPOSE = [
+    (EXTRACTED + "whole --recall_at=5,x", "--recall_at"),
+    (EXTRACTED + "whole --picture=out", "--picture"),
+]
 SCENES_FLAGS = [
     ("--folder={root}/s --clutter=2", "--clutter"),
     ("--folder={root}/photos", "--folder"),
     ("--folder={root}/s stray", "stray"),
+    ("--folder=", "--folder"),
+    ("--folder={root}/s --num_train=0 --num_dev=0 --num_test=0", "--num_train"),
 ]
 ZOO = [("--export=scenes_hm_lstm", "--export"), ("served", "--export")]
 LITERT = "--model=scenes_embedding --output={root}/x "
@@ -550,6 +558,7 @@ COMMANDS = [
         ("query", QUERY),
         ("localize", LOCALIZE),
         ("extract_image_features", EXTRACT),
+        ("propose_regions", PROPOSE),
         ("make_scenes", SCENES_FLAGS),
         ("zoo", ZOO),
     )

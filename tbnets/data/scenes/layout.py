@@ -10,6 +10,7 @@ import itertools
 import math
 
 from tbnets.checks import checked_number
+from tbnets.errors import InputError
 
 # Scene ids are numbers, as in Flickr. The first digit is the split.
 SCENES_PER_SPLIT = 1_000_000
@@ -47,6 +48,13 @@ class SceneSettings:
             value, whole = getattr(self, name), name != "clutter"
             value = checked_number(name, value, low, whole, most=high)
             object.__setattr__(self, name, value)
+        if not self.num_scenes:
+            raise InputError(
+                "num_train",
+                "be >= 1 if num_dev and num_test are 0",
+                "0 scenes in all splits",
+                "Increase one number.",
+            )
 
     @property
     def num_scenes(self):
