@@ -161,6 +161,13 @@ def test_run_resumes_from_any_folder(folder, run_dir, monkeypatch):
     assert record["started_in"] == str(folder.parent)
 
 
+def test_resume_refuses_other_flags(folder, run_dir):
+    # The settings in the checkpoint count, not the edited file.
+    (run_dir / "settings.json").write_text('{"margin": 0.3}')
+    with refused("--resume"):
+        runs.start(tiny.settings(folder, run_dir, margin=0.3), True)
+
+
 @pytest.mark.parametrize("content", [None, "{"])
 def test_resumed_run_rewrites_damaged_settings(folder, run_dir, content):
     path = run_dir / "settings.json"

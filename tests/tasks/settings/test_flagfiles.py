@@ -87,3 +87,26 @@ def test_a_wrong_line_of_a_flagfile_is_named(tmp_path, line):
     with pytest.raises((InputError, MissingFileError)) as caught:
         without_words("--out=x", f"--flagfile={path}")
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words, name",
+    [
+        (["--out=x", "--aplha=3"], "aplha"),
+        ([], "--out"),
+        (["--out=x", "--kind=c"], "--kind=c"),
+        (["--out=x", "--alpha=many"], "--alpha=many"),
+        (["--out=x", "--loud=perhaps"], "--loud=perhaps"),
+        (["--out=x", "--sizes=20,5  # as the paper"], "--sizes"),
+        (["--flagfile=quikstart"], "--flagfile"),
+        (["--flagfile"], "--flagfile"),
+        (["--out=x", "a", "b"], "The command line"),
+    ],
+)
+def test_a_wrong_word_of_the_command_line_is_named(tmp_path, words, name):
+    good = tmp_path / "good.flags"
+    good.write_text("--alpha=3\n")
+    # What the command line itself has is no matter of a file.
+    with refused(name) as caught:
+        without_words(f"--flagfile={good}", *words)
+    assert str(good) not in str(caught.value)
