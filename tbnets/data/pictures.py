@@ -179,7 +179,9 @@ def _is_read(name):
 
 UNREAD = "was not a photo when it was read"
 """The reason for a file that is a photo now."""
-_PASSING = UNREAD, "cannot be read", "does not exist"
+CHANGED = "changed while it was read"
+"""The reason for a file whose content is no longer that of its key."""
+_PASSING = UNREAD, CHANGED, "cannot be read", "does not exist"
 """Starts of reasons that say nothing about the content of a file."""
 
 

@@ -30,7 +30,7 @@ from tbnets.data.store.manifest import MANIFEST, check_same
 from tbnets.data.store.opening import check_features
 from tbnets.data.store.reader import open_store
 from tbnets.errors import InputError
-from tbnets.files import is_kind, parse_json, write_text
+from tbnets.files import can_be_written, is_kind, parse_json, write_text
 from tbnets.progress import progress_bar, say
 from tbnets.startup import usable_cores
 
@@ -63,6 +63,16 @@ class FileKeys:
             return None
         state, _, key = self._saved.get(path, "").rpartition(" ")
         return key if state == "{} {}".format(*stamp) else None
+
+    def has_changed(self, path):
+        """Returns whether a file has changed since `find` looked for its key.
+
+        A file that no longer exists has not changed.
+        """
+        path = os.path.join(self._here, path)
+        with contextlib.suppress(OSError):
+            return self._stamps.get(path) != archives.stamp(path)
+        return False
 
     def add(self, path, key):
         """Notes the key of a file that `find` did not know."""
@@ -133,19 +143,28 @@ def open_cached(folder, made_by=None):
     """Opens a store, or returns None if there is none.
 
     A damaged store, or one whose settings differ from `made_by`, is reported
-    and removed.
+    and removed when no other process writes it.
     """
+    with contextlib.suppress(InputError):
+        return _open(folder, made_by)
+    is_writable = can_be_written(folder.parent)
+    alone = written_alone(folder) if is_writable else contextlib.nullcontext()
+    with alone:
+        try:  # Another process may have written the store again meanwhile.
+            return _open(folder, made_by)
+        except InputError as error:
+            say(f"note: {error} Its vectors are computed again.")
+            shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _open(folder, made_by):
     if not (folder / MANIFEST).is_file():
         return None
-    try:
-        store = open_store(folder, incomplete=True)
-        check_features(store)
-        if made_by is not None:
-            check_same(folder, store.extraction, made_by)
-    except InputError as error:
-        say(f"note: {error} Its vectors are computed again.")
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
+    store = open_store(folder, incomplete=True)
+    check_features(store)
+    if made_by is not None:
+        check_same(folder, store.extraction, made_by)
     return store
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tbnets.data import images
 from tbnets.data.batches import untuned
-from tbnets.data.pictures import UNREAD
+from tbnets.data.pictures import CHANGED, UNREAD
 from tbnets.errors import InputError
 from tbnets.features.proposals import import_opencv
 from tbnets.progress import progress_bar
@@ -28,10 +28,12 @@ BATCH_SIZE = 32
 def remaining(photos, writer):
     """Returns the (id, path) pairs of photos that are not in a writer's store.
 
-    Photos that failed before are tried again only if no new photos remain.
+    Photos that failed before are tried again only if no new photos remain, or
+    if they had changed while they were read.
     """
     new = [photo for photo in photos if photo[0] not in writer.done]
-    fresh = [photo for photo in new if photo[0] not in writer.failed]
+    failed = {k for k, why in writer.failed.items() if why != CHANGED}
+    fresh = [photo for photo in new if photo[0] not in failed]
     return fresh or new
 
 
@@ -72,7 +74,9 @@ def _decoded(photos, decode, batch_size):
         yield positions.numpy().tolist(), decoded
 
 
-def _write(photos, writer, batches, reasons, write_every, progress):
+def _write(
+    photos, writer, batches, reasons, write_every, progress, has_changed
+):
     """Writes the results of photos in groups, and records failed photos.
 
     Args:
@@ -83,6 +87,7 @@ def _write(photos, writer, batches, reasons, write_every, progress):
         reasons: function that takes failed photos, and returns their reasons.
         write_every: number of photos after which results are written.
         progress: as in `extract_photos`.
+        has_changed: as in `extract_photos`.
 
     Returns:
         list of (path, reason) for the failed photos.
@@ -91,8 +96,14 @@ def _write(photos, writer, batches, reasons, write_every, progress):
 
     def write(end):
         nonlocal start
-        failed = [photos[i] for i in range(start, end) if i not in done]
+        group = range(start, end)
+        changed = [i for i in group if has_changed(photos[i][1])]
+        failed = [i for i in group if i not in done and i not in changed]
+        failed = [photos[i] for i in failed]
         failed = list(zip(failed, reasons(failed)))
+        failed += [(photos[i], CHANGED) for i in changed]
+        for i in changed:
+            done.pop(i, None)
         writer.add(
             [photos[i][0] for i in done],
             failed={key: reason for (key, _), reason in failed},
@@ -145,13 +156,15 @@ def extract_photos(
     batch_size=BATCH_SIZE,
     write_every=PHOTOS_PER_WRITE,
     progress=lambda count: None,
+    has_changed=lambda path: False,
 ):
     """Extracts the features of photos into a store.
 
     `photos` is a list of (id, path). Photos in the store are skipped.
-    `progress` is called with the number of newly processed photos. Returns a
-    list of (path, reason) for the photos that could not be decoded in this
-    call. The store also records the reasons.
+    `progress` is called with the number of newly processed photos. Photos for
+    whose path `has_changed` returns True after they were read have failed.
+    Returns a list of (path, reason) for the photos that failed in this call.
+    The store also records the reasons.
     """
     photos = remaining(photos, writer)
     decoded = _decoded(photos, features.decode, batch_size)
@@ -159,7 +172,9 @@ def extract_photos(
         (positions, [{"features": vector[None]} for vector in vectors])
         for positions, vectors in _computed(features, decoded)
     )
-    return _write(photos, writer, batches, _faults, write_every, progress)
+    return _write(
+        photos, writer, batches, _faults, write_every, progress, has_changed
+    )
 
 
 def _faults(photos):
@@ -175,6 +190,7 @@ def extract_regions(
     *,
     write_every=PHOTOS_PER_WRITE,
     progress=lambda count: None,
+    has_changed=lambda path: False,
 ):
     """Extracts the features of proposed regions into a store.
 
@@ -206,7 +222,9 @@ def extract_regions(
             for (key, _), reason in zip(failed, _faults(failed))
         ]
 
-    return _write(photos, writer, batches(), reasons, write_every, progress)
+    return _write(
+        photos, writer, batches(), reasons, write_every, progress, has_changed
+    )
 
 
 def _regions(extractor, pixels, proposals, key, dtype):
@@ -240,6 +258,7 @@ def propose_photos(
     workers=1,
     write_every=PHOTOS_PER_WRITE,
     progress=lambda count: None,
+    has_changed=lambda path: False,
 ):
     """Writes proposals for photos into a store of boxes and scores.
 
@@ -266,7 +285,9 @@ def propose_photos(
     try:
         results = enumerate(pool.map(work, photos))
         batches = (([i], [result]) for i, result in results)
-        return _write(photos, writer, batches, reasons, write_every, progress)
+        return _write(
+            photos, writer, batches, reasons, write_every, progress, has_changed
+        )
     finally:
         pool.shutdown(cancel_futures=True)
         cv2.setNumThreads(num_threads)

@@ -155,10 +155,12 @@ class OwnPhotos:
             names |= zip(records.names, records.image_ids)
         make_folder_of(self.folder, self.cache)
         paths = {name: self.folder / name for name in names}
-        self._keys, problems = cache.FileKeys(self.cache).read(paths)
+        files = cache.FileKeys(self.cache)
+        self._keys, problems = files.read(paths)
         try:
             faults = self._complete(
-                {key: paths[name] for name, key in self._keys.items()}
+                {key: paths[name] for name, key in self._keys.items()},
+                files.has_changed,
             )
         except KeyboardInterrupt:
             say("\nstopped; run the command again to continue")
@@ -182,10 +184,11 @@ class OwnPhotos:
             self._num_reported = len(self.left_out)
             self._report(len(names) + len(self.left_out) - len(problems))
 
-    def _complete(self, photos):
+    def _complete(self, photos, has_changed):
         """Extracts the features that the store lacks.
 
-        `photos` maps keys to paths. Returns {key: reason} of the photos without
+        `photos` maps keys to paths, and `has_changed` is that of their
+        `FileKeys`. Returns {key: reason} of the photos without
         features.
         """
         made_by = self._made_by or self._features.description()
@@ -198,7 +201,8 @@ class OwnPhotos:
                 FeatureWriter(folder, made_by, features.dim) as writer,
             ):
                 todo, what = [*photos.items()], "extracting features"
-                extraction.complete(todo, writer, what, work, features=features)
+                how = {"features": features, "has_changed": has_changed}
+                extraction.complete(todo, writer, what, work, **how)
             self._store = cache.open_cached(folder)
         return self._store.failed
 

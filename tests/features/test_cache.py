@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import time
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_young_file_is_read_again(paths):
     write(paths["a"], b"a", age=0)
     read(paths)
     assert read(paths)[1] == ["a"]
+
+
+def test_file_that_changes_after_it_was_found_is_noticed(paths, tmp_path):
+    files = cache.FileKeys(tmp_path)
+    files.read(paths)
+    write(paths["a"], b"x", age=1800)
+    paths["b"].unlink()
+    changed = [name for name in paths if files.has_changed(paths[name])]
+    assert changed == ["a"]
 
 
 def test_files_that_cannot_be_read_have_reasons(paths):
@@ -133,6 +143,22 @@ def test_damaged_store_is_reported_and_removed(tmp_path, capsys, damage):
     assert not folder.exists()
     write_store(tmp_path)
     assert cache.open_cached(folder, MADE_BY).ids == (key(b"a"),)
+
+
+def test_store_that_another_process_replaces_is_kept(tmp_path, monkeypatch):
+    folder = write_store(tmp_path)
+    lock = open(folder.parent / f".{folder.name}.lock", "wb")
+    assert try_lock(lock.fileno())
+    flip_a_bit(folder)
+
+    def replace(_):  # Stands for the other process.
+        shutil.rmtree(folder)
+        write_store(tmp_path)
+        lock.close()
+
+    monkeypatch.setattr(locks.time, "sleep", replace)
+    assert cache.open_cached(folder, MADE_BY).ids == (key(b"a"),)
+    assert lock.closed
 
 
 def test_store_of_other_settings_is_removed(tmp_path):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tbnets.data import images
 from tbnets.data.images import read_photo
+from tbnets.data.pictures import CHANGED
 from tbnets.data.store.reader import open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
@@ -217,6 +218,23 @@ def test_resumed_extraction_with_broken_photos_writes_the_same_bytes(
     store = open_store(path)
     assert_rows(work, store, [*good, photos[1]])
     assert len(store.failed) == 3
+
+
+def test_photos_that_change_while_they_are_read_are_left_for_the_next_run(
+    work, photos, tmp_path
+):
+    changing = [photos[1], *photos[3:6]]
+    paths = [path for _, path in changing]
+    failures = run(
+        work, photos, tmp_path / "s", has_changed=lambda path: path in paths
+    )
+    assert failures == [(path, CHANGED) for path in paths]
+    store = open_store(tmp_path / "s")
+    assert store.failed == {key: CHANGED for key, _ in changing}
+    good = [one for one in photos if one not in changing]
+    assert_rows(work, store, good)
+    assert run(work, photos, tmp_path / "s") == []
+    assert_rows(work, open_store(tmp_path / "s"), [*good, *changing])
 
 
 def test_number_of_parallel_batches(monkeypatch):

@@ -51,8 +51,12 @@ class OfPhotos(Recipe):
         super().__init__(flagfile, values, data, data.photos)
 
     @functools.cached_property
+    def _photo_keys(self):
+        return self.file_keys
+
+    @functools.cached_property
     def _read(self):
-        return self.file_keys.read(dict(self.items))
+        return self._photo_keys.read(dict(self.items))
 
     @property
     def keys(self):
@@ -112,17 +116,17 @@ class Proposals:
     whole_photo: bool = flag(False, "Add the whole photo as the last box.")
 
 
-def make_proposals(photos, values, folder, workers=None):
+def make_proposals(photos, values, folder, workers=None, **options):
     """Makes or completes a store of proposed boxes.
 
     `photos` is a list of (id, path). `workers` photos are processed at once, by
-    default one per core.
+    default one per core. `options` are those of `extraction.propose_photos`.
     """
     proposer = proposer_of_flags(values)
     writer = FeatureWriter(folder, proposer.description(), 0, kind="regions")
     how = {"proposer": proposer, "workers": workers or usable_cores()}
     complete_store(
-        photos, writer, "proposing", extraction.propose_photos, **how
+        photos, writer, "proposing", extraction.propose_photos, **how, **options
     )
 
 
@@ -144,7 +148,8 @@ class Boxes(OfPhotos):
 
     def make(self, folder):
         """Makes or completes the store."""
-        make_proposals(self.photos, self.values, folder)
+        how = {"has_changed": self._photo_keys.has_changed}
+        make_proposals(self.photos, self.values, folder, **how)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -252,13 +257,15 @@ def make_image_features(
     features=None,
     batch_size=extraction.BATCH_SIZE,
     boxes=None,
+    **options,
 ):
     """Makes or completes a store of features for photos or for their boxes.
 
     `values` is an `ImageFeatures`, whose `regions` is the store of boxes, if
     any. `features` is the result of `build_features`, and `boxes` is the opened
-    store; None stands for these. The other arguments are those of
-    `make_proposals`. Returns the number of features per photo or box.
+    store; None stands for these. `options` are those of
+    `extraction.extract_photos`. Returns the number of features per photo or
+    box.
     """
     features = features or build_features(values)
     made_by, kind = features.description(), "images"
@@ -273,7 +280,7 @@ def make_image_features(
         inputs = {"proposals": boxes, "extractor": features}
     writer = FeatureWriter(folder, made_by, features.dim, values.dtype, kind)
     what = "extracting features"
-    complete_store(photos, writer, what, work, **inputs)
+    complete_store(photos, writer, what, work, **inputs, **options)
     return features.dim
 
 
@@ -310,7 +317,8 @@ class FeaturesOfPhotos(OfPhotos):
         """Makes or completes the store."""
         [boxes] = [cache.open_cached(x.folder) for x in self.parts] or [None]
         values, features = self.values_with_boxes, self._features
-        make_image_features(self.photos, values, folder, features, boxes=boxes)
+        how = {"boxes": boxes, "has_changed": self._photo_keys.has_changed}
+        make_image_features(self.photos, values, folder, features, **how)
         del self._features
 
     def files(self):

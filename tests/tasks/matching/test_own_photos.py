@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tbnets.cli import run_line, train
+from tbnets.data.pictures import CHANGED
 from tbnets.data.store.reader import open_store
 from tbnets.errors import MissingFileError
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
@@ -190,6 +191,29 @@ def test_only_new_and_changed_photos_are_extracted(folder, monkeypatch):
     write_captions("own.csv", ["renamed.jpg", "new.jpg", *NAMES])
     begun(settings_for("--run_dir=runs/other"))
     assert sorted(extracted) == ["0.jpg", "new.jpg"]
+
+
+def test_photo_that_changes_while_it_is_read_is_left_for_the_next_run(
+    folder, monkeypatch
+):
+    extract = own_photos.extraction.extract_photos
+    path = folder / "photos" / "new.jpg"
+    path.write_bytes(photo(98))
+    write_captions("own.csv", ["new.jpg", *NAMES])
+
+    def change(*arguments, **options):
+        path.write_bytes(photo(99))
+        return extract(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(own_photos.extraction, "extract_photos", change)
+        session, _ = begun(settings_for())
+    assert session.state.fitted["left_out"] == {"new.jpg": CHANGED}
+    (folder / "photos" / "old.jpg").write_bytes(photo(98))
+    write_captions("own.csv", ["old.jpg", "new.jpg", *NAMES])
+    session, _ = begun(settings_for("--run_dir=runs/second"))
+    assert session.state.fitted["left_out"] == {}
+    assert ids_of(session, *EVERY) == {"old.jpg", "new.jpg", *NAMES}
 
 
 def test_photo_that_became_invalid_is_named(session, folder):
