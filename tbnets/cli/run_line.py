@@ -119,7 +119,7 @@ def resolve(line, before=None):
     names = [flag.name for flag in FLAGS["loss"] if flag.default is None]
     of_loss = dict.fromkeys(names, f"{DEFAULT} of --loss={record['loss']}")
     resolved = Resolved(registry.settings_of(record), of_loss | sources)
-    usual_files = registry.MODELS[record["model"]].usual_files
+    usual_files = registry.usual_files_of(record["model"])
     return resolved.with_usual(line, usual_files)
 
 

@@ -191,7 +191,7 @@ class PhraseScores(Scores):
 
     def combine(self, other, weight):
         """Returns the combined scores of two networks on the same boxes."""
-        if not isinstance(other, PhraseScores):
+        if type(other) is not type(self):
             return super().combine(other, weight)
         self._check_same_boxes(other, "--combine_with")
         table = self.table.combine(other.table, weight)
@@ -199,7 +199,7 @@ class PhraseScores(Scores):
 
     def difference(self, other):
         """Returns how much the recalls of `other` are above these recalls."""
-        if not isinstance(other, PhraseScores):
+        if type(other) is not type(self):
             return super().difference(other)
         self._check_same_boxes(other, "--run_dir")
         return recall_differences(self.table.ranks(), other.table.ranks())

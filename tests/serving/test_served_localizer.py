@@ -29,13 +29,13 @@ def model(folder):
     return load_saved_model(folder / "1")
 
 
-def test_localizer_has_its_signatures(model):
+def test_localizer_has_its_signatures(model, folder):
     assert model.has("localize", "embed_phrases", "score")
     assert not model.has("embed_text")
     with refused("signature"):
         model.embed_text(["red"])
-    with refused("search"):
-        model.search(["red"], "photos")
+    with refused("signature"):
+        model.search(["red"], folder, cache=False)
     assert model.takes_photos and model.takes_captions
     assert model.embedding_dim == 3
     assert "red" in model.vocabulary.words

@@ -75,7 +75,7 @@ def test_missing_text_features_raise_errors_before_training(folder, tmp_path):
         prepare(folder, tmp_path / "run", **by_features("tfidf"))
     path.write_text("\n".join([first, *others]) + "\n")
     (folder / "tfidf" / "encoder.npz").unlink()
-    with refused("encoder.npz"):
+    with refused("path"):
         prepare(folder, tmp_path / "run", **by_features("tfidf"))
     with refused("--word_vectors"):
         prepare(folder, tmp_path / "run", word_vectors="none.txt")

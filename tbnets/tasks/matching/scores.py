@@ -227,7 +227,7 @@ class RetrievalScores(Scores):
 
     def difference(self, other):
         """Returns how much the recalls of `other` are above these recalls."""
-        if not isinstance(other, RetrievalScores):
+        if type(other) is not type(self):
             return super().difference(other)
         check_same_examples(self.records, other.records, flag="--run_dir")
         return retrieval.recall_differences(self._ranks(), other._ranks())

@@ -160,7 +160,7 @@ def test_description_counts_missing_words_and_photos(folder):
     def described(*names):
         """Returns the counts and the problems of the dev features."""
         paths, problems = [f"{folder}/{name}" for name in names], []
-        counts, _ = describe_data.describe_features(records, paths, problems)
+        counts = describe_data.describe_features(records, paths, problems)
         return counts, problems
 
     counts, problems = described("stores/{split}")
