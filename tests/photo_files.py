@@ -42,7 +42,7 @@ REASONS = {
     "cut.png": "does not decode: ",
     "cut.webp": "is not a complete WebP file",
     "empty.jpg": "is empty",
-    "text.jpg": "is of another kind",
+    "text.jpg": "is not a photo",
     "link.jpg": "does not exist",
 }
 """Name of each file that is not a photo -> how the reason begins."""

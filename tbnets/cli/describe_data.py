@@ -156,9 +156,8 @@ def check_images(images: CaptionedImages, folder, problems: list):
             bar.update()
             if fault:
                 CheckedFile(path, problems).report(
-                    f"expected the image of id {shown(key)} in "
-                    f"{images.split!r}, a complete photo ({KINDS}); found that "
-                    f"it {fault}. Copy or convert it."
+                    f"{fault}. It is image {shown(key)} of {images.split!r}. "
+                    f"Replace it by a complete photo: {KINDS}."
                 )
 
 

@@ -200,8 +200,8 @@ def batch_bounds(count, per_batch):
     """Returns (start, stop) for each batch in an epoch of `count` items.
 
     The last batch may be smaller. A single last item is added to the previous
-    batch, because alone it has no negatives and equals its mean in batch
-    normalisation.
+    batch: an item alone has no negatives, and batch normalisation would turn it
+    into zeros.
     """
     starts = list(range(0, count, per_batch))
     if 1 < per_batch < count and count % per_batch == 1:

@@ -145,7 +145,7 @@ def _opened(content, starts):
         if re.match(start, content, re.DOTALL)
     ]
     if not kinds:
-        return None, "is of another kind" if content else "is empty"
+        return None, "is not a photo" if content else "is empty"
     name = kinds[0].upper()
     if not _is_read(name):
         return None, f"is a {kinds[0]} file: {_CURES.get(name, 'convert it')}"

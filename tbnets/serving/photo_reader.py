@@ -144,7 +144,7 @@ def status_of(image_bytes, decoded, max_pixels):
             "does not decode",
         )
         is_known = images.is_known(image_bytes)
-        status = tf.where(is_known, status, "is of another kind")
+        status = tf.where(is_known, status, "is neither JPEG nor PNG")
         is_empty = tf.equal(tf.strings.length(image_bytes), 0)
         return tf.where(is_empty, "is empty", status)
 

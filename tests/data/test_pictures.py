@@ -338,7 +338,7 @@ def test_square_of_pixels_pictures_and_files_are_equal(tmp_path):
 def test_faults_have_reasons(tmp_path, monkeypatch):
     jpeg = file_of(picture(), "JPEG")
     assert read_square(b"", SIDE) == (None, "is empty")
-    assert read_square(b"text", SIDE)[1] == "is of another kind"
+    assert read_square(b"text", SIDE)[1] == "is not a photo"
     assert read_square(tmp_path / "gone.jpg", SIDE)[1] == "does not exist"
     assert "truncated" in read_square(jpeg[:-200], SIDE)[1]
     # A JPEG is decoded at a part of its size, but limited by the whole.

@@ -24,8 +24,8 @@ SIZE = 6
 GOOD = [photo_files.encode(seed=seed) for seed in range(3)]
 BAD = {
     b"": b"is empty",
-    b"no photo": b"is of another kind",
-    photo_files.CONTENTS["is a gif.jpg"]: b"is of another kind",
+    b"no photo": b"is neither JPEG nor PNG",
+    photo_files.CONTENTS["is a gif.jpg"]: b"is neither JPEG nor PNG",
     photo_files.CONTENTS["cut.jpg"]: b"does not decode",
     photo_files.CONTENTS["cut.png"]: b"does not decode",
     photo_files.encode(size=(41, 30)): b"has more than 1200 pixels",

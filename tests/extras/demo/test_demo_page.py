@@ -208,7 +208,7 @@ def test_a_dropped_photo_and_accessible_names(page):
 def test_errors_are_shown_and_the_next_query_works(page, tmp_path):
     (tmp_path / "own.png").write_bytes(b"no photo")
     page.set_input_files("#file", tmp_path / "own.png")
-    wait(page, f"{at('error')}.textContent.includes('is of another kind')")
+    wait(page, f"{at('error')}.textContent.includes('is not a photo')")
     page.goto("/?photo=../outside.png")
     wait(page, f"{at('error')}.textContent.includes('must be a photo of')")
     assert page.evaluate("document.getElementById('photos').hidden")
