@@ -4,7 +4,9 @@ import pathlib
 import shutil
 
 import numpy as np
+import PIL.Image
 import pytest
+import tensorflow as tf
 
 import tbnets
 from tbnets.data.scenes.dataset import draw_scenes
@@ -12,6 +14,7 @@ from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
+from tests.photo_files import file_of
 from tests.refusals import refused
 from tests.serving.test_export import write_features_model
 
@@ -107,6 +110,20 @@ def test_error_about_checksums_contains_the_line(folder, line):
     count = len(zoo.model_files(folder / "tiny"))
     with refused(f"{zoo.CHECKSUMS}:{count + 1}"):
         zoo.load("tiny")
+
+
+def test_zoo_model_finds_exif_data_behind_a_comment():
+    [scene] = draw_scenes("test", SceneSettings(0, 0, 1, seed=7))
+    notes = PIL.Image.Exif()
+    notes[0x0112] = 6  # Turned by a quarter.
+    content = file_of(PIL.Image.fromarray(scene.image), "JPEG", exif=notes)
+    comment = b"\xff\xfe\x00\x15Exif\0\0 is not here."
+    content = content[:2] + comment + content[2:]
+    pixels = np.rot90(tf.io.decode_jpeg(content), -1)
+    upright = file_of(PIL.Image.fromarray(pixels), "PNG")
+    model = tbnets.zoo.load("scenes_embedding")
+    found = model.call("embed_image", image_bytes=[content, upright])
+    np.testing.assert_array_equal(*found["embeddings"])
 
 
 def test_scenes_localization_finds_phrases():

@@ -10,6 +10,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.serving.text_readers import TreeReader
 from tbnets.tasks import registry
 from tbnets.tasks.builders import NetworkInputs, build_network
+from tbnets.tasks.localization.task import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.trained import open_trained, sizes_of
 from tbnets.text.trees import read_tree
@@ -27,16 +28,20 @@ def export_again(source, path):
     """
     trained = open_trained(str(source), argument="source")
     before, settings = load_saved_model(source), trained.settings
+    # A network for whole photos may localize phrases by features of regions.
+    localizes = "localize" in before.signatures
     if settings.image_encoder != "features":
-        settings = settings.replace(cnn_weights=RANDOM)
+        weights = "imagenet" if localizes else RANDOM
+        settings = settings.replace(cnn_weights=weights)
     elif before.takes_photos:
         settings = start_at_photo(settings, "imagenet")
     fitted = sizes_of(before.metadata) | trained.fitted
     task = registry.open_task(settings)
     network = build_network(settings, NetworkInputs.from_fitted(fitted))
     trained.put_into(network)
+    made = endpoints_of_phrases if localizes else type(task).endpoints
     path = write_saved_model(
-        task.endpoints(network, fitted),
+        made(task, network, fitted),
         path,
         metadata=before.metadata["metadata"],
         half_precision=any(x.dtype == np.float16 for _, x in trained.weights),
