@@ -240,7 +240,11 @@ def _turned(picture):
     names = info.keys() - _OTHER_ORIENTATIONS
     picture.info = {name: info[name] for name in names}
     try:
-        turn = _TURNS.get(picture.getexif().get(_ORIENTATION_TAG))
+        exif = picture.getexif()
+        if "exif" in info:  # Pillow may have added an orientation at opening.
+            exif = PIL.Image.Exif()
+            exif.load(info["exif"])
+        turn = _TURNS.get(exif.get(_ORIENTATION_TAG))
     except Exception:  # Pillow raises many types for damaged EXIF data.
         turn = None
     picture.info = info

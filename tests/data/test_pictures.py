@@ -279,10 +279,26 @@ def test_orientation_is_found_wherever_the_exif_data_are(content):
     assert open_upright(content, 24)[0].size == (12, 20)
 
 
-def test_orientation_outside_exif_data_is_ignored():
-    xmp = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
-    content = file_of(PICTURE, "JPEG")
-    content = content[:2] + segment(0xE1, xmp) + content[2:]
+@pytest.mark.parametrize(
+    "first",
+    [
+        segment(0xFE, b"") + b"no segment",
+        segment(0xFE, b"") * 4096,
+        b"\xff" * 4096,  # Fill bytes.
+    ],
+    ids="no_segment many_segments many_fill_bytes".split(),
+)
+def test_search_for_exif_data_ends(first):
+    orientation = tf.function(images.orientation)  # Eagerly, it takes seconds.
+    assert int(orientation(with_orientation(6, first=first))) == 1
+
+
+XMP = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
+
+
+@pytest.mark.parametrize("content", [encoded("JPEG"), with_orientation(None)])
+def test_orientation_outside_exif_data_is_ignored(content):
+    content = content[:2] + segment(0xE1, XMP) + content[2:]
     assert read_photo(content).shape == (12, 20, 3)
     assert open_upright(content, 24)[0].size == (20, 12)
 
