@@ -40,8 +40,8 @@ def count_rivals(scores, best, tolerance=0.0):
         (better, tied): the number of candidates that beat or tie with the
         positive, int64 `[queries]`; and whether one of them ties, bool.
     """
-    slack = np.float32(tolerance) * np.maximum(np.abs(best), 1)
-    slack = np.where(np.isfinite(best), slack, np.float32(0))
+    finite = np.where(np.isfinite(best), best, np.float32(0))
+    slack = np.float32(tolerance) * np.maximum(np.abs(finite), 1)
     at_least = (scores >= (best - slack)[:, None]).sum(axis=1)
     above = (scores > (best + slack)[:, None]).sum(axis=1)
     return at_least, at_least != above
