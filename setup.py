@@ -37,7 +37,7 @@ SHIPPED = ("model_zoo", "configs")
 SHIPPED_FILES = [
     *("__init__.pyi", "py.typed"),
     *("visualization/page.html", "data/scenes/README.txt"),
-    *("extras/demo/page/*", "serving/deployment/*", "serving/*.txt"),
+    *("extras/demo/page/*", "serving/*.txt"),
 ]
 
 

@@ -78,7 +78,6 @@ OTHER_PROGRAMS = {
     "helpshort": "absl",
     "hypothesis-profile": "pytest",
     "logdir": "tensorboard",
-    "model_config_file": "tensorflow_model_server",
     "no-deps": "pip",
     "strict": "mkdocs",
 }

@@ -66,7 +66,7 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
         *("__init__.pyi", "py.typed"),
         *("visualization/page.html", "data/scenes/README.txt"),
         *("extras/demo/page/page.html", "extras/demo/page/captions.txt"),
-        "serving/deployment/kubernetes.yaml",
+        "serving/allowed_ops.txt",
     ):
         original = (ROOT / "tbnets" / name).read_bytes()
         assert (installed / "tbnets" / name).read_bytes() == original

@@ -23,10 +23,9 @@ Export a SavedModel again, for example a model of the zoo:
       --serving
 
 The command writes the next version, which returns bit-identical outputs. With
---serving, it adds warm-up requests and the files that start TensorFlow Serving
-in docker or Kubernetes (needs the extra: pip install "tbnets[serving]"). A
-server batches requests only if all signatures support it, for example after
---signatures=embed_text,embed_image.
+--serving, it adds warm-up requests for TensorFlow Serving (needs the extra:
+pip install "tbnets[serving]"). A server can batch requests only if all
+signatures support it, for example after --signatures=embed_text,embed_image.
 
 Add an index made by tbnets index, and the `search` signature, to the model:
 
@@ -65,7 +64,7 @@ from tbnets.cli.model_flags import MODEL
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
-from tbnets.serving import deployment, doubt, litert, protocol, zoo
+from tbnets.serving import doubt, litert, protocol, warm_up, zoo
 from tbnets.serving.export import next_version, reexport
 from tbnets.serving.litert_files import KINDS
 from tbnets.serving.search_endpoint import add_search
@@ -114,9 +113,8 @@ class Options(RunFlags, ChoiceFlags):
     photos: str = flag("", "With --dev_captions: folder of the photos.")
     serving: bool = flag(
         False,
-        "Write the files for TensorFlow Serving: warm-up requests, "
-        "models.config, docker-compose.yml, kubernetes.yaml and, if all "
-        "signatures can be batched, batching_parameters.txt.",
+        "Add warm-up requests, which TensorFlow Serving runs before it "
+        "serves the model.",
     )
     trust: bool = flag(
         False,
@@ -169,19 +167,14 @@ _LITERT_FLAGS |= {"checkpoint", "data_root", "cnn_weights"}
 def main(options):
     """Exports the network that the flags describe."""
     check_source(options)
-    path, name = place(options)
     if options.litert:
         return export_litert(options)
     extra = None
     if options.serving:
-        deployment.check_model_name(name)
-        protocol.api("prediction_log_pb2")
-        extra = deployment.warm_up
+        protocol.api("prediction_log_pb2")  # Fails before any work.
+        extra = warm_up.add_requests
     export = export_again if options.model else export_run
-    path = export(options, path, extra)
-    print(f"SavedModel  {path}")
-    if options.serving:
-        print_export(*deployment.write_deployment(path, name))
+    print(f"SavedModel  {export(options, new_folder_of(options), extra)}")
 
 
 def check_source(options):
@@ -217,14 +210,14 @@ def check_source(options):
         raise must_come_with(options, name, needs, advice)
 
 
-def place(options):
-    """Returns the new version's folder (None: default) and the model's name."""
-    if options.output:
-        folder = pathlib.Path(options.output).absolute()
-        if folder.name.isascii() and folder.name.isdecimal():
-            return folder, folder.parent.name
-        return folder / str(next_version(folder)), folder.name
-    return None, pathlib.Path(options.run_dir).absolute().name
+def new_folder_of(options):
+    """Returns the folder of the new version, or None for the default."""
+    if not options.output:
+        return None
+    folder = pathlib.Path(options.output).absolute()
+    if folder.name.isascii() and folder.name.isdecimal():
+        return folder
+    return folder / str(next_version(folder))
 
 
 def export_litert(options):
@@ -328,15 +321,3 @@ def export_run(options, path, extra):
         max_pixels=options.max_pixels,
         extra=extra,
     )
-
-
-def print_export(paths, unbatched):
-    """Prints the files for the server, and signatures that prevent batching."""
-    for path in paths:
-        print(f"Serving     {path}")
-    if unbatched:
-        print(
-            "The server will not batch requests, because "
-            f"{', '.join(sorted(unbatched))} cannot be batched. Keep only "
-            "other signatures with --signatures."
-        )

@@ -15,5 +15,5 @@ To learn the package, read the modules in this order::
     doubt                        measures which similarities are likely
     zoo, assembled               finds and completes zoo models
     litert_files, litert         describes and writes LiteRT models
-    protocol, deployment         files for TensorFlow Serving
+    protocol, warm_up            messages and files of TensorFlow Serving
 """

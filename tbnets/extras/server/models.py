@@ -18,7 +18,6 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.serving import export, saved_files
-from tbnets.serving.deployment import read_requests
 from tbnets.serving.protocol import (
     RequestError,
     invalid,
@@ -27,6 +26,7 @@ from tbnets.serving.protocol import (
     to_numpy,
 )
 from tbnets.serving.served import load_saved_model
+from tbnets.serving.warm_up import read_requests
 from tbnets.startup import usable_cores
 
 MOST_ROWS = 4096

@@ -1,33 +1,25 @@
-"""Writes warm-up requests and deployment files for TensorFlow Serving.
+"""Writes and reads warm-up requests for TensorFlow Serving.
 
-The deployment files are next to the numbered version folders, where a server
-ignores them.
+The first call of a graph is slow. Before TensorFlow Serving serves a version to
+clients, it therefore runs the requests in
+`assets.extra/tf_serving_warmup_requests`, which contains TFRecords of
+`PredictionLog`. It does not serve a version if a warm-up request fails, so each
+request is run once before it is written.
 """
 
-import math
 import pathlib
-import re
-import string
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from tbnets.errors import InputError
-from tbnets.files import CheckedFile, write_text
-from tbnets.serving import protocol, saved_files
-from tbnets.serving.export import inputs_of, is_batchable
+from tbnets.files import CheckedFile
+from tbnets.serving import protocol
+from tbnets.serving.export import inputs_of
 from tbnets.serving.inputs import IMAGE_BYTES
-from tbnets.serving.photo_reader import AT_ONCE
 from tbnets.serving.text_readers import TreeReader, is_trees
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
-
-# Warm-up requests. The first call of a graph is slow. Before TensorFlow Serving
-# serves a version to clients, it therefore runs the requests in
-# `assets.extra/tf_serving_warmup_requests`, which contains TFRecords of
-# `PredictionLog`. It does not serve a version if a warm-up request fails, so
-# each request is run once before it is written.
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 SIZES = (1, 8, 32)
@@ -47,8 +39,8 @@ _TREES = (
 _WIDTH, _HEIGHT = 96, 64
 
 
-def warm_up(folder):
-    """Writes warm-up requests for all signatures of a SavedModel."""
+def add_requests(folder):
+    """Adds warm-up requests for all signatures to a SavedModel."""
     write_requests(folder, tf.saved_model.load(str(folder)).signatures)
 
 
@@ -119,78 +111,3 @@ def _photo():
     x, y = np.meshgrid(np.arange(_WIDTH), np.arange(_HEIGHT))
     pixels = np.stack([x * 2, y * 3, (x * y) % 256], axis=-1)
     return tf.io.encode_jpeg(pixels.astype(np.uint8)).numpy()
-
-
-IMAGE = "tensorflow/serving:2.20.0"
-"""Newest Docker image of TensorFlow Serving, as of 2026-11-26."""
-MOST_ROWS = 32
-"""Maximum number of rows in a batch. Larger batches do not embed more photos
-per second."""
-_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_BYTES_A_PIXEL = 6
-_GIB = 2**30
-_TEMPLATES = pathlib.Path(__file__).with_name("deployment")
-
-
-def check_model_name(name):
-    """Raises a ValueError if a name is invalid in a URL or a host name."""
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            "output",
-            "end in a model name of at most 63 letters, digits and _.-, with a "
-            "letter first and a letter or digit last",
-            f"output={name}",
-            "Choose another name.",
-        )
-
-
-def write_deployment(version, name):
-    """Writes deployment files next to the versions of a model.
-
-    `version` is the folder of the SavedModel. Batching is enabled only if all
-    signatures support it, because a server batches all signatures or none.
-    Returns (paths, unbatched): the written files, and the names of the
-    signatures that prevent batching.
-    """
-    check_model_name(name)
-    version = pathlib.Path(version)
-    metadata = saved_files.read_metadata(version)
-    described = metadata["signatures"]
-    unbatched = [n for n, s in described.items() if not is_batchable(s)]
-    files = ["models.config"]
-    flags = [f"--model_config_file=/models/{name}/models.config"]
-    if not unbatched:
-        files.append("batching_parameters.txt")
-        flags.append("--enable_batching=true")
-        place = f"/models/{name}/batching_parameters.txt"
-        flags.append(f"--batching_parameters_file={place}")
-    files += ["docker-compose.yml", "kubernetes.yaml"]
-    request, limit = _gibibytes(version, metadata)
-    words = {
-        "name": name,
-        "host": re.sub("[_.]", "-", name.lower()),
-        "image": IMAGE,
-        "rows": MOST_ROWS,
-        "composed": "\n".join(f"      - {flag}" for flag in flags),
-        "arguments": "\n".join(f"            - {flag}" for flag in flags),
-        "request": request,
-        "limit": limit,
-    }
-    paths = []
-    for file in files:
-        template = string.Template((_TEMPLATES / file).read_text("utf-8"))
-        paths.append(version.parent / file)
-        write_text(paths[-1], template.substitute(words))
-    if unbatched:
-        (version.parent / "batching_parameters.txt").unlink(missing_ok=True)
-    return paths, unbatched
-
-
-def _gibibytes(version, metadata):
-    # The memory suffices to load a new version while the old one is served.
-    size = sum((version / name).stat().st_size for name in metadata["sha256"])
-    request = math.ceil(0.5 + 2 * size / _GIB)
-    pixels = metadata.get("max_pixels") or 0
-    return request, request + math.ceil(
-        AT_ONCE * _BYTES_A_PIXEL * pixels / _GIB
-    )
