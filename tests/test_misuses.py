@@ -461,7 +461,6 @@ EVALUATE = [
     ("--image_embeddings=a.npy", "--text_embeddings, --caption_to_image"),
     (ARRAYS + "--split=dev", "--split"),
     (ARRAYS + "--json={root}/absent/m.json", "--json"),
-    (ARRAYS + "--memory_limit_mb=0", "--memory_limit_mb"),
     (ARRAYS + "--protocol=coco_5k", "image_embeddings"),
     (ARRAYS + "--image_embeddings={root}/no.npy", "path"),
     (ARRAYS + "--image_embeddings={root}/wide.npy", "text_embeddings"),

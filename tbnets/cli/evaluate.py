@@ -34,19 +34,16 @@ pip install "tbnets[hub]") on photos:
   tbnets evaluate --model=hub:clip_vit_base_patch32 --images=photos \
       --captions=captions.csv --prompt="a photo of {}"
 
-Measure embeddings from any model, matched by the ids of a data set or by row:
+Measure embeddings by any model, matched by ids or by row:
 
   tbnets evaluate --captions=flickr8k/dataset_flickr8k.json \
       --image_features=clip_images.npy --text_features=clip_texts.npy
-  tbnets evaluate \
-      --image_embeddings=images.npy \
-      --text_embeddings=captions.npy \
-      --caption_to_image=caption_to_image.npy \
-      --json=metrics.json
+  tbnets evaluate --image_embeddings=images.npy \
+      --text_embeddings=captions.npy --caption_to_image=rows.npy
 
-images.npy is [num_images, dim] and captions.npy is [num_captions, dim]. Inner
-products are the scores, so add --normalize if rows do not have unit length.
-caption_to_image.npy contains the row of each caption's image, counted from 0.
+images.npy is [num_images, dim], captions.npy is [num_captions, dim], and
+rows.npy has the row of each caption's image, counted from 0. Inner products are
+the scores, so add --normalize if rows do not have unit length.
 
 The command prints recall at 1, 5 and 10 and the median and mean rank, in both
 directions and from captions to captions. For phrases, it prints recalls of
@@ -55,18 +52,26 @@ regions. docs/evaluation.md explains the metrics.
 
 import dataclasses
 import functools
+import os
 import pathlib
 from typing import Annotated
 
 import numpy as np
 
 from tbnets import files
-from tbnets.cli import data_flags, embedding_files, model_scores
-from tbnets.data.splits import NoSuchSplit, usual_name
+from tbnets.cli import data_flags
+from tbnets.data.splits import usual_name
+from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
 from tbnets.evaluation.choices import CHOICE_ARGUMENTS
+from tbnets.evaluation.exact_ranks import row_norms
 from tbnets.evaluation.query_bank import TEMPERATURE
+from tbnets.serving import zoo
+from tbnets.tasks import registry, runs
+from tbnets.tasks.matching.phrase_regions import phrase_region_scores
+from tbnets.tasks.matching.scores import RetrievalScores, scores_of_model
+from tbnets.tasks.scores import JoinedScores
 from tbnets.tasks.settings.data_groups import CaptionSettings
 from tbnets.tasks.settings.flag import (
     Limits,
@@ -78,10 +83,8 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
     written,
 )
-from tbnets.tasks.settings.records import SETTINGS_FILE
+from tbnets.tasks.settings.records import completed
 from tbnets.visualization import plots
-
-# Flags and their dependencies.
 
 _SPLIT_FLAGS = (
     "split data_root save_embeddings combine_with map query_bank "
@@ -193,7 +196,7 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
     image_embeddings: str = flag("", "Array [num_images, dim] (.npy).")
     text_embeddings: str = flag("", "Array [num_captions, dim] (.npy).")
     caption_to_image: str = flag(
-        "", "Row of each caption's image (.npy of integers, or text)."
+        "", "Row of each caption's image (.npy of integers)."
     )
     positives: str = flag(
         "",
@@ -228,9 +231,6 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
         "Features of regions for --phrases, from the image network of the "
         "run: a recipe such as features/averages_lite0.flags, which computes "
         "them for the split's photos, or a store.",
-    )
-    memory_limit_mb: Annotated[float, Limits(1)] = flag(
-        512, "Memory for scores in MiB; it does not affect the result."
     )
     json: str = flag("", "JSON file for the metrics.")
     map: str = flag(
@@ -289,7 +289,16 @@ def check_evaluate_flags(options):
                 f"--phrases={options.phrases} with --{name}={written(value)}",
                 "Leave out one flag.",
             )
-    check_compared(options)
+    if len(options.run_dir) > 2:
+        raise InputError(
+            "--run_dir",
+            "be one run, or two runs to compare",
+            f"--run_dir={written(options.run_dir)}",
+            "Compare two runs at a time.",
+        )
+    if len(options.run_dir) == 2:
+        for name in sorted(changed(options) & _OF_ONE_RUN):
+            raise must_come_with(options, name, "a single --run_dir")
     if len(options.combine_weight) not in (1, len(options.combine_with)):
         raise InputError(
             "--combine_weight",
@@ -298,14 +307,6 @@ def check_evaluate_flags(options):
             f"{written(options.combine_with)}",
             "Change one of the two flags.",
         )
-    for folder in options.combine_with:  # Before scoring, which is slow.
-        if not pathlib.Path(folder, SETTINGS_FILE).is_file():
-            raise InputError(
-                "--combine_with",
-                "list folders of runs",
-                f"{folder!r}, without {SETTINGS_FILE}",
-                "Name run folders of tbnets train.",
-            )
     if usual_name(options.query_bank) == usual_name(options.split):
         raise InputError(
             "--query_bank",
@@ -319,26 +320,8 @@ def check_evaluate_flags(options):
         plots.import_tsne()
 
 
-def check_compared(options):
-    """Raises an error if several runs cannot be compared."""
-    if len(options.run_dir) < 2:
-        return
-    if len(options.run_dir) > 2:
-        raise InputError(
-            "--run_dir",
-            "be one run, or two runs to compare",
-            f"--run_dir={written(options.run_dir)}",
-            "Compare two runs at a time.",
-        )
-    for name in sorted({*changed(options)} & _OF_ONE_RUN):
-        raise must_come_with(options, name, "a single --run_dir")
-
-
-def evaluate_split(options):
-    """Evaluates a split of a run, of two runs, or of other embeddings."""
-    if len(options.run_dir) < 2:
-        evaluate_one(options, *options.run_dir)
-        return
+def compare_runs(options):
+    """Evaluates a split of two runs, and compares their recalls."""
     metrics, scores = {}, []
     for run_dir in options.run_dir:
         measured = with_query_bank(options, run_scores(options, run_dir))
@@ -357,15 +340,15 @@ def evaluate_split(options):
         files.write_json(options.json, report)
 
 
-def evaluate_one(options, run_dir=""):
-    """Evaluates a split and, if --map is set, draws the map."""
-    title = measured = run_dir or model_scores.title(options)
+def evaluate_split(options):
+    """Evaluates a split of a run or of other embeddings; draws --map."""
+    run_dir = "".join(options.run_dir)
+    features = f"{options.image_features} and {options.text_features}"
+    title = measured = run_dir or options.model or features
     if run_dir:
         split_scores = run_scores(options, run_dir)
     else:
-        split_scores = [
-            model_scores.scores(options, x) for x in splits_of(options)
-        ]
+        split_scores = [model_scores(options, x) for x in splits_of(options)]
     points = map_points(options, split_scores[0])
     scores = with_query_bank(options, split_scores)
     weights = options.combine_weight
@@ -415,8 +398,6 @@ def with_query_bank(options, scores):
 
 def run_scores(options, run_dir):
     """Returns a run's scores, one for each split in `splits_of`."""
-    from tbnets.tasks import runs
-
     splits = splits_of(options)
     session = runs.open_run(
         run_dir,
@@ -425,19 +406,67 @@ def run_scores(options, run_dir):
         more_splits=splits,
     )
     task, fitted = session.task, session.state.fitted
-    task.memory_limit_mb = options.memory_limit_mb
     scores = [
         task.scores(session.network, task.load(split, fitted))
         for split in splits
     ]
     if options.phrases:
-        from tbnets.tasks.matching.phrase_regions import phrase_region_scores
-        from tbnets.tasks.scores import JoinedScores
-
         named = options.phrases, options.regions
         phrase_scores = phrase_region_scores(session, options.split, *named)
         scores = [JoinedScores([*scores, phrase_scores])]
     return scores
+
+
+def model_scores(options, name):
+    """Returns the `RetrievalScores` of a split."""
+    task = registry.open_task(model_settings(options))
+    split = task.split(name)
+    if options.model:
+        model = zoo.open_model(options.model, options.trust)
+        place = options.prompt, options.cache or None
+        return scores_of_model(model, split, *place)
+    images, texts = (
+        unit_rows(rows.batch(np.arange(len(rows.rows))))
+        for rows in (split.images, split.texts)
+    )
+    if images.shape[1] != texts.shape[1]:
+        raise InputError(
+            "--text_features",
+            "be in the space of --image_features",
+            f"{texts.shape[1]} numbers per caption, {images.shape[1]} per "
+            "image",
+            "Use embeddings by one model.",
+        )
+    photos = split.photo_folder
+    return RetrievalScores(images, texts, split.records, photos=photos)
+
+
+def model_settings(options):
+    """Returns the `Settings` that describe the data of the flags."""
+    values = dataclasses.asdict(options)
+    names = {"images", "image_features", "text_features", "cache"}
+    names |= {each.name for each in flags_of(CaptionSettings)} - {"data_root"}
+    record = {name: values[name] for name in names}
+    record = completed(record, "the command line")
+    if options.data_root:
+        record["data_root"] = os.path.abspath(options.data_root)
+    if not options.model:
+        return registry.settings_of(record)
+    if not (options.images or options.scenes):
+        raise must_come_with(
+            options, "model", "--images", "Name the folder of the photos."
+        )
+    if "{}" not in options.prompt:
+        raise InputError(
+            "--prompt",
+            "contain {} for the caption",
+            f"--prompt={options.prompt}",
+            "Write for example a photo of {}.",
+        )
+    settings = registry.settings_of(record)
+    rendered = settings.sources().rendered()
+    names = ("scenes", "captions", "captions_format", "images")
+    return settings.replace(**{name: getattr(rendered, name) for name in names})
 
 
 def map_points(options, scores):
@@ -473,6 +502,41 @@ def save_arrays(options, embeddings):
         files.write_atomically(folder / f"{name}.npy", write)
 
 
+def read_array(path) -> np.ndarray:
+    """Opens a `.npy` file of numbers, memory-mapped and read-only."""
+    check_numbers(
+        path,
+        "a .npy file of numbers",
+        "Write it with numpy.save.",
+        lambda array: 0 not in array.shape,
+    )
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def unit_rows(rows) -> np.ndarray:
+    """Divides rows `[n, dim]` by their L2 norms, in float32.
+
+    Rows of zeros are unchanged.
+    """
+    rows = np.ascontiguousarray(rows, np.float32)
+    lengths = row_norms(rows)[:, None].astype(np.float32)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def lengths_note(rows) -> str:
+    """Returns a note on the norms of rows, or "" if all norms are 1.
+
+    Ignores differences of up to 0.01, which rounding to float16 can cause.
+    """
+    lengths = row_norms(np.asarray(rows, np.float32))
+    if np.abs(lengths - 1).max() <= 0.01:
+        return ""
+    return (
+        f"rows of length {lengths.min():.3g} to {lengths.max():.3g}, whose "
+        "inner products rank; --normalize ranks by cosines"
+    )
+
+
 def evaluate_arrays(options):
     """Evaluates the arrays in the files that the flags name."""
     matches = "positives" if options.positives else "caption_to_image"
@@ -483,31 +547,29 @@ def evaluate_arrays(options):
     }
     missing = [f"--{name}" for name, path in paths.items() if not path]
     if missing:
-        sources = [f"--{name}" for name in ALLOWED_FLAGS if name not in paths]
         raise InputError(
-            f"{', '.join(sources)} or {', '.join(missing)} must be given. "
-            "Received: none. `tbnets evaluate --help` shows an "
-            "example."
+            "--run_dir, --model, --image_features or "
+            f"{', '.join(missing)} must be given. Received: none. See --help."
         )
-    read = embedding_files.read_array
-    sides = [read(options.image_embeddings), read(options.text_embeddings)]
+    sides = [
+        read_array(options.image_embeddings),
+        read_array(options.text_embeddings),
+    ]
     if options.normalize:
-        sides = [embedding_files.unit_rows(side) for side in sides]
+        sides = [unit_rows(side) for side in sides]
     metrics = _metrics_of_arrays(options, sides)
     print_metrics(options, metrics, f"protocol: {options.protocol}")
     for name, side in zip(paths, sides):
-        if note := embedding_files.lengths_note(side):
+        if note := lengths_note(side):
             print(f"warning  --{name} has {note}")
 
 
 def _metrics_of_arrays(options, sides):
-    limit = options.memory_limit_mb
     if not options.positives:
         return retrieval.evaluate_protocol(
             options.protocol,
             *sides,
-            embedding_files.read_caption_to_image(options.caption_to_image),
-            memory_limit_mb=limit,
+            read_array(options.caption_to_image),
             text_to_text=options.text_to_text,
         )
     if options.caption_to_image:
@@ -522,8 +584,7 @@ def _metrics_of_arrays(options, sides):
         raise must_come_with(options, "positives", must)
     return retrieval.evaluate_retrieval(
         *sides,
-        positives=embedding_files.read_array(options.positives),
-        memory_limit_mb=limit,
+        positives=read_array(options.positives),
     )
 
 
@@ -531,12 +592,9 @@ def main(options):
     """Computes and prints the metrics."""
     source = selected_source(options)
     check_evaluate_flags(options)
-    is_of_split = "split" in ALLOWED_FLAGS[source]
-    evaluate = evaluate_split if is_of_split else evaluate_arrays
-    try:
-        evaluate(options)
-    except NoSuchSplit as error:
-        if error.split != options.query_bank:
-            raise
-        arguments = error.split, error.names, error.path, "--query_bank"
-        raise NoSuchSplit(*arguments) from error
+    if "split" not in ALLOWED_FLAGS[source]:
+        evaluate_arrays(options)
+    elif len(options.run_dir) == 2:
+        compare_runs(options)
+    else:
+        evaluate_split(options)

@@ -8,7 +8,6 @@ import PIL.Image
 import pytest
 
 from tbnets.cli import evaluate as evaluate_tool
-from tbnets.cli import model_scores
 from tbnets.errors import MissingPackageError, UserError
 from tbnets.evaluation import retrieval
 from tests import verbs
@@ -114,7 +113,7 @@ def test_paths_are_below_the_data_root(photos, monkeypatch):
     options = evaluate_tool.Options(
         model="clip", data_root=photos.parent.name, **place
     )
-    settings = model_scores._settings(options)
+    settings = evaluate_tool.model_settings(options)
     assert settings.values()["data_root"] == str(photos.parent)
 
 

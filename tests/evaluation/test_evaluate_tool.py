@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from tbnets.cli.embedding_files import unit_rows
+from tbnets.cli.evaluate import unit_rows
 from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tests import tiny, verbs
 
@@ -18,11 +18,11 @@ def saved(tmp_path):
     return tmp_path
 
 
-def line(folder, *more, rows="rows.npy"):
+def line(folder, *more, rows=True):
     return (
         f"--image_embeddings={folder / 'images.npy'}",
         f"--text_embeddings={folder / 'texts.npy'}",
-        *((f"--caption_to_image={folder / rows}",) if rows else ()),
+        *((f"--caption_to_image={folder / 'rows.npy'}",) if rows else ()),
         *more,
     )
 
@@ -45,7 +45,7 @@ def test_positives_of_a_file_rank_and_have_precisions(saved):
     pairs = [[0, 1], [1, 2], [2, 0], [2, 3], [2, 2]]
     np.save(saved / "pairs.npy", np.array(pairs))
     flags = f"--positives={saved}/pairs.npy", f"--json={saved}/m.json"
-    result = run(*line(saved, *flags, rows=None))
+    result = run(*line(saved, *flags, rows=False))
     # Image 2 finds two of its three; its third ties with the wrong one.
     assert "  R-Precision 88.9, mAP@R 88.9" in result.stdout
     metrics = json.loads((saved / "m.json").read_text())
@@ -56,8 +56,7 @@ def test_positives_of_a_file_rank_and_have_precisions(saved):
 
 def test_rows_of_other_lengths_are_noted_and_normalized(saved):
     np.save(saved / "texts.npy", np.float16(7 * np.load(saved / "texts.npy")))
-    (saved / "rows.txt").write_text("2\n0\n1\n2\n\n")
-    flags = line(saved, "--notext_to_text", rows="rows.txt")
+    flags = line(saved, "--notext_to_text")
     assert "warning" in run(*flags).stdout
     found = run(*flags, "--normalize")
     assert "recall sum 600.0" in found.stdout

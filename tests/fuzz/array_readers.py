@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import PIL.Image
 
-from tbnets.cli import embedding_files
+from tbnets.cli import evaluate
 from tbnets.data import pictures
 from tbnets.data.images import fault_of, read_photo, read_photo_sizes
 from tbnets.data.store.opening import load_features, open_features
@@ -30,7 +30,6 @@ EMBEDDINGS = {
     "images.npy": npy(EYE),
     "texts.npy": npy(EYE[ROWS]),
     "rows.npy": npy(ROWS),
-    "rows.txt": "0\n0\n1\n2\n",
 }
 FLAGS = ("image_embeddings", "text_embeddings", "caption_to_image")
 """What the user named the files of embeddings by."""
@@ -96,19 +95,9 @@ def _store(write, read=_read_store, **more):
 
 
 def _evaluate(folder):
-    images, texts = (
-        embedding_files.read_array(folder / f"{name}.npy")
-        for name in ("images", "texts")
-    )
-    return [
-        retrieval.evaluate_protocol(
-            "full",
-            images,
-            texts,
-            embedding_files.read_caption_to_image(folder / rows),
-        )
-        for rows in ("rows.npy", "rows.txt")
-    ]
+    names = "images", "texts", "rows"
+    arrays = (evaluate.read_array(folder / f"{name}.npy") for name in names)
+    return retrieval.evaluate_protocol("full", *arrays)
 
 
 def _write_encoder(folder):

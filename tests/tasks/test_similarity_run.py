@@ -201,13 +201,13 @@ def test_evaluate_measures_one_run_and_combined_runs(run, embedding):
         ("--query_bank=test", "--query_bank"),
         ("--bank_temperature=1", "--bank_temperature"),
         ("--split=val --query_bank=dev", "--query_bank"),
-        ("--query_bank=none", "--query_bank"),
+        ("--query_bank=none", "split"),
         ("--combine_weight=0.5", "--combine_weight"),
         (
             "--combine_with={run},{run} --combine_weight=0,1,1",
             "--combine_weight",
         ),
-        ("--combine_with={run},absent", "--combine_with"),
+        ("--combine_with={run},absent", "run_dir"),
         ("--save_embeddings=embeddings", "--save_embeddings"),
     ],
 )
