@@ -10,7 +10,7 @@ from tbnets.data.scenes.dataset import ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import caption_features
-from tbnets.serving.identity import identity_of
+from tbnets.serving.checksums import identity_of
 from tbnets.tasks import runs
 from tbnets.text.vocabulary import count_words
 from tbnets.training.checkpoints import save_checkpoint

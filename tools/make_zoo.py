@@ -54,7 +54,7 @@ from tbnets.data.store.opening import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, new_folder, write_json, write_text
 from tbnets.serving import assembled, checksums, doubt, zoo
-from tbnets.serving.litert_files import FOLDER, KINDS, MODEL
+from tbnets.serving.checksums import FOLDER, KINDS, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.localization.task import endpoints_of_phrases

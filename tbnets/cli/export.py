@@ -64,11 +64,10 @@ from tbnets.cli.model_flags import MODEL
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
-from tbnets.serving import doubt, litert, protocol, warm_up, zoo
+from tbnets.serving import doubt, litert, protocol, zoo
+from tbnets.serving.checksums import KINDS
 from tbnets.serving.export import next_version, reexport
-from tbnets.serving.litert_files import KINDS
-from tbnets.serving.search_endpoint import add_search
-from tbnets.serving.search_index import open_index
+from tbnets.serving.search_index import add_search, open_index
 from tbnets.tasks import runs
 from tbnets.tasks.localization.task import endpoints_of_phrases
 from tbnets.tasks.matching.phrase_regions import with_regions
@@ -172,7 +171,7 @@ def main(options):
     extra = None
     if options.serving:
         protocol.api("prediction_log_pb2")  # Fails before any work.
-        extra = warm_up.add_requests
+        extra = protocol.add_warm_up_requests
     export = export_again if options.model else export_run
     print(f"SavedModel  {export(options, new_folder_of(options), extra)}")
 

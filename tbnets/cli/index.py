@@ -30,7 +30,7 @@ from tbnets.data.store.writer import CACHE, fault_of_name
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 from tbnets.serving import embedding_cache, search, zoo
-from tbnets.serving.identity import identity_of
+from tbnets.serving.checksums import identity_of
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.tasks.settings.flag import REQUIRED, Count, flag
 

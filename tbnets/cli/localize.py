@@ -54,7 +54,7 @@ from tbnets.data.archives import PHOTO_SUFFIXES
 from tbnets.data.images import read_photo
 from tbnets.data.pictures import BrokenImageError, read_content
 from tbnets.errors import InputError
-from tbnets.serving import formatting, search
+from tbnets.serving import search
 from tbnets.serving.served import own_choice
 from tbnets.tasks.settings.flag import Count, check_place, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
@@ -182,7 +182,7 @@ def warn_of_unknown(phrases, notes):
 def print_boxes(phrases, notes, phrase_regions):
     """Prints a table of boxes for each phrase."""
     for title, regions in zip(
-        formatting.query_titles(phrases, notes), phrase_regions
+        search.query_titles(phrases, notes), phrase_regions
     ):
         print(title)
         if not regions:
@@ -217,9 +217,7 @@ def localize_photo(options, model, phrases, notes, photo, picture):
     if picture:
         write_picture(picture, read_photo(content), phrases, phrase_regions)
     record = {"photo": files.readable(photo), "model": options.model, **choice}
-    record["phrases"] = formatting.regions_record(
-        phrases, notes, phrase_regions
-    )
+    record["phrases"] = search.regions_record(phrases, notes, phrase_regions)
     return record
 
 

@@ -81,9 +81,8 @@ from tbnets.data.pictures import open_upright
 from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
-from tbnets.serving import embedding_cache, formatting, search
-from tbnets.serving.heat import heat_maps
-from tbnets.serving.identity import identity_of
+from tbnets.serving import embedding_cache, search
+from tbnets.serving.checksums import identity_of
 from tbnets.tasks.settings.flag import (
     Count,
     check_pairs,
@@ -223,8 +222,8 @@ def answer_image(options, model):
     title = f"{options.image} among {len(captions)} captions"
     rows, values = order[0], similarities[0]
     answers = [captions[row] for row in rows]
-    print(formatting.format_answers(title, values, answers))
-    records = formatting.answers_record("caption", captions, rows, values)
+    print(search.format_answers(title, values, answers))
+    records = search.answers_record("caption", captions, rows, values)
     return {"model": options.model, "image": options.image, "answers": records}
 
 
@@ -235,9 +234,9 @@ def answer_texts(options, model, gallery=None):
     ids, embeddings = gallery or embed_images(options, model)
     ranked = search.rank(model, queries, examples, embeddings, options.top)
     notes = search.notes_on(model, queries)
-    titles = formatting.query_titles(queries, notes)
+    titles = search.query_titles(queries, notes)
     names = [*titles, *(f"like {image}" for image in like)]
-    print(formatting.format_tables(names, ids, ranked))
+    print(search.format_tables(names, ids, ranked))
     if options.images and options.montage != "":
         write_montage(options, titles, ids, ranked)
     if options.explain:
@@ -255,7 +254,7 @@ def query_record(options, notes, ids, ranked):
     ]
     records += [{"like": image} for image in options.like]
     for record, *results in zip(records, *ranked):
-        record["answers"] = formatting.answers_record("image", ids, *results)
+        record["answers"] = search.answers_record("image", ids, *results)
     return {"model": options.model, "queries": records}
 
 
@@ -415,7 +414,7 @@ def write_explanations(options, model, titles, ids, ranked):
             path = find_photo(options.images, name)
             if path is None:
                 continue
-            [maps] = heat_maps(model, [path], phrases)
+            [maps] = model.heat_maps([path], phrases)
             photo, _ = open_upright(path, 2 * PHOTO_SIZE)
             mark = "?" * bool(is_doubtful)
             label = f"{rank}    {similarity:.3f}{mark}    "

@@ -4,6 +4,7 @@ import pathlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -14,23 +15,28 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.pictures import read_square
-from tbnets.errors import MissingFileError, import_extra
+from tbnets.errors import InputError, MissingFileError, import_extra
 from tbnets.files import CheckedFile
 from tbnets.serving import zoo
-from tbnets.serving.litert_files import (
+from tbnets.serving.checksums import (
     CHARACTERS,
     FOLDER,
     IMAGE,
     KINDS,
+    LITERT_FORMAT,
     MODEL,
     NETWORKS,
     TEXT,
     VOCABULARY,
-    read_record,
+    differences,
 )
 from tbnets.serving.search import PhotoSearch
 from tbnets.startup import quiet_tensorflow, usable_cores
 from tbnets.text.plain_tokenizer import PlainTokenizer
+
+MOST_SIDE = 4096
+"""Maximum side of the photos in pixels, which limits the memory."""
+_CURE = "Export the model again, or copy it again."
 
 
 class Model(PhotoSearch):
@@ -170,3 +176,34 @@ def load(name_or_path: Path) -> Model:
     tables = CheckedFile(path / CHARACTERS).json()
     most = record["tokenisation"]["max_tokens"]
     return Model(path, record, PlainTokenizer(words, tables, most))
+
+
+def read_record(path):
+    """Returns the content of `model.json`, after checking it and all files."""
+    file = CheckedFile(path / MODEL)
+    record: Any = file.json()
+    for name, kind, most in (
+        ("format", str, None),
+        ("signature_key", str, None),
+        ("embedding_dim", int, 1 << 20),
+        ("preprocessing.side", int, MOST_SIDE),
+        ("tokenisation.max_tokens", int | None, None),
+        ("sha256", dict, None),
+        ("metadata", dict | None, None),
+        ("metadata.likely_similarity", float | None, None),
+    ):
+        value = record
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits or (most and not 1 <= value <= most):
+            file.refuse("a valid value", value, name, _CURE)
+    if record["format"] != LITERT_FORMAT:
+        file.refuse(LITERT_FORMAT, record["format"], "format", _CURE)
+    needed = (*NETWORKS, VOCABULARY, CHARACTERS)
+    sums = {name: record["sha256"].get(name, "") for name in needed}
+    for problem in differences(path, sums):
+        raise InputError(
+            "model", "be a complete LiteRT model", f"{path}: {problem}", _CURE
+        )
+    return record

@@ -3,17 +3,16 @@
 To learn the package, read the modules in this order::
 
     endpoints                    the functions of a SavedModel
-    inputs                       checks the inputs of these functions
-    photo_reader, text_readers   convert photos and texts in the graph
-    export, ops, half_precision  writes a SavedModel with allowed ops
-    checksums, saved_files       reads and verifies its files
+    inputs                       checks and reads the inputs of these functions
+    photo_reader                 decodes photos in the graph
+    export, half_precision       writes a SavedModel
+    checksums, saved_files       reads and verifies its files and ops
     served                       calls a SavedModel
-    embedding_cache, identity    embeds a folder of photos once per model
-    search, formatting           ranks photos, and formats the results
-    search_index, index_writer   searches and writes embeddings on disk
-    search_endpoint              searches an index in the graph
+    embedding_cache              embeds a folder of photos once per model
+    search                       ranks photos, and formats the results
     doubt                        measures which similarities are likely
+    search_index, index_writer   searches and writes embeddings on disk
     zoo, assembled               finds and completes zoo models
-    litert_files, litert         describes and writes LiteRT models
-    protocol, warm_up            messages and files of TensorFlow Serving
+    litert                       writes LiteRT models
+    protocol                     messages and files of TensorFlow Serving
 """

@@ -31,13 +31,13 @@ from tbnets.progress import say
 from tbnets.serving.checksums import (
     ANSWERS,
     CHECKSUMS,
+    IDENTITY,
     check_files,
     hash_files,
     write_checksums,
 )
 from tbnets.serving.endpoints import begin_with_photos
 from tbnets.serving.export import reexport
-from tbnets.serving.identity import IDENTITY
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3

@@ -1,5 +1,10 @@
-"""Reads, writes and verifies the SHA-256 checksums of a model's files."""
+"""The files of SavedModels and LiteRT models, their checksums and identity.
 
+Does not import TensorFlow.
+"""
+
+import hashlib
+import os
 import pathlib
 import re
 
@@ -18,6 +23,25 @@ _CURE = (
     "Restore the folder: `git checkout -- model_zoo` in a clone, `pip install "
     "--force-reinstall --no-deps` of the package elsewhere."
 )
+
+
+# A LiteRT model:
+#
+#   FOLDER/image.tflite     uint8 pixels [1, side, side, 3] -> unit vector
+#         /text.tflite      int32 token ids [1, words] -> unit vector
+#         /vocabulary.txt   a word per line; its id is the line's number
+#         /characters.json  Unicode tables of the tokenizer
+#         /model.json       preprocessing, tokenisation, signatures, checksums
+
+LITERT_FORMAT = "tbnets litert 1"
+NETWORKS = IMAGE, TEXT = "image.tflite", "text.tflite"
+MODEL, VOCABULARY = "model.json", "vocabulary.txt"
+CHARACTERS = "characters.json"
+FOLDER = "litert"
+"""Subfolder of a run or a zoo model that contains a LiteRT model of each
+kind."""
+KINDS = ("int8", "float16", "float32")
+"""Number formats of the models, the smallest first."""
 
 
 def model_files(path: Path) -> dict[str, pathlib.Path]:
@@ -102,4 +126,46 @@ def hash_files(path):
         name: file_sha256(pathlib.Path(path, name))
         for name in list_files(path)
         if name not in left_out
+    }
+
+
+FORMAT = "tbnets photo embeddings 1"
+IDENTITY = "identity.txt"
+"""File next to an assembled SavedModel, with a digest of the model's parts.
+
+Two assemblies of one model differ, because TensorFlow numbers the functions
+differently each time.
+"""
+
+
+def identity_of(model):
+    """Returns a dict that identifies a model by its SHA-256 digest.
+
+    The digest covers the graph, variables and assets of a SavedModel, the
+    networks of a LiteRT model, or the parts of an assembled model. Raises
+    ValueError if the model is on a server.
+    """
+    if not os.path.isdir(model.path):
+        raise InputError(
+            "model",
+            "be a model on this machine",
+            f"model={model.path}, whose files are not on this machine",
+            "Pass the folder of a model.",
+        )
+    beside = pathlib.Path(model.path).parent
+    if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():
+        digest = file_sha256(beside / IDENTITY)
+    else:
+        hashes = hash_files(model.path)
+        lines = [
+            f"{digits}  {name}\n"
+            for part in (GRAPH_FILE, "variables/", "assets/", *NETWORKS)
+            for name, digits in hashes.items()
+            if name.startswith(part)
+        ]
+        digest = hashlib.sha256(os.fsencode("".join(lines))).hexdigest()
+    return {
+        "format": FORMAT,
+        "model": digest,
+        "embedding_dim": model.embedding_dim,
     }

@@ -20,7 +20,7 @@ from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import cache as caches
 from tbnets.progress import progress_bar, say
-from tbnets.serving.identity import identity_of
+from tbnets.serving.checksums import identity_of
 
 PHOTO_BATCH_SIZE = 32
 """Larger batches are not faster on a CPU and need more memory."""

@@ -5,9 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 from tbnets.losses import distances
-from tbnets.serving.inputs import require_rows
+from tbnets.serving.inputs import OwnTexts, bounded, require_rows
 from tbnets.serving.photo_reader import PhotoReader, require_photos
-from tbnets.serving.text_readers import OwnTexts, bounded
 from tbnets.text.vocabulary import Tokenizer
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
@@ -65,8 +64,8 @@ def two_branch_endpoints(
             vectors. If `learned_similarity` is True, its `similarities` method
             compares these vectors.
         tokenizer: a `Tokenizer`, whose `max_tokens` defaults to
-            `text_readers.MOST_WORDS`; a `CaptionReader`; a
-            `text_readers.TreeReader`; or None. With None, the model takes text
+            `inputs.MOST_WORDS`; a `CaptionReader`; a
+            `inputs.TreeReader`; or None. With None, the model takes text
             features or the inputs of the network's own Keras layers.
         image_shape: shape of one image: `(feature_dim,)` or `(size, size, 3)`.
         read_photos: as in `export.export_saved_model`.

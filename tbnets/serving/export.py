@@ -29,11 +29,11 @@ from tbnets.serving.checksums import hash_files
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.half_precision import copy_halved, with_halves
 from tbnets.serving.inputs import guarded
-from tbnets.serving.ops import check_ops
 from tbnets.serving.saved_files import (
     METADATA_FILE,
     SHA256,
     VOCABULARY_FILE,
+    check_ops,
 )
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary

@@ -11,7 +11,7 @@ import zlib
 import tensorflow as tf
 
 from tbnets.errors import InputError
-from tbnets.serving.ops import calls
+from tbnets.serving.saved_files import calls
 
 _FLOAT, _HALF = tf.float32.as_datatype_enum, tf.float16.as_datatype_enum
 _READS = {

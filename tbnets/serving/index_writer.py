@@ -39,7 +39,7 @@ class IndexWriter:
     Args:
         path: folder of the index, created if it does not exist.
         model: JSON value that identifies the model, such as the result of
-            `identity.identity_of`.
+            `checksums.identity_of`.
         dim: size of an embedding.
         dtype: "float32", or "float16", which halves the size. With None, an
             existing index keeps its dtype, and a new index has "float32".

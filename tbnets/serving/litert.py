@@ -1,6 +1,6 @@
 """Exports networks for LiteRT, which runs them without TensorFlow.
 
-`litert_files` describes the exported folder, and `tbnets.lite` loads it.
+`checksums` describes the exported folder, and `tbnets.lite` loads it.
 """
 
 import contextlib
@@ -15,22 +15,22 @@ from tbnets.checks import check_finite
 from tbnets.data.pictures import BrokenImageError, read_square
 from tbnets.errors import InputError, check_choice
 from tbnets.files import write_json, write_text
-from tbnets.serving.checksums import hash_files
+from tbnets.serving.checksums import (
+    CHARACTERS,
+    IMAGE,
+    KINDS,
+    LITERT_FORMAT,
+    MODEL,
+    TEXT,
+    VOCABULARY,
+    hash_files,
+)
 from tbnets.serving.export import (
     check_new,
     describe_signature,
     inputs_of,
     new_model,
     versions,
-)
-from tbnets.serving.litert_files import (
-    CHARACTERS,
-    FORMAT,
-    IMAGE,
-    KINDS,
-    MODEL,
-    TEXT,
-    VOCABULARY,
 )
 from tbnets.startup import quiet_tensorflow
 from tbnets.text.plain_tokenizer import PADDING_ID, UNKNOWN_ID
@@ -250,7 +250,7 @@ def _described(folder, functions, kind, side, tokenizer):
     signatures = {n: describe_signature(f) for n, f in functions.items()}
     [embeddings] = signatures[TEXT]["outputs"].values()
     return {
-        "format": FORMAT,
+        "format": LITERT_FORMAT,
         "kind": kind,
         "embedding_dim": embeddings["shape"][-1],
         "preprocessing": {

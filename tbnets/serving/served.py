@@ -39,10 +39,11 @@ from tbnets.serving.inputs import (
     IMAGE_BYTES,
     Inputs,
     Texts,
+    TreeReader,
     as_input,
+    is_trees,
 )
 from tbnets.serving.search import PhotoSearch, answer, are_doubtful
-from tbnets.serving.text_readers import TreeReader, is_trees
 from tbnets.text.vocabulary import Vocabulary
 
 SUPPRESSION = 0.5
@@ -212,6 +213,24 @@ class Served(PhotoSearch):
             ValueError: the model has no signature `embed_cells`.
         """
         return self._embed("embed_cells", images)
+
+    def heat_maps(self, images: Photos, texts: Texts) -> np.ndarray:
+        """Shows where photos match texts.
+
+        Args:
+            images: `n` photos, as in `embed_images`.
+            texts: `m` texts, as in `embed_text`.
+
+        Returns:
+            float NumPy array `[n, m, height, width]`. The mean of a map
+            approximates the similarity of the photo and the text (see
+            `endpoints.embed_map`).
+
+        Raises:
+            ValueError: the model has no signature `embed_cells`.
+        """
+        cells, texts = self.embed_cells(images), self.embed_text(texts)
+        return np.einsum("nyxd,md->nmyx", cells, texts, optimize=True)
 
     def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
         """Embeds images, and reports broken photos instead of raising an error.

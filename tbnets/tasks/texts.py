@@ -8,8 +8,8 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.caption_features import load_encoder_of
-from tbnets.serving.ops import check_ops
-from tbnets.serving.text_readers import MOST_WORDS, TreeReader
+from tbnets.serving.inputs import MOST_WORDS, TreeReader
+from tbnets.serving.saved_files import check_ops
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text import word_vectors
 from tbnets.text.packed_trees import TreeRows, tree_arrays

@@ -8,6 +8,7 @@ import pytest
 
 from tbnets.cli import export
 from tbnets.errors import ExistingFileError
+from tbnets.serving import protocol
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tests import saved_models, tiny_localizer, verbs
@@ -23,7 +24,6 @@ def source(tmp_path_factory):
 
 
 def test_serving_adds_warm_up_requests(source, tmp_path):
-    warmup = pytest.importorskip("tbnets.serving.warm_up")
     pytest.importorskip("tensorflow_serving")
     output = tmp_path / "served" / "colours"
     words = (f"--model={source}", f"--output={output}", "--serving")
@@ -34,10 +34,10 @@ def test_serving_adds_warm_up_requests(source, tmp_path):
     assert [str(one) for one in output.iterdir()] == [path]
     assert path == str(output / "1")
     model = load_saved_model(path)  # Its files are those of its sha256.
-    requests = warmup.read_requests(path)
+    requests = protocol.read_warm_up_requests(path)
     asked = {one.model_spec.signature_name for one in requests}
     assert asked == set(model.signatures)
-    assert warmup.WARMUP_FILE in model.metadata["sha256"]
+    assert protocol.WARMUP_FILE in model.metadata["sha256"]
 
 
 def test_the_next_version_has_all_signatures(source, tmp_path):

@@ -16,7 +16,7 @@ from tbnets.extras.hub.texts import HubFeatures, HubTextEncoder, HubTokenizer
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.serving.ops import check_ops
+from tbnets.serving.saved_files import check_ops
 
 KINDS = ("clip", "siglip", "bert", "t5")
 CAPTIONS = [

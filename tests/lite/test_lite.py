@@ -14,7 +14,7 @@ from tbnets import lite
 from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import MissingPackageError
 from tbnets.lite import model as lite_model
-from tbnets.serving import litert, litert_files
+from tbnets.serving import checksums, litert
 from tests import fresh
 from tests.refusals import refused
 from tests.serving.test_litert import (
@@ -114,7 +114,7 @@ def copy(folder, tmp_path):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (litert_files.FORMAT, "another"),
+        (checksums.LITERT_FORMAT, "another"),
         ('"side": 16', '"side": 1000000000'),
         ('"preprocessing": {', '"preprocessing": 3, "other": {'),
         ('"embedding_dim": 8', '"embedding_dim": "8"'),
@@ -123,9 +123,9 @@ def copy(folder, tmp_path):
     ],
 )
 def test_changed_descriptions_are_errors(copy, before, after):
-    text = (copy / litert_files.MODEL).read_text()
+    text = (copy / checksums.MODEL).read_text()
     assert text.count(before) == 1
-    (copy / litert_files.MODEL).write_text(text.replace(before, after))
+    (copy / checksums.MODEL).write_text(text.replace(before, after))
     with pytest.raises(ValueError):
         lite.load(copy)
 
@@ -139,11 +139,11 @@ def test_damaged_files_are_errors(copy, name):
 
 
 def test_damaged_tables_are_errors(copy):
-    (copy / litert_files.CHARACTERS).write_text("[]")
-    record = json.loads((copy / litert_files.MODEL).read_text())
-    digest = file_sha256(copy / litert_files.CHARACTERS)
-    record["sha256"][litert_files.CHARACTERS] = digest
-    (copy / litert_files.MODEL).write_text(json.dumps(record))
+    (copy / checksums.CHARACTERS).write_text("[]")
+    record = json.loads((copy / checksums.MODEL).read_text())
+    digest = file_sha256(copy / checksums.CHARACTERS)
+    record["sha256"][checksums.CHARACTERS] = digest
+    (copy / checksums.MODEL).write_text(json.dumps(record))
     with pytest.raises(ValueError):
         lite.load(copy)
 

@@ -14,7 +14,7 @@ from tbnets import lite
 from tbnets.cli import model_flags
 from tbnets.cli.query import Options
 from tbnets.errors import InputError
-from tbnets.serving.identity import FORMAT
+from tbnets.serving.checksums import FORMAT
 from tbnets.serving.index_writer import IndexWriter
 from tests import fresh, verbs
 

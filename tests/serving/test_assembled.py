@@ -13,10 +13,9 @@ from tbnets.errors import InputError
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving import assembled, zoo
-from tbnets.serving.checksums import ANSWERS, write_checksums
+from tbnets.serving.checksums import ANSWERS, identity_of, write_checksums
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.identity import identity_of
 from tbnets.serving.served import load_saved_model
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets import zoo
-from tbnets.serving import doubt, formatting, search
+from tbnets.serving import doubt, search
 from tbnets.text.vocabulary import Vocabulary
 
 
@@ -35,7 +35,7 @@ def test_low_similarities_and_unknown_content_words_are_doubtful(least):
 
 
 def test_doubtful_results_are_marked():
-    text = formatting.format_answers("x", [0.5, 0.25], "ab", None, [0, 1])
+    text = search.format_answers("x", [0.5, 0.25], "ab", None, [0, 1])
     first, second = text.splitlines()[2:]
     assert first.split() == ["1", "0.500", "a"]
     assert second.split() == ["2", "0.250?", "b"]

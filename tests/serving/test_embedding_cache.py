@@ -10,7 +10,7 @@ import pytest
 from tbnets.data.pictures import read_square
 from tbnets.errors import InputError
 from tbnets.serving import embedding_cache
-from tbnets.serving.identity import identity_of
+from tbnets.serving.checksums import identity_of
 from tests import photo_files
 from tests.refusals import refused
 

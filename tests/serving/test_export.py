@@ -24,9 +24,9 @@ from tbnets.serving.export import (
     next_version,
     write_saved_model,
 )
+from tbnets.serving.inputs import MOST_WORDS, bounded
 from tbnets.serving.saved_files import newest_version
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.text_readers import MOST_WORDS, bounded
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests.refusals import refused
 

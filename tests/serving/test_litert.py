@@ -16,7 +16,7 @@ from tbnets.serving.endpoints import (
     region_endpoints,
     two_branch_endpoints,
 )
-from tbnets.serving.text_readers import TreeReader
+from tbnets.serving.inputs import TreeReader
 from tests.refusals import refused
 
 SIDE = 16

@@ -12,8 +12,7 @@ from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.endpoints import region_endpoints
-from tbnets.serving.inputs import guarded
-from tbnets.serving.text_readers import TreeReader
+from tbnets.serving.inputs import TreeReader, guarded
 from tbnets.tasks.photo_readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.trees import read_tree

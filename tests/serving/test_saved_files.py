@@ -11,8 +11,12 @@ from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.ops import ALLOWED_OPS, foreign_ops
-from tbnets.serving.saved_files import GRAPH_FILE, METADATA_FILE
+from tbnets.serving.saved_files import (
+    ALLOWED_OPS,
+    GRAPH_FILE,
+    METADATA_FILE,
+    foreign_ops,
+)
 from tbnets.serving.served import load_saved_model
 from tests.refusals import refused
 from tests.serving.test_export import write_features_model

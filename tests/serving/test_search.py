@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from tbnets.serving import formatting, search
+from tbnets.serving import search
 from tbnets.serving.search import PhotoSearch
 from tbnets.text import vocabulary
 from tbnets.text.vocabulary import Vocabulary
@@ -35,18 +35,18 @@ CAPTION_TO_IMAGE = np.array([0, 1, 1, 0, 3])
     ],
 )
 def test_hits_contain_the_words_in_order(query, images):
-    (found,) = formatting.find_hits([query], CAPTIONS, CAPTION_TO_IMAGE)
+    (found,) = search.find_hits([query], CAPTIONS, CAPTION_TO_IMAGE)
     assert (found and sorted(found)) == images
 
 
 def test_hits_include_the_caption():
-    (found,) = formatting.find_hits(["a ring"], CAPTIONS, CAPTION_TO_IMAGE)
+    (found,) = search.find_hits(["a ring"], CAPTIONS, CAPTION_TO_IMAGE)
     assert found == {1: CAPTIONS[1], 3: CAPTIONS[4]}
 
 
 def test_hits_are_none_without_a_matching_caption():
-    assert formatting.find_hits(["a", "b"], [], []) == [None, None]
-    assert formatting.find_hits([], CAPTIONS, CAPTION_TO_IMAGE) == []
+    assert search.find_hits(["a", "b"], [], []) == [None, None]
+    assert search.find_hits([], CAPTIONS, CAPTION_TO_IMAGE) == []
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_answers_are_formatted_with_and_without_hits(model):
     assert order.tolist() == [[0, 1], [1, 0]]
     assert similarities.tolist() == [[1, 0.5], [1, 0.5]]
     names = ["x.jpg", "y.jpg"]
-    text = formatting.format_tables(queries, names, ranked, hits)
+    text = search.format_tables(queries, names, ranked, hits)
     known, unknown = text.split("\n\n")
     cells = [line.split() for line in known.splitlines()[2:]]
     assert [cell[2:4] for cell in cells] == [["no", "x.jpg"], ["yes", "y.jpg"]]

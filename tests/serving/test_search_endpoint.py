@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import search_endpoint, search_index
+from tbnets.serving import search_index
+from tbnets.serving.checksums import identity_of
 from tbnets.serving.export import (
     describe_signature,
     export_saved_model,
     reexport,
 )
-from tbnets.serving.identity import identity_of
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
@@ -63,7 +63,7 @@ def made(request, tmp_path_factory):
         patch.setattr(search_index, "ROWS_AT_ONCE", 12)
         patch.setattr(search_index, "CAST_AT_ONCE", 4)
         patch.setattr(search_index, "QUERIES_AT_ONCE", 2)
-        patch.setattr(search_endpoint, "PAIRS_AT_ONCE", 5)
+        patch.setattr(search_index, "PAIRS_AT_ONCE", 5)
         dtype = "float32" if learned else "float16"
         identity = identity_of(model)
         with IndexWriter(folder / "index", identity, 3, dtype) as writer:
@@ -72,7 +72,7 @@ def made(request, tmp_path_factory):
         reexport(
             model.path,
             folder / "searching" / "1",
-            add=search_endpoint.add_search(index),
+            add=search_index.add_search(index),
             metadata=LIKELY,
         )
     compare = model.compare if learned else None
@@ -138,21 +138,21 @@ def test_index_that_does_not_fit_is_not_exported(made, tmp_path):
     model, index, _ = made
     with IndexWriter(tmp_path / "other", {"model": "x"}, 3) as writer:
         writer.put(["a"], [[1, 2, 3]])
-    add = search_endpoint.add_search(open_index(tmp_path / "other"))
+    add = search_index.add_search(open_index(tmp_path / "other"))
     with refused("index"):
         add(model)
     with IndexWriter(tmp_path / "empty", {"model": "x"}, 3):
         pass
     with refused("index"):
-        search_endpoint.add_search(open_index(tmp_path / "empty"))
+        search_index.add_search(open_index(tmp_path / "empty"))
     path = min((tmp_path / "other").glob("*.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with refused(path.name):
-        search_endpoint.add_search(open_index(tmp_path / "other"))
+        search_index.add_search(open_index(tmp_path / "other"))
 
 
 def test_learned_similarity_is_computed_in_small_blocks(monkeypatch):
-    monkeypatch.setattr(search_endpoint, "PAIRS_AT_ONCE", 4)
+    monkeypatch.setattr(search_index, "PAIRS_AT_ONCE", 4)
     pairs = []
 
     def compare(image_embeddings, text_embeddings):
@@ -160,7 +160,7 @@ def test_learned_similarity_is_computed_in_small_blocks(monkeypatch):
         found = Learned().similarities(image_embeddings, text_embeddings)
         return {"similarities": found}
 
-    rows, _ = search_endpoint._find(
+    rows, _ = search_index._find(
         [tf.Variable(ROWS)], compare, tf.constant(QUERIES), 2
     )
     assert rows.shape == (len(QUERIES), 2)

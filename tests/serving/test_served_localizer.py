@@ -8,8 +8,8 @@ from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.errors import InputError
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.serving import served
+from tbnets.serving.inputs import MOST_WORDS
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.text_readers import MOST_WORDS
 from tests import tiny_localizer
 from tests.refusals import refused
 

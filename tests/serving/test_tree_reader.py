@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from tbnets.serving.text_readers import TreeReader
+from tbnets.serving.inputs import TreeReader
 from tbnets.text.packed_trees import tree_array
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary

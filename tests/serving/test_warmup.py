@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import warm_up
+from tbnets.serving import protocol
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.protocol import to_array
-from tbnets.serving.text_readers import TreeReader
 from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
 
@@ -58,9 +58,9 @@ def folder(tmp_path):
 
 
 def test_each_signature_has_warm_up_requests(folder):
-    warm_up.write_requests(folder, SIGNATURES)
+    protocol.write_warm_up_requests(folder, SIGNATURES)
     sizes = {name: [] for name in SIGNATURES}
-    for request in warm_up.read_requests(folder):
+    for request in protocol.read_warm_up_requests(folder):
         name = request.model_spec.signature_name
         arrays = [to_array(key, one) for key, one in request.inputs.items()]
         sizes[name].append({len(one) for one in arrays if one.ndim}.pop())
@@ -77,16 +77,16 @@ def test_failing_warm_up_request_raises_an_error(folder):
 
     fails = signature(fail, rows=([None, 4], tf.float32))
     with pytest.raises(tf.errors.InvalidArgumentError):
-        warm_up.write_requests(folder, {**SIGNATURES, "odd": fails})
-    assert warm_up.read_requests(folder) == []
+        protocol.write_warm_up_requests(folder, {**SIGNATURES, "odd": fails})
+    assert protocol.read_warm_up_requests(folder) == []
 
 
 def test_damaged_warm_up_file_raises_an_error(folder):
-    path = folder / warm_up.WARMUP_FILE
+    path = folder / protocol.WARMUP_FILE
     path.write_bytes(b"These are no records." * 5)
     with refused(path.name):
-        warm_up.read_requests(folder)
+        protocol.read_warm_up_requests(folder)
     with tf.io.TFRecordWriter(str(path)) as file:
         file.write(b"\x12\x00")
     with refused(path.name):
-        warm_up.read_requests(folder)
+        protocol.read_warm_up_requests(folder)

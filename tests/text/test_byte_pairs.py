@@ -5,7 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from tbnets.serving.ops import check_ops
+from tbnets.serving.saved_files import check_ops
 from tbnets.text import byte_pairs
 from tbnets.text.byte_pairs import BytePairs, byte_letters
 

@@ -16,10 +16,9 @@ from zoo_making import alike
 from tbnets import lite
 from tbnets.errors import InputError
 from tbnets.serving import saved_files, zoo
-from tbnets.serving.checksums import write_checksums
+from tbnets.serving.checksums import FOLDER, MODEL, write_checksums
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.litert_files import FOLDER, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
 from tests import saved_models, tiny, verbs

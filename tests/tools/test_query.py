@@ -18,9 +18,8 @@ from tbnets import cli
 from tbnets.cli import query
 from tbnets.data.images import decode_images
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.heat import heat_maps
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.text_readers import TreeReader
 from tbnets.text.packed_trees import WORD
 from tbnets.text.vocabulary import Vocabulary
 from tests import fresh, saved_models
@@ -465,13 +464,13 @@ def test_explain_draws_the_similarity_of_cells(tmp_path):
     line = f"--model={path}", f"--explain={picture}", photo.parent
     phrases = []
 
-    def noted(model, photos, texts):
+    def noted(photos, texts):
         phrases.append(texts)
-        return heat_maps(model, photos, texts)
+        return type(model).heat_maps(model, photos, texts)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query.Options, "open", lambda *_: model)
-        patch.setattr(query, "heat_maps", noted)
+        patch.setattr(model, "heat_maps", noted)
         patch.setattr(query, "short_noun_phrases", lambda text: [text, "green"])
         out, _, failure = ask("query", *line, "red")
     assert not failure and str(picture) in out

@@ -14,7 +14,7 @@ from benchmarks import arrays, timing
 from benchmarks.index import QUERIES, TOP, write_index
 from tbnets.data.captions import read_captions
 from tbnets.serving import embedding_cache, search, search_index, zoo
-from tbnets.serving.identity import identity_of
+from tbnets.serving.checksums import identity_of
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
 

@@ -8,11 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import arrays, timing
+from tbnets.serving.checksums import identity_of
 from tbnets.serving.export import export_saved_model, reexport
-from tbnets.serving.identity import identity_of
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.search_endpoint import add_search
-from tbnets.serving.search_index import open_index
+from tbnets.serving.search_index import add_search, open_index
 from tbnets.serving.served import load_saved_model
 
 QUERIES = (1, 32)

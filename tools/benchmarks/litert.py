@@ -15,8 +15,8 @@ from tbnets import lite
 from tbnets.data.captions import read_captions
 from tbnets.data.photos import list_photos
 from tbnets.serving import embedding_cache, zoo
+from tbnets.serving.checksums import KINDS, NETWORKS
 from tbnets.serving.litert import write_litert
-from tbnets.serving.litert_files import KINDS, NETWORKS
 from tbnets.tasks.trained import rebuild
 
 MODEL = "flickr8k_photos"

@@ -6,8 +6,8 @@ import tensorflow as tf
 from tbnets.errors import InputError
 from tbnets.features.photo_features import RANDOM
 from tbnets.serving.export import write_saved_model
+from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.text_readers import TreeReader
 from tbnets.tasks import registry
 from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.tasks.localization.task import endpoints_of_phrases

@@ -5,8 +5,8 @@ from tbnets.data.captions import read_captions
 from tbnets.evaluation.retrieval import evaluate_retrieval
 from tbnets.files import write_json
 from tbnets.serving import search
+from tbnets.serving.checksums import FOLDER, MODEL
 from tbnets.serving.litert import write_litert
-from tbnets.serving.litert_files import FOLDER, MODEL
 from tbnets.tasks.trained import rebuild
 
 CALIBRATION = 100
@@ -16,7 +16,7 @@ CALIBRATION = 100
 def add_litert(folder, kind, images, captions):
     """Writes `folder/litert/KIND` and returns its metrics on the test split.
 
-    `kind` is a value in `litert_files.KINDS`. `images` is the folder of the
+    `kind` is a value in `checksums.KINDS`. `images` is the folder of the
     photos, and `captions` is a file with the splits `train` and `test`.
     """
     photos = calibration_photos(images, captions)

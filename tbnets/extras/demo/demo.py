@@ -33,8 +33,7 @@ from tbnets.data.pictures import KINDS, BrokenImageError
 from tbnets.errors import InputError, MissingFileError
 from tbnets.extras.loopback import in_json
 from tbnets.files import readable
-from tbnets.serving import embedding_cache, formatting, search
-from tbnets.serving.heat import heat_maps
+from tbnets.serving import embedding_cache, search
 from tbnets.startup import usable_cores
 from tbnets.visualization.boxes import COLOURS
 from tbnets.visualization.montage import shade
@@ -152,7 +151,7 @@ class Photos:
             picture = PIL.Image.fromarray(read_photo(photo))
             if explainer is not None:
                 picture.thumbnail((side, side))
-                [[heat]] = heat_maps(explainer, [photo], [text])
+                [[heat]] = explainer.heat_maps([photo], [text])
                 picture = PIL.Image.fromarray(shade(picture, heat))
             return jpeg(picture, side)
 
@@ -277,7 +276,7 @@ class Demo:
         # One more result, since a query photo finds itself.
         ranked = search.rank(self.content.model, queries, like, rows, top + 1)
         best = (array[0] for array in ranked)
-        answers = formatting.answers_record("image", keys, *best)
+        answers = search.answers_record("image", keys, *best)
         answers = [answer for answer in answers if answer["image"] != but][:top]
         return {"among": len(keys) - (but in keys), "answers": answers}
 
@@ -290,9 +289,7 @@ class Demo:
         with self.content.photos.decoding:
             query = search.embed_examples(model, [photo])
         order, values = search.best(model.compare(query, rows), CAPTIONS_SHOWN)
-        record = formatting.answers_record(
-            "caption", captions, order[0], values[0]
-        )
+        record = search.answers_record("caption", captions, order[0], values[0])
         return {"among": len(captions), "answers": record}
 
     def _boxes(self, request):
@@ -309,7 +306,7 @@ class Demo:
             [[width, height]] = read_photo_sizes([photo]).tolist()
             regions = localizer.find(phrases, photo)
         notes = search.notes_on(localizer, phrases)
-        answers = formatting.regions_record(phrases, notes, regions)
+        answers = search.regions_record(phrases, notes, regions)
         return {"width": width, "height": height, "phrases": answers}
 
     def _photo(self, request):

@@ -21,12 +21,12 @@ from tbnets.serving import export, saved_files
 from tbnets.serving.protocol import (
     RequestError,
     invalid,
+    read_warm_up_requests,
     refusal,
     to_array,
     to_numpy,
 )
 from tbnets.serving.served import load_saved_model
-from tbnets.serving.warm_up import read_requests
 from tbnets.startup import usable_cores
 
 MOST_ROWS = 4096
@@ -49,7 +49,7 @@ class Version:
     def __init__(self, number, path, trust=False):
         self.number = number
         self.served = load_saved_model(path, trust)
-        for request in read_requests(self.served.path):
+        for request in read_warm_up_requests(self.served.path):
             inputs = {n: to_array(n, x) for n, x in request.inputs.items()}
             self.predict(request.model_spec.signature_name, inputs)
 

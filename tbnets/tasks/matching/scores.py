@@ -9,7 +9,7 @@ import numpy as np
 from tbnets.data.captions import CaptionedImages
 from tbnets.evaluation import query_bank, retrieval, score_tiles
 from tbnets.evaluation.ranks import group_pairs
-from tbnets.serving import embedding_cache, formatting, search
+from tbnets.serving import embedding_cache, search
 from tbnets.tasks.scores import (
     FEW_POINTS,
     Scores,
@@ -128,9 +128,7 @@ def show_answers(model, queries, records, embeddings, photos, path):
     `records`. `photos` is their folder or None, and `path` is the PNG file to
     write. Returns tables of the ranked images, as text.
     """
-    hits = formatting.find_hits(
-        queries, records.captions, records.caption_to_image
-    )
+    hits = search.find_hits(queries, records.captions, records.caption_to_image)
     names = records.names
     lines = [f"{a}  {b}" for a, b in zip(names, first_captions(records))]
     right = [
@@ -138,8 +136,8 @@ def show_answers(model, queries, records, embeddings, photos, path):
         for hit in hits
     ]
     ranked = search.rank(model, queries, (), embeddings, NUM_ANSWERS)
-    titles = formatting.query_titles(queries, search.notes_on(model, queries))
-    text = formatting.format_tables(titles, lines, ranked, right)
+    titles = search.query_titles(queries, search.notes_on(model, queries))
+    text = search.format_tables(titles, lines, ranked, right)
     if any(hit is not None for hit in hits):
         text += f"\n\nhit: {WHAT_IS_A_HIT}."
     if photos is not None:

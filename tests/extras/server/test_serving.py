@@ -18,8 +18,7 @@ from tbnets.errors import InputError
 from tbnets.extras.server import models as models_module
 from tbnets.extras.server.models import Models, Version
 from tbnets.serving import protocol
-from tbnets.serving.protocol import RequestError
-from tbnets.serving.warm_up import WARMUP_FILE
+from tbnets.serving.protocol import WARMUP_FILE, RequestError
 from tests.refusals import refused
 
 grpc = pytest.importorskip("grpc")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.serving import heat
 from tbnets.serving.endpoints import embed_map
+from tbnets.serving.served import Served
 
 RNG = np.random.default_rng(0)
 MAPS = RNG.uniform(0, 2, (2, 3, 4, 5)).astype(np.float32)
@@ -45,21 +45,7 @@ class Model:
 
 
 def test_heat_is_highest_in_the_matching_cell():
-    maps = heat.heat_maps(Model(), ["a", "b"], ["5", "0", "1"])
+    maps = Served.heat_maps(Model(), ["a", "b"], ["5", "0", "1"])
     assert maps.shape == (2, 3, 2, 3)
     assert maps[1, 0].tolist() == [[0, 0, 0], [0, 0, 1]]
     assert maps[0, 2].tolist() == [[0, 1, 0], [0, 0, 0]]
-
-
-def test_points_are_weighted_means():
-    flat, corner = np.zeros((2, 3)), np.zeros((2, 3))
-    corner[1, 2] = 1
-    (x, y), (right, low) = heat.points(np.stack([flat, corner]))
-    assert (x, y) == pytest.approx((0.5, 0.5))
-    # Deviation sqrt(5) / 6; weights 1 and 5 times exp(-12 / sqrt(5)).
-    weight = np.exp(-12 / np.sqrt(5))
-    total = 1 + 5 * weight
-    assert low == pytest.approx(
-        (0.75 * (1 + 2 * weight) + 0.75 * weight) / total
-    )
-    assert right > 0.8
