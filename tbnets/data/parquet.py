@@ -1,7 +1,9 @@
 """Reads photos and captions in parquet files.
 
-A row group can only be decoded from its start, so its photos are copied to a
-temporary file. Equal photos are copied once.
+A row group can only be decoded from its start. Photos that are read in the
+order of the rows, and the first others, are decoded one by one. When more
+photos of a row group had to be skipped than it has, its photos are copied to a
+temporary file, and equal photos are copied once.
 """
 
 import atexit
@@ -10,9 +12,11 @@ import contextlib
 import errno
 import functools
 import hashlib
+import itertools
 import os
 import tempfile
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +32,19 @@ _PHOTO_NAMES = [
 _BUFFER_BYTES = 1 << 20
 _SMALL_BYTES, _MOST_TIMES = 1 << 26, 100
 """A row group may decompress to the first number of bytes, or to the second
-times the size of the file."""
+times the size of the file. Repeated texts may take the same memory."""
 _LARGE_BYTES = 1 << 30
-"""Repeated values may take this number of bytes, or `_MOST_TIMES` the size of
-the file."""
+"""Like `_SMALL_BYTES`, for repeated photos, which are not kept in memory."""
 _SMALL_ROWS, _ROWS_PER_BYTE = 1 << 17, 8
 """A row group may have the first number of rows, or the second number for each
 byte of the file."""
 _LOCK = threading.Lock()
+
+
+_LAST: list[Any] = [None, 0, None]
+"""The file and row group of the photo that was decoded last, the next row, and
+the photos from this row on. Only one file remains open."""
+atexit.register(_LAST.clear)
 
 
 class ParquetFile:
@@ -58,8 +67,9 @@ class ParquetFile:
         self._check_sizes()
         groups = range(self._metadata.num_row_groups)
         sizes = [self._metadata.row_group(group).num_rows for group in groups]
-        self._starts, self._copies = np.cumsum([0, *sizes]), {}
-        self._copy_of_digest = {}
+        self._starts = np.cumsum([0, *sizes])
+        self._copies, self._copy_of_digest = {}, {}
+        self._skipped = collections.Counter()
         self.names = self._find_names() if self._photo else []
         self.places = {}
         for row, name in enumerate(self.names):
@@ -77,8 +87,6 @@ class ParquetFile:
                 buffer_size=_BUFFER_BYTES,
             ) as file:
                 yield file
-        except FileError:
-            raise
         except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
             text = f"expected a parquet file; found: {error}. Copy it again."
             CheckedFile(self.path).report(text)
@@ -137,16 +145,17 @@ class ParquetFile:
                     place = f"row group {group}"
                     file.refuse(expected, value, place, advice)
 
-    def _batches(self, columns, rows_at_once=None, groups=None):
+    def _batches(self, columns, groups=None):
         """Yields record batches; limits the bytes of repeated values."""
         # A repeated value takes memory once in a dictionary, which pyarrow
         # supports only outside structs and lists. Small batches of dictionaries
-        # would be slow.
+        # would be slow, and photos are read one by one.
         is_flat = {*columns} <= self._flat
-        rows_at_once = rows_at_once or (1024 if is_flat else 16)
+        rows_at_once = 1 if groups else 1024 if is_flat else 16
         num_bytes, size = 0, os.path.getsize(self.path)
-        most = max(_LARGE_BYTES, _MOST_TIMES * size)
-        with self._open(columns if is_flat else ()) as file:
+        least = _LARGE_BYTES if groups else _SMALL_BYTES
+        most = max(least, _MOST_TIMES * size)
+        with self._open(columns if rows_at_once == 1024 else ()) as file:
             for batch in file.iter_batches(rows_at_once, groups, columns):
                 num_bytes += 0 if is_flat else batch.nbytes
                 if num_bytes > most:
@@ -185,11 +194,13 @@ class ParquetFile:
 
     def _names_of_several_photos(self, names):
         counts, first, differ = collections.Counter(names), {}, set()
-        for row, name in enumerate(names):
-            if name is not None and counts[name] > 1 and name not in differ:
-                with _LOCK:  # Equal photos have one copy.
-                    _, copy = self._copy_of(row)
-                if first.setdefault(name, copy) != copy:
+        if len(counts) == len(names):
+            return differ
+        groups = range(self._metadata.num_row_groups)
+        for name, content in zip(names, self._contents(groups)):
+            if counts[name] > 1:
+                digest = hashlib.sha256(content).digest()
+                if first.setdefault(name, digest) != digest:
                     differ.add(name)
         return differ
 
@@ -200,37 +211,54 @@ class ParquetFile:
 
     def read(self, name):
         """Returns the content of a photo."""
+        row = self.places[name]
         with _LOCK:
-            copies, (offset, size) = self._copy_of(self.places[name])
-            copies.seek(offset)
-            return copies.read(size)
+            if row not in self._copies:
+                group = int(np.searchsorted(self._starts, row, "right")) - 1
+                if (content := self._read_ahead(row, group)) is not None:
+                    return content
+                self._copy_group(group)
+            file, offset, size = self._copies[row]
+            return os.pread(file.fileno(), size, offset)
 
-    def _copy_of(self, row):
-        """Returns the temporary file, and (offset, size) of a photo in it."""
-        # Forked processes would share the position in one file.
-        process = os.getpid()
-        copies = _temporary_file(process)
-        if (process, row) not in self._copies:
-            group = int(np.searchsorted(self._starts, row, "right")) - 1
-            self._copy_group(group, copies, process)
-        return copies, self._copies[process, row]
+    def _read_ahead(self, row, group):
+        """Decodes a photo and skips those before it.
 
-    def _copy_group(self, group, copies, process):
-        row = int(self._starts[group])
-        for content in self._values(self._photo, 1, [group]):
-            content = content or b""
-            key = process, hashlib.sha256(content).digest()
-            if key not in self._copy_of_digest:
-                offset = copies.seek(0, os.SEEK_END)
-                _write(copies, content)
-                self._copy_of_digest[key] = offset, len(content)
-            self._copies[process, row] = self._copy_of_digest[key]
+        Returns None if more photos of the row group would be skipped, in all
+        calls, than it has.
+        """
+        place, start, contents = _LAST
+        if place != (self, group) or row < start:
+            _LAST[2] = contents = None  # Frees memory.
+            start, contents = self._starts[group], self._contents([group])
+        self._skipped[group] += row - start
+        if self._skipped[group] > self._starts[group + 1] - self._starts[group]:
+            return None
+        content = next(itertools.islice(contents, row - start, None), None)
+        _LAST[:] = (self, group), row + 1, contents
+        return content
+
+    def _copy_group(self, group):
+        _LAST[:] = None, 0, None
+        # Forked processes would write at the same place in one file.
+        file, row = _temporary_file(os.getpid()), int(self._starts[group])
+        for content in self._contents([group]):
+            digest = hashlib.sha256(content).digest()
+            if digest not in self._copy_of_digest:
+                offset = file.seek(0, os.SEEK_END)
+                _write(file, content)
+                self._copy_of_digest[digest] = file, offset, len(content)
+            self._copies[row] = self._copy_of_digest[digest]
             row += 1
 
-    def _values(self, column, rows_at_once=None, groups=None):
+    def _contents(self, groups):
+        """Yields the content of each photo; b"" if it is null."""
+        return (x or b"" for x in self._values(self._photo, groups))
+
+    def _values(self, column, groups=None):
         """Yields the values of a column, or of a field in a column."""
         outer, _, inner = column.partition(".")
-        for batch in self._batches([column], rows_at_once, groups):
+        for batch in self._batches([column], groups):
             array = batch.column(outer)
             if inner:  # With the null values of the struct itself.
                 place = array.type.get_field_index(inner)
@@ -262,7 +290,7 @@ def _list(array):
 
 @functools.cache
 def _temporary_file(process):
-    file = tempfile.TemporaryFile()
+    file = tempfile.TemporaryFile(buffering=0)
     atexit.register(file.close)
     return file
 

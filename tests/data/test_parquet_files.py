@@ -1,6 +1,8 @@
 """Tests of captions and photos in parquet files."""
 
 import io
+import os
+import tempfile
 
 import numpy as np
 import pytest
@@ -219,24 +221,53 @@ def repeated(value, count):
     return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
 
 
-def test_one_photo_takes_the_space_of_one_photo(tmp_path, monkeypatch):
+@pytest.fixture
+def copies(monkeypatch):
+    """The temporary file of a process that has copied nothing yet."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        monkeypatch.setattr(parquet, "_temporary_file", lambda process: file)
+        yield file
+
+
+def test_one_photo_takes_the_space_of_one_photo(tmp_path, copies):
     path, photo = tmp_path / "bomb.parquet", bytes(MEGABYTE)
     image = pa.StructArray.from_arrays(
         [repeated(photo, 300), pa.array([f"{n}.jpg" for n in range(300)])],
         ["bytes", "path"],
     )
     texts = repeated("a" * 60_000, 300)
-    for bomb in (image, repeated(photo, 300)):
+    for number, bomb in enumerate([image, repeated(photo, 300)], 1):
         write(path, 300, image=bomb, text=texts)
         assert path.stat().st_size < MEGABYTE
-        copies = io.BytesIO()
-        monkeypatch.setattr(parquet, "_temporary_file", {-1: copies}.get)
-        monkeypatch.setattr(parquet.os, "getpid", lambda: -1)
         before = pa.total_allocated_bytes()
         found = read(path)
-        assert archives.read_bytes(path / found.names[7]) == photo
-        assert len(copies.getbuffer()) == MEGABYTE
-        assert pa.total_allocated_bytes() == before
+        for row in (7, 3, 299, 8, 2):
+            assert archives.read_bytes(path / found.names[row]) == photo
+        assert os.fstat(copies.fileno()).st_size == number * MEGABYTE
+        assert pa.total_allocated_bytes() < before + 10 * MEGABYTE
+
+
+def test_row_groups_are_copied_only_if_many_photos_are_skipped(
+    tmp_path, copies
+):
+    photos = [encode(seed=seed) for seed in range(20)]
+    names = [f"{row}.jpg" for row in range(20)]
+    for part in "ab":
+        image = photos_of(names, photos)
+        write(tmp_path / f"{part}.parquet", 10, image=image, text=names)
+
+    def read_all(rows):
+        for part in "ab":
+            for row in rows:
+                path = tmp_path / f"{part}.parquet" / names[row]
+                assert archives.read_bytes(path) == photos[row]
+        return os.fstat(copies.fileno()).st_size
+
+    assert read_all([4]) == 0
+    assert read_all(range(20)) == read_all(range(20)) == 0
+    assert read_all([1, 1, 13, 12]) == 0
+    size = 2 * sum(map(len, photos))
+    assert read_all(range(19, -1, -1)) == read_all(range(20)) == size
 
 
 @pytest.mark.parametrize(
@@ -246,15 +277,17 @@ def test_one_photo_takes_the_space_of_one_photo(tmp_path, monkeypatch):
         {"image": PHOTOS * 30_000},
         {"image": PHOTOS[:1] * 70, "text": ["a" * MEGABYTE] * 70},
         {"image": [None] * 140_000},
+        {"image": PHOTOS[:1] * 1200, "text": [["a" * 60_000]] * 1200},
     ],
-    ids="photos rows texts nulls".split(),
+    ids="photos rows texts nulls lists".split(),
 )
 def test_files_that_decompress_to_more_than_they_may_are_refused(
     tmp_path, columns
 ):
     path = tmp_path / "bomb.parquet"
     columns.setdefault("text", ["A dog."] * len(columns["image"]))
-    options = {"compression": "zstd", "use_dictionary": ["none"]}
+    is_list = isinstance(columns["text"][0], list)
+    options = {"compression": "zstd", "use_dictionary": is_list or ["none"]}
     pq.write_table(pa.table(columns), path, **options)
     with pytest.raises(InputError, match=r"bomb\.parquet: .*at most"):
         read(path)
@@ -281,14 +314,18 @@ def test_a_full_disk(tmp_path, monkeypatch):
     path = tmp_path / "data.parquet"
     write(path, image=photos_of(), caption=CAPTIONS["caption"])
     with pytest.raises(InputError, match="TMPDIR"):
-        images.read_photo(path / "0.jpg")
+        for _ in range(3):
+            images.read_photo(path / NAMES[1])
 
 
-def test_each_process_has_its_own_copies(tmp_path, monkeypatch):
+def test_a_forked_process_reads_the_copies_of_its_parent(tmp_path, monkeypatch):
     path = write(tmp_path / "p.parquet", image=photos_of(), caption=NAMES)
-    assert archives.read_bytes(path / "0.jpg") == PHOTOS[0]
-    before = parquet._temporary_file(parquet.os.getpid())
-    monkeypatch.setattr(parquet.os, "getpid", lambda: -1)
-    before.truncate(0)  # As another process may do.
-    for name, content in zip(NAMES, PHOTOS):
-        assert archives.read_bytes(path / name) == content
+    for process, rows in ((-1, (1, 1, 1, 0)), (-2, (3, 3, 3, 2, 1, 0))):
+        monkeypatch.setattr(parquet.os, "getpid", lambda number=process: number)
+        for row in rows:
+            assert archives.read_bytes(path / NAMES[row]) == PHOTOS[row]
+    sizes = [
+        os.fstat(parquet._temporary_file(process).fileno()).st_size
+        for process in (-1, -2)
+    ]
+    assert sizes == [len(PHOTOS[0] + PHOTOS[1]), len(PHOTOS[2] + PHOTOS[3])]
