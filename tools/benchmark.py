@@ -89,10 +89,6 @@ class Options:
         "Tables to print: peers (default all). Losses among top_k, all and "
         "infonce: loss (default top_k,infonce).",
     )
-    pythons: list[str] = flag(
-        [],
-        "Other Python interpreters, for packages that this one lacks: peers.",
-    )
     patience: Count = flag(60, "Maximum seconds per run: peers.")
 
     def first_size(self, default):

@@ -1,11 +1,9 @@
-"""Rows of other packages beside those of tbnets; what is timed is not judged.
+"""The comparison with other packages; times are not compared.
 
-Values of rows that need PyTorch are compared by the benchmark alone: PyTorch
-and TensorFlow are not for one process. Here are those of faiss, and, on the
-stack of TensorFlow 2.15, those of the addons.
+The benchmark itself compares the values of packages that need PyTorch, because
+PyTorch and TensorFlow interfere with each other in one process.
 """
 
-import importlib
 import re
 
 import numpy as np
@@ -17,8 +15,8 @@ from tests import verbs
 NUMPY_ALONE = peers.Table(
     "ranks",
     [
-        peers.Row("product alone", "peers_numpy:product"),
-        peers.Row("exact ranks", "peers_numpy:exact_ranks"),
+        peers.Row("product alone", "peers:product"),
+        peers.Row("exact ranks", "peers:exact_ranks"),
         peers.Row("a package", "not_there:step", "not-there"),
         peers.Row("a mistake", "arrays:unit", "mistaken"),
     ],
@@ -43,13 +41,6 @@ def test_rows_alternate_and_missing_peers_are_named(monkeypatch):
     assert "`--part`" in refused.stderr
 
 
-class Told:
-    """A process that takes as long as it is told."""
-
-    def __init__(self, *seconds):
-        self.run = iter(seconds).__next__
-
-
 def test_recall_sum_of_ranks_known():
     # Both images find their caption first, captions theirs second.
     owners = np.array([0, 1])
@@ -57,16 +48,9 @@ def test_recall_sum_of_ranks_known():
     assert arrays.recall_sum(owners, captions, photos) == 500
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "place"),
-    [("evaluation", "faiss", 2), ("one_view", "tensorflow_addons", 5)],
-)
-def test_rows_of_one_definition_have_one_value(name, module, place, eagerly):
-    pytest.importorskip(module)
-    table = peers.TABLES[name]
-    made, values = arrays.embeddings(12, table.captions, 8), []
-    for row in (table.rows[1], table.rows[place]):
-        home, function = row.builder.split(":")
-        rows = importlib.import_module(f"benchmarks.{home}")
-        values.append(float(getattr(rows, function)(made)()))
-    assert values[0] == pytest.approx(values[1], rel=1e-4)
+def test_faiss_and_exact_ranks_have_one_recall_sum():
+    pytest.importorskip("faiss")
+    inputs = arrays.embeddings(12, 5, 8)
+    assert peers.exact_ranks(inputs)() == pytest.approx(
+        peers.flat_index(inputs)(), rel=1e-4
+    )

@@ -1,34 +1,65 @@
 """Times tbnets and other packages on the same input arrays.
 
-Each row runs in its own process, which reports its peak memory use,
-excluding imports and inputs.
+Each row of a table runs in its own process, which reports its peak memory use,
+excluding imports and inputs. The processes alternate.
 """
 
+import contextlib
 import datetime
+import importlib
+import importlib.metadata
 import itertools
+import multiprocessing
 import os
 import pathlib
 import platform
+import resource
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import arrays, processes
+from benchmarks import arrays, timing
+from tbnets import startup
 from tbnets.errors import check_choice
-from tbnets.startup import quiet_tensorflow, usable_cores
 
 AGREES = 1e-4
 """Maximum relative difference of values that count as the same."""
+LIMIT_GIB = 10
+"""Memory limit of a process without a GPU; only one process works at a time."""
+ENOUGH = 10
+"""Seconds after which a row is no longer repeated."""
+SHORT = 1.0
+"""Steps that take fewer seconds run twice, and the second run is timed."""
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+PACKAGES = {
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "pytorch_metric_learning": "pytorch-metric-learning",
+    "open_clip": "open_clip_torch",
+    "sentence_transformers": "sentence-transformers",
+    "faiss": "faiss-cpu",
+}
+"""The pip names of the modules whose versions are printed."""
+_steps = []
+"""The step of this process."""
 
 
 class Row(NamedTuple):
     """One row of a table.
 
-    `builder` is `module:function`, as in `processes.serve`. `package` is the
-    required package, as pip names it. `same` is whether the row computes the
-    same value as the tbnets row.
+    `builder` is that of its `Process`. `package` is the required package, as
+    pip names it. `same` is whether the row computes the same value as the row
+    of tbnets.
     """
 
     name: str
@@ -61,13 +92,6 @@ def _torch(name, builder):
 def _package(package, title, builder, module="peers_torch", same=True):
     name = package.removesuffix("_torch")
     return Row(f"{name}: {title}", f"{module}:{builder}", package, same)
-
-
-def _trees(*sizes):
-    with quiet_tensorflow():
-        from benchmarks.tree_lstm import tree_arrays
-
-        return tree_arrays(*sizes)
 
 
 FLOOR = Row("matmuls alone, TensorFlow", "peers_tensorflow:matmuls")
@@ -114,17 +138,6 @@ TABLES = {
             TORCH_FLOOR._replace(builder="peers_torch:within_matmuls"),
             _package(METRIC, MINED, "batch_hard_metric"),
             _package(SENTENCES, "BatchHardTripletLoss", "batch_hard_sentences"),
-            Row(
-                "tensorflow-addons: triplet_hard_loss",
-                "peers_tensorflow:hard_addons",
-                "tensorflow-addons",
-            ),
-            Row(
-                "tensorflow-addons: triplet_semihard_loss",
-                "peers_tensorflow:semihard_addons",
-                "tensorflow-addons",
-                same=False,
-            ),
         ],
         captions=1,
     ),
@@ -142,15 +155,6 @@ TABLES = {
             ),
             SUPERVISED,
             CROSSED,
-        ],
-        captions=1,
-    ),
-    "infonce_one_way": Table(
-        "softmax over the batch, from image to caption",
-        [
-            FLOOR,
-            _tbnets("InfoNCELoss", "softmax_one_way"),
-            _package(SENTENCES, "MultipleNegativesRankingLoss", "ranking"),
         ],
         captions=1,
     ),
@@ -172,25 +176,14 @@ TABLES = {
         ],
         make=arrays.step,
     ),
-    "trees": Table(
-        "child-sum LSTM over trees of 12 words, 300 -> 512",
-        [
-            FLOOR._replace(builder="peers_tensorflow:tree_matmuls"),
-            _tbnets("TreeLSTM(tied=True)", "child_sum"),
-            Row("DGL, messages by level", "peers_torch:child_sum", "dgl"),
-        ],
-        captions=1,
-        make=_trees,
-        sizes=(64,),
-    ),
     "evaluation": Table(
         "retrieval in both directions, recalls at 1, 5, 10",
         [
-            Row("product alone, NumPy", "peers_numpy:product"),
-            Row("tbnets, exact ranks", "peers_numpy:exact_ranks"),
+            Row("product alone, NumPy", "peers:product"),
+            Row("tbnets, exact ranks", "peers:exact_ranks"),
             Row(
                 "faiss: IndexFlatIP, ten best",
-                "peers_numpy:flat_index",
+                "peers:flat_index",
                 "faiss-cpu",
             ),
             _torch("plain PyTorch, ten best", "recalls"),
@@ -221,7 +214,7 @@ def _machine():
     return ", ".join(
         [
             *(model or [platform.machine()]),
-            f"{usable_cores()} threads",
+            f"{startup.usable_cores()} threads",
             f"load {os.getloadavg()[0]:.1f}",
             f"Python {platform.python_version()}",
             f"{datetime.date.today()}",
@@ -235,13 +228,11 @@ def measure(rows, inputs, options):
         path = pathlib.Path(place, "arrays.npz")
         np.savez(path, **inputs)
         builders = [row.builder for row in rows]
-        with processes.started(
-            builders, path, options.pythons, patience=options.patience
-        ) as started:
-            times = processes.take_turns(started, options.repeats or 7)
+        with started(builders, path, options.patience) as processes:
+            times = take_turns(processes, options.repeats or 7)
             results = [
-                {"name": row.name, "package": row.package, **process.told}
-                for row, process in zip(rows, started)
+                {"name": row.name, "package": row.package, **process.result}
+                for row, process in zip(rows, processes)
             ]
     for row, seconds in zip(results, times):
         row["ms"] = 1e3 * np.median(seconds) if seconds else None
@@ -299,3 +290,139 @@ def print_table(title, rows):
         cells.append(f"{'' if value is None else f'{value:.6g}':<8}")
         print(f"  {'  '.join(cells)}  {row['says']}".rstrip())
     print("  " + ", ".join(versions))
+
+
+class Process:
+    """A process that times one row of a table.
+
+    `builder` is `module:function` in this package. This function takes the
+    dict of arrays in the file `path`, and returns a step: a function that
+    returns a value or None. `result` is a dict with `value`, `mebibytes` and
+    `versions`; or with `missing`, the name of a module; or with `failed`, the
+    reason.
+    """
+
+    def __init__(self, builder, path, patience):
+        self._patience = patience
+        context = multiprocessing.get_context("spawn")
+        self._pool = context.Pool(1, _prepare)
+        self.result = self._call(_first, builder, str(path))
+
+    def run(self):
+        """Runs the step once; returns its seconds, or None if it failed."""
+        if "versions" in self.result and "failed" not in self.result:
+            self.result |= self._call(_again)
+            return self.result.get("last")
+        return None
+
+    def _call(self, function, *arguments):
+        task = self._pool.apply_async(function, arguments)
+        try:
+            return task.get(self._patience)
+        except multiprocessing.TimeoutError:  # Or the process was killed.
+            limits = f"{self._patience} s or {LIMIT_GIB} GiB of memory"
+            return {"failed": f"more than {limits}", "last": None}
+        except ImportError as error:
+            return {"missing": str(error.name or error)}
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            return {"failed": text.splitlines()[0], "last": None}
+
+    def stop(self):
+        """Ends the process."""
+        self._pool.terminate()
+
+
+@contextlib.contextmanager
+def started(builders, path, patience):
+    """Yields a `Process` per builder; ends all processes after the block."""
+    threads = dict.fromkeys(THREADS, str(startup.usable_cores()))
+    os.environ.update(threads, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for builder in builders:
+            processes.append(Process(builder, path, patience))
+            stack.callback(processes[-1].stop)
+        yield processes
+
+
+def take_turns(processes, repeats):
+    """Runs processes alternately; returns a list of seconds for each."""
+    seconds = [[] for _ in processes]
+    for _ in range(repeats):
+        for process, times in zip(processes, seconds):
+            if sum(times) < ENOUGH and (elapsed := process.run()):
+                times.append(elapsed)
+    return seconds
+
+
+def _prepare():
+    startup.keep_freed_memory()
+    startup.prepare_tensorflow()
+    # CUDA reserves more addresses than the limit allows.
+    if not pathlib.Path("/dev/nvidiactl").exists():
+        resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GIB * 2**30,) * 2)
+
+
+def _first(builder, path):
+    module, function = builder.split(":")
+    with np.load(path) as file:
+        inputs = {name: file[name] for name in file.files}
+    home = importlib.import_module(f"benchmarks.{module}")
+    step = getattr(home, function)(inputs)
+    value, mebibytes = timing.with_peak(step)
+    _steps.append(step)
+    versions = {
+        name: importlib.metadata.version(name)
+        for module, name in PACKAGES.items()
+        if module in sys.modules
+    }
+    if "tensorflow" in sys.modules:
+        versions["device"] = startup.describe_device()
+    is_number = value is not None and np.ndim(value) == 0
+    return {
+        "value": float(value) if is_number else None,
+        "mebibytes": mebibytes,
+        "versions": versions,
+    }
+
+
+def _again():
+    start = time.perf_counter()
+    _steps[0]()
+    seconds = time.perf_counter() - start
+    if seconds < SHORT:  # The first run warms up caches and threads.
+        start = time.perf_counter()
+        _steps[0]()
+        seconds = time.perf_counter() - start
+    return {"last": seconds}
+
+
+def product(inputs):
+    """Times the matrix product in NumPy, which is the lower bound."""
+    images, texts = inputs["images"], inputs["texts"]
+    scores = np.empty((len(images), len(texts)), np.float32)
+    return lambda: np.matmul(images, texts.T, scores)
+
+
+def exact_ranks(inputs):
+    """Times exact ranks in both directions, computed by tbnets."""
+    from tbnets.evaluation.retrieval import evaluate_retrieval
+
+    rows = [inputs[name] for name in ("images", "texts", "owners")]
+    return lambda: evaluate_retrieval(*rows, text_to_text=False)["recall_sum"]
+
+
+def flat_index(inputs):
+    """Times the top-10 search in both directions with faiss.IndexFlatIP."""
+    import faiss
+
+    def best(queries, rows):
+        index = faiss.IndexFlatIP(rows.shape[1])
+        index.add(rows)
+        return index.search(queries, 10)[1]
+
+    images, texts, owners = (inputs[x] for x in ("images", "texts", "owners"))
+    return lambda: arrays.recall_sum(
+        owners, best(images, texts), best(texts, images)
+    )

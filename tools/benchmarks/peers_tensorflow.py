@@ -1,23 +1,20 @@
-"""Benchmark rows for tbnets, TensorFlow and tensorflow-addons.
+"""Benchmark rows for tbnets and TensorFlow.
 
 A row is a function that takes a dict of arrays and returns a step to time, as
-in `processes.serve`.
+in `peers.Process`.
 """
 
 import keras
 import tensorflow as tf
 
 from benchmarks import arrays as data
-from benchmarks import tree_lstm
-from benchmarks.products import gradient, graph, learning, learning_squares
+from benchmarks.products import gradient, graph, learning
 from benchmarks.train_step import make_batch, step_products
 from tbnets.layers.branch import Branch
-from tbnets.layers.tree_lstm import TreeLSTM
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.text.packed_trees import pack_trees
 from tbnets.training.optimizers import FusedAdam
 
 BOTH = {"image_to_text": 1.0, "text_to_image": 1.0}
@@ -71,18 +68,6 @@ every = _learning(
     TripletLoss(margin=data.MARGIN, negatives="all", term_weights=BOTH)
 )
 softmax = _learning(InfoNCELoss(temperature=data.TEMPERATURE))
-softmax_one_way = _learning(
-    InfoNCELoss(data.TEMPERATURE, {"image_to_text": 1.0})
-)
-
-
-def _learning_one_view(loss, arrays):
-    labels = tf.constant(data.labels(arrays))
-
-    def total(images, texts):
-        return loss(labels, tf.concat([images, texts], 0))
-
-    return graph(learning(total), *_some(arrays, "images", "texts"))
 
 
 def batch_hard(arrays):
@@ -93,21 +78,12 @@ def batch_hard(arrays):
         reduction="mean",
         gradient=gradient(),
     )
-    return _learning_one_view(lambda ids, rows: loss(rows, ids).total, arrays)
+    labels = tf.constant(data.labels(arrays))
 
+    def total(images, texts):
+        return loss(tf.concat([images, texts], 0), labels).total
 
-def hard_addons(arrays):
-    """Times TripletHardLoss of tensorflow-addons on one view."""
-    from tensorflow_addons.losses import triplet_hard_loss as loss
-
-    return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)
-
-
-def semihard_addons(arrays):
-    """Measures TripletSemiHardLoss of tensorflow-addons on one view."""
-    from tensorflow_addons.losses import triplet_semihard_loss as loss
-
-    return _learning_one_view(lambda *x: loss(*x, data.MARGIN), arrays)
+    return graph(learning(total), *_some(arrays, "images", "texts"))
 
 
 def train_step(arrays):
@@ -134,21 +110,3 @@ def train_step(arrays):
 def step_matmuls(arrays):
     """Measures the lower bound for a training step."""
     return step_products(make_batch(arrays), arrays["image_1"].shape)
-
-
-def tree_matmuls(arrays):
-    """Times the matrix products of each level, the lower bound for trees."""
-    units = len(arrays["gates"])
-    products = tree_lstm.products(pack_trees(arrays["rows"]), units)
-    return graph(products, *_some(arrays, "words", "kernel"))
-
-
-def child_sum(arrays):
-    """Times a `TreeLSTM(tied=True)`; the loss sums the squared states."""
-    layer = TreeLSTM(len(arrays["gates"]), tied=True)
-    layer.build(arrays["words"].shape)
-    layer.kernel.assign(arrays["kernel"])
-    layer.noun_gates.assign(arrays["gates"])
-    layer.noun_forget.assign(arrays["forget"])
-    step = learning_squares(layer, tree_lstm.over_trees(layer))
-    return graph(step, *_some(arrays, "words", "rows"))

@@ -139,19 +139,13 @@ def clip(arrays):
 
 def ranking_both(arrays):
     """Times MultipleNegativesRankingLoss in both directions."""
-    return ranking(
-        arrays,
-        directions=("query_to_doc", "doc_to_query"),
-        partition_mode="per_direction",
-    )
-
-
-def ranking(arrays, **options):
-    """Times MultipleNegativesRankingLoss, by default from image to caption."""
     from sentence_transformers.sentence_transformer import losses
 
     loss = losses.MultipleNegativesRankingLoss(
-        torch.nn.Identity(), scale=1 / data.TEMPERATURE, **options
+        torch.nn.Identity(),
+        scale=1 / data.TEMPERATURE,
+        directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
     )
     return _learning(
         arrays,
@@ -242,55 +236,13 @@ def _two_ways(arrays, loss, miner=lambda *_: None, ways=1):
     return _learning(arrays, total)
 
 
-def child_sum(arrays):
-    """Times a child-sum tree LSTM in DGL; the loss sums the squared states."""
-    import dgl
-
-    edges = _tensors(arrays, "children", "parents")
-    num_nodes = int(arrays["num_nodes"])
-    names = "words", "kernel", "gates", "forget"
-    leaves = [tensor.requires_grad_() for tensor in _tensors(arrays, *names)]
-    words, kernel, gates, forget = leaves
-    units = len(gates)
-    graph = dgl.graph(tuple(edges), num_nodes=num_nodes)
-    forget_bias = words.new_ones(units, requires_grad=True)
-    bias = words.new_zeros(3 * units, requires_grad=True)
-
-    def send(edges):
-        return {"state": edges.src["state"], "cell": edges.src["cell"]}
-
-    def gather(nodes):
-        states, cells = nodes.mailbox["state"], nodes.mailbox["cell"]
-        memory = torch.sigmoid(states @ forget + forget_bias) * cells
-        return {"gates": states.sum(1) @ gates, "cell": memory.sum(1)}
-
-    def update(nodes):
-        let, out, new = (nodes.data["gates"] + bias).chunk(3, 1)
-        cell = torch.sigmoid(let) * torch.tanh(new) + nodes.data["cell"]
-        return {"cell": cell, "state": torch.sigmoid(out) * torch.tanh(cell)}
-
-    def total():
-        padding = words.new_zeros(num_nodes - len(words), 3 * units)
-        with graph.local_scope():
-            graph.ndata["gates"] = torch.cat([words @ kernel, padding])
-            graph.ndata["state"] = words.new_zeros(num_nodes, units)
-            graph.ndata["cell"] = words.new_zeros(num_nodes, units)
-            dgl.prop_nodes_topo(graph, send, gather, apply_node_func=update)
-            return graph.ndata["state"].square().sum()
-
-    return _step([*leaves, forget_bias, bias], total)
-
-
 def _learning(arrays, loss):
     rows = [x.requires_grad_() for x in _tensors(arrays, "images", "texts")]
-    return _step(rows, lambda: loss(*rows))
 
-
-def _step(leaves, function):
     def step():
-        for leaf in leaves:
-            leaf.grad = None
-        total = function()
+        for row in rows:
+            row.grad = None
+        total = loss(*rows)
         total.backward()
         return total.item()
 

@@ -72,28 +72,6 @@ def tree_rows(num_captions):
     return TreeRows(picked).batch(np.arange(num_captions))
 
 
-def tree_arrays(num_captions, _, units):
-    """Makes trees, word vectors and weights for the benchmark `peers`."""
-    rows = tree_rows(num_captions)
-    packed = pack_trees(rows)
-    rng = np.random.default_rng(0)
-
-    def drawn(*shape):
-        scale = np.float32(shape[-2] ** -0.5)
-        return scale * rng.standard_normal(shape, np.float32)
-
-    return {
-        "rows": rows,
-        "children": packed.children.numpy(),
-        "parents": packed.parents.numpy(),
-        "num_nodes": packed.ends.numpy()[0],
-        "words": drawn(len(packed.word_ids), WORD_DIM),
-        "kernel": drawn(WORD_DIM, 3 * units),
-        "gates": drawn(units, 3 * units),
-        "forget": drawn(units, units),
-    }
-
-
 def products(packed, units):
     """Returns a function that computes the matrix products of a step.
 
