@@ -1,5 +1,6 @@
 """Feature stores where they are used: training, evaluation, description."""
 
+import json
 import shutil
 
 import numpy as np
@@ -239,3 +240,20 @@ def test_images_shared_by_splits_are_reported(folder, tmp_path):
     for split in tiny.SPLITS:
         (folder / f"{split}_ids.txt").unlink()
     assert "overlap" not in notes(image_features="{split}_ims.npy")
+
+
+def test_a_run_names_the_splits_that_it_does_not_use(folder, tmp_path):
+    rows = [
+        {
+            "filename": f"{split}.jpg",
+            "split": split,
+            "sentences": [{"raw": "a dog"}],
+        }
+        for split in ("train", "restval", "val", "test")
+    ]
+    content = json.dumps({"images": rows, "dataset": "coco"})
+    (folder / "coco.json").write_text(content)
+    flags = {"captions_format": "karpathy", "captions": "coco.json"}
+    task = registry.open_task(tiny.settings(folder, tmp_path, **flags))
+    advice = "pass --train_split=train+restval"
+    assert advice in task.notes(task.texts.fit())["not used"]
