@@ -37,7 +37,6 @@ BENCHMARKS = {
     "doubt": "how many search results are marked as doubtful, right and wrong",
     "approximate": "recall and time of approximate search in an index",
     "mapped": "time and memory of retrieval on memory-mapped files",
-    "replicas": "a step with one replica and without a strategy",
     "pointing": "share of heat maps that point into the box of the phrase, "
     "compared with the middle of the photo, and their time",
     "peers": "losses, a step and evaluation, compared with other packages",

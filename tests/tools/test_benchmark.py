@@ -20,8 +20,8 @@ SMALL = (
 )
 NUM_ROWS = {
     **{"loss": 6, "train_step": 4, "region_step": 3, "tree_lstm": 3},
-    **{"replicas": 2, "evaluation": 2, "extraction": 2, "search": 7},
-    **{"fisher_vectors": 5, "batch_sizes": 14, "index": 12, "mapped": 0},
+    **{"evaluation": 2, "extraction": 2, "search": 7},
+    **{"fisher_vectors": 4, "batch_sizes": 14, "index": 12, "mapped": 0},
 }
 
 
