@@ -17,7 +17,6 @@ import numpy as np
 from tbnets import cli
 from tbnets.checks import per_cent
 from tbnets.data.store.opening import open_features
-from tbnets.errors import InputError
 from tbnets.tasks.settings.flag import flag
 
 BLOCK = 1024
@@ -42,20 +41,8 @@ def compare(first, second):
 
     `is_nearest` is whether the nearest row in `second` has the same id.
     """
-    if first.dim != second.dim:
-        raise InputError(
-            "Both features must have equal dimensions. Received: "
-            f"{first.path} of {first.dim}, {second.path} of {second.dim}. "
-            "Compare features of one layer."
-        )
     common = set(second.ids)
     ids = [key for key in first.ids if key in common]
-    if not ids:
-        raise InputError(
-            "Both features must have ids in common. Received: ids as "
-            f"{first.ids[0]!r} in {first.path}, {second.ids[0]!r} in "
-            f"{second.path}. Use the ids of one data set."
-        )
     a, b = unit_rows(first, ids), unit_rows(second, ids)
     nearest = [
         (a[start : start + BLOCK] @ b.T).argmax(axis=1)
@@ -67,13 +54,6 @@ def compare(first, second):
 
 def main(options):
     """Prints the comparison."""
-    if len(options.features) != 2:
-        raise InputError(
-            "tools/compare_features.py",
-            "get two feature files or stores",
-            f"{' '.join(options.features)}",
-            "See --help.",
-        )
     first, second = map(open_features, options.features)
     ids, cosines, nearest = compare(first, second)
     worst = int(cosines.argmin())

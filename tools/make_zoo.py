@@ -143,7 +143,7 @@ def make(options, folder):
         options.run_dir, data_root=options.data_root, adjust=adjust
     )
     path = pathlib.Path(options.run_dir, cards.METRICS)
-    report = cards.read_metrics(path, cards.OF_RUN)
+    report = CheckedFile(path).json()
     fitted, choice, extras = None, choice_arguments(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
@@ -240,7 +240,7 @@ def remade(options, target, is_copied=False):
         if is_copied:
             shutil.copytree(target, folder, dirs_exist_ok=True)
         yield folder
-        metrics = cards.read_metrics(folder / cards.METRICS)
+        metrics = CheckedFile(folder / cards.METRICS).json()
         card = cards.render_card(options.name, text, metrics)
         (folder / "README.md").write_text(card, "utf-8", newline="\n")
         checksums.write_checksums(folder)
@@ -277,7 +277,7 @@ def export_again(options, target):
         if (target / FOLDER).is_dir():
             shutil.copytree(target / FOLDER, folder / FOLDER)
         print(f"outputs     differ by {differs:.1e} at most")
-        metrics = cards.read_metrics(folder / cards.METRICS)
+        metrics = CheckedFile(folder / cards.METRICS).json()
         answers = target / checksums.ANSWERS
         model = opened(folder, answers.is_file())
         if answers.is_file():
@@ -294,7 +294,7 @@ def add_lite(options, target):
         shutil.rmtree(folder / FOLDER / options.litert, ignore_errors=True)
         places = pathlib.Path(options.images), options.captions
         measured = add_litert(folder, options.litert, *places)
-        metrics = cards.read_metrics(folder / cards.METRICS)
+        metrics = CheckedFile(folder / cards.METRICS).json()
         print(
             f"recall sum  {rounded(measured['recall_sum'], 2)} by LiteRT, "
             f"{rounded(cards.recall_sum(metrics['test']), 2)} as exported"
@@ -340,11 +340,6 @@ def renew_card(options, target):
 def check_flags(options):
     """Raises an error if a flag is missing or has no effect."""
     check_choice_flags(options)
-    if options.regions and not (options.cnn_weights and options.phrases):
-        raise must_come_with(options, "regions", "--cnn_weights and --phrases")
-    for name in ("phrases", "choice"):
-        if name in changed(options) and not options.regions:
-            raise must_come_with(options, name, "--regions")
     for name in ("run_dir", "card", "again", "dev_captions", "litert"):
         if name in changed(options) and not options.name:
             raise must_come_with(options, name, "--name")
@@ -353,9 +348,6 @@ def check_flags(options):
     check_pairs(options, {"dev_captions": "images"})
     if options.again and options.run_dir:
         raise must_come_with(options, "again", "--name and without --run_dir")
-    if options.branches and (options.cnn_weights or not options.run_dir):
-        requirement = "--run_dir and without --cnn_weights"
-        raise must_come_with(options, "branches", requirement)
     if not (options.name or options.table):
         raise InputError(
             "--name",

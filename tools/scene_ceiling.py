@@ -25,7 +25,6 @@ from tbnets.data.scenes.layout import (
     find_relation,
 )
 from tbnets.data.scenes.phrases import NEAR
-from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import flag
@@ -44,57 +43,6 @@ class Options:
     split: str = flag(
         "test", "Split to measure; the dev split is called val.", choices=SPLITS
     )
-
-
-def image_size(folder):
-    """Returns the width and height of the images of scenes, in pixels."""
-    file = CheckedFile(folder / "manifest.json")
-    manifest = file.json()
-    size = manifest.get("image_size") if isinstance(manifest, dict) else None
-    if type(size) is not int or size < 1:
-        file.refuse("`image_size` in pixels, >= 1", size)
-    return size
-
-
-def read_records(path, split):
-    """Reads the scenes of a split from `scenes.jsonl`."""
-    file, records = CheckedFile(path), []
-    for number, record in file.json_rows(("split", "objects", "captions")):
-        if not _is_scene(record):
-            file.refuse(
-                "a scene as tbnets make_scenes writes it",
-                record,
-                number,
-                "Delete the folder and write the scenes again.",
-            )
-        records.append(record)
-    chosen = [record for record in records if record["split"] == split]
-    if not chosen:
-        names = sorted({record["split"] for record in records})
-        raise InputError(
-            "split",
-            "be a split of the scenes",
-            f"split={split}, and {path} has {', '.join(names)}",
-            "Choose a split of this file.",
-        )
-    return chosen
-
-
-def _is_scene(record):
-    try:
-        for item in record["objects"]:
-            named = all(isinstance(item[name], str) for name in _ATTRIBUTES)
-            if not named or [*map(type, item["box"])] != [int] * 4:
-                return False
-        rows = {*range(len(record["objects"]))}
-        for caption in record["captions"]:
-            for claim in caption["claims"]:
-                known = {*claim["objects"]} <= rows
-                if not known or not isinstance(claim["kind"], str):
-                    return False
-    except (LookupError, TypeError):
-        return False
-    return isinstance(record["split"], str)
 
 
 def is_true(claims, record, image_size):
@@ -238,8 +186,9 @@ def print_ceiling(captions, num_scenes):
 def main(options):
     """Prints the best possible recall on a split."""
     folder = pathlib.Path(options.scenes)
-    size = image_size(folder)
-    records = read_records(folder / RECORDS, options.split)
+    size = CheckedFile(folder / "manifest.json").json()["image_size"]
+    rows = CheckedFile(folder / RECORDS).json_rows(("split",))
+    records = [row for _, row in rows if row["split"] == options.split]
     with progress_bar(len(records), "comparing", "scene") as bar:
         captions = truths(records, size, bar.update)
     print_ceiling(captions, len(records))

@@ -37,14 +37,6 @@ def pages(tmp_path):
     return tmp_path
 
 
-def with_table(results, pages, columns, metrics, rows):
-    """Returns results with a table, whose page is added to `pages`."""
-    table = {"part": "new", "columns": columns, "metrics": metrics}
-    (pages / "docs" / "new.md").write_text("<!-- new -->\n<!-- end -->\n")
-    tables = results.tables | {"new": {**table, "rows": rows}}
-    return dataclasses.replace(results, tables=tables)
-
-
 def test_every_number_of_the_pages_is_recorded_or_marked():
     told = verbs.ask("reproduce", "--check")
     assert told == ("0 numbers that no file explains\n", "", "")
@@ -66,25 +58,6 @@ def test_a_changed_number_is_found(results, pages, page, number, changed):
     path.write_text(text.replace(number, changed, 1), "utf-8")
     found = checks.findings(results, pages)
     assert len(found) == 1 and found[0].startswith(page), found
-
-
-def test_published_numbers_equal_those_of_the_papers(results, pages):
-    """Below `published`, and in a marked row; elsewhere they may be words."""
-    columns = ["NAME", "R@1", "published"]
-    rows = [
-        {"cells": ["quickstart", "", "23.3, 15.1"]},
-        {"cells": ["margin of 0.15", "", "23.3, 15.0"], "name": "quickstart"},
-        {"cells": ["FNE, as published", "15.0 23.3"]},
-        {"cells": ["FNE, as published", "99.9"]},
-        {"cells": ["FNE, as reported", "99.9"]},
-    ]
-    metrics = ["", " ".join(f"test/{x}/recall_at_1" for x in BOTH), ""]
-    changed = with_table(results, pages, columns, metrics, rows)
-    for path, text in checks.generated_files(changed, pages).items():
-        path.write_text(text, "utf-8")
-    first, second = checks.findings(changed, pages)
-    assert "found 23.3, 15.1, column 'published', row 'quickstart'" in first
-    assert "found 99.9, column 'R@1', row 'FNE, as published'" in second
 
 
 def test_a_table_without_a_file_or_a_command_is_found(results, pages):

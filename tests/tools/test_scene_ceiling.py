@@ -122,9 +122,3 @@ def test_tool_prints_the_ceiling(tmp_path):
     call = ("scene_ceiling", f"--scenes={tmp_path}")
     said = verbs.run(*call).stdout
     assert said.startswith("3 scenes, ") and "recall sum" in said
-    assert "`--split`" in verbs.run(*call, "--split=val").stderr
-    (tmp_path / "manifest.json").unlink()
-    assert "manifest.json" in verbs.run(*call).stderr
-
-
-GOOD = {"split": "train", "objects": [], "captions": []}

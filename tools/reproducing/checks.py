@@ -4,7 +4,6 @@ import re
 
 from reproducing import pages
 from reproducing.measured import ROOT
-from tbnets.checks import rounded
 
 _COMMAND = re.compile(r"\btools/\w+\.py|python -m |\btbnets [a-z]+ |--\w+=")
 _GAP = r"[\s#]+"
@@ -41,7 +40,7 @@ def findings(measured, root=ROOT):
     for path in pages.all_pages(root):
         for line, text in _unexplained(path):
             problems.append(f"{path.relative_to(root)}:{line}: {text}")
-    return [*problems, *_not_published(measured)]
+    return problems
 
 
 def generated_files(measured, root=ROOT):
@@ -91,38 +90,6 @@ def _results(section):
                         f"{cell}, column {column!r}, row {cells[0]!r}",
                     )
         rows = []
-
-
-def _numbers(cell):
-    return re.findall(r"\d+(?:\.\d+)?|(?<!\S)-(?!\S)", cell)
-
-
-def _not_published(measured):
-    published = [*_published_rows(measured)]
-    for name, table in measured.tables.items():
-        for row in table["rows"]:
-            first, *_ = row["cells"]
-            if pages.AS_REPORTED in first:
-                continue
-            is_theirs = pages.AS_PUBLISHED in first
-            for column, cell in zip(table["columns"], row["cells"]):
-                is_theirs |= column.lower().startswith("published")
-                cell = cell.partition(" of ")[0]
-                values = {n for n in _numbers(cell) if "." in n}
-                if is_theirs and not any(values <= row for row in published):
-                    yield (
-                        f"docs/measured/pages: expected numbers of a row of "
-                        f"published.json; found {cell}, column {column!r}, "
-                        f"row {first!r} of the table {name!r}"
-                    )
-
-
-def _published_rows(measured):
-    """Yields a set of numbers per row, as printed and with one decimal."""
-    for table in measured.published:
-        for row in table["rows"]:
-            values = {n for cell in row["published"] for n in _numbers(cell)}
-            yield values | {rounded(float(n)) for n in values - {"-"}}
 
 
 def with_expected_numbers(text, row):

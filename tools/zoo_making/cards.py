@@ -11,7 +11,7 @@ import textwrap
 from tbnets.checks import per_cent, rounded
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
-from tbnets.files import CheckedFile, is_kind
+from tbnets.files import CheckedFile
 from tbnets.serving.zoo import METRICS, size
 
 MARK = "<!-- From here on written by tools/make_zoo.py. -->"
@@ -39,51 +39,6 @@ _MEASURED_REGIONS = (
     "at most, and the mean average precision of phrases, all in per cent,\n"
 )
 _EXPECTED = f"a title, a sentence, and the sections {', '.join(SECTIONS)}"
-
-
-_OF_BOTH = {
-    "best_epoch": int,
-    "epochs": int,
-    "train_seconds": float,
-    "test_split": dict,
-    "versions": dict,
-    "test": dict,
-}
-OF_RUN = {**_OF_BOTH, "dev": dict}
-"""Types of the values in the `metrics.json` of a run."""
-OF_MODEL = {
-    **_OF_BOTH,
-    "takes": str,
-    "embedding_dim": int,
-    "run_recall_sum": float,
-    "date": str,
-    "command": str,
-}
-
-
-def read_metrics(path, kinds=OF_MODEL):
-    """Reads the `metrics.json` of a model of the zoo, or of a finished run."""
-    file = CheckedFile(path)
-
-    def check(values, kinds, where):
-        for name, kind in kinds.items():
-            if not is_kind(values.get(name), kind):
-                file.refuse(
-                    f"`{name}` in {where} of type {kind.__name__}",
-                    values.get(name),
-                    advice="Make the model again, or let its run finish.",
-                )
-
-    report = file.json()
-    check({"results": report}, {"results": dict}, "the file")
-    check(report, kinds, "the file")
-    names = [name for _, name, _ in columns(report["test"])]
-    check(
-        report["test"], dict.fromkeys(names or ["recall_sum"], float), "`test`"
-    )
-    check(report["versions"], {"tensorflow": str, "keras": str}, "`versions`")
-    check(report["test_split"], {"name": str}, "`test_split`")
-    return report
 
 
 def own_text(path):
@@ -260,7 +215,7 @@ def render_table(folder):
     """Returns the README of the zoo in a folder, with a row per model."""
     groups = {}
     for path in sorted(pathlib.Path(folder).glob(f"*/{METRICS}")):
-        metrics, model = read_metrics(path), path.parent
+        metrics, model = CheckedFile(path).json(), path.parent
         row = (
             f"[{model.name}]({model.name}/README.md)",
             metrics["test"],
