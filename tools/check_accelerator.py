@@ -1,4 +1,4 @@
-"""Checks tbnets on an accelerator, and measures times and memory.
+"""Checks that tbnets computes on an accelerator as on a CPU.
 
 For example, to run all parts (about five minutes on an H100), or two parts with
 small inputs on any machine:
@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 
-import benchmark
 import numpy as np
 from benchmarks import arrays
 
@@ -37,8 +36,7 @@ class Options:
 
     part: list[str] = flag(
         [],
-        "Parts to run: device, losses, times, large, step, trees, training "
-        "(default all).",
+        "Parts to run: device, losses, large, training (default all).",
     )
     small: bool = flag(False, "Use small sizes, for a test on a CPU.")
     tensor_float_32: bool = flag(False, "Compute products in TF32.")
@@ -96,15 +94,6 @@ def losses(options):
         raise ArithmeticError(f"losses that differ: {', '.join(differs)}")
 
 
-def times(options):
-    """Measures the running time and memory use of the losses."""
-    _benchmark(
-        "loss",
-        num_images=[64] if options.small else [500, 1500, 4096, 8192],
-        part=["top_k", "all", "infonce"],
-    )
-
-
 def large(options):
     """Times InfoNCE, in tiles, on 65,536 pairs; groups of four share an id."""
     import tensorflow as tf  # Slow to import.
@@ -129,18 +118,6 @@ def large(options):
     timing.print_table(title, runs, 1 if options.small else 3)
 
 
-def step(options):
-    """Times a training step in float32 and mixed_bfloat16."""
-    sizes = {"num_images": [20], "hidden_dim": 64} if options.small else {}
-    _benchmark("train_step", **sizes)
-
-
-def trees(options):
-    """Times the LSTM over trees."""
-    captions, units = (8, 32) if options.small else (64, 512)
-    _benchmark("tree_lstm", num_captions=captions, hidden_dim=units)
-
-
 def training(options):
     """Trains `quickstart` for two epochs, with and without --jit_compile."""
     with tempfile.TemporaryDirectory() as place:
@@ -163,14 +140,7 @@ def training(options):
             print(word, *rows, sep="\n", flush=True)
 
 
-PARTS = {
-    each.__name__: each
-    for each in (device, losses, times, large, step, trees, training)
-}
-
-
-def _benchmark(name, **sizes):
-    benchmark.main(benchmark.Options(benchmark=name, repeats=5, **sizes))
+PARTS = {each.__name__: each for each in (device, losses, large, training)}
 
 
 def main(options):

@@ -24,7 +24,6 @@ from tbnets import cli
 from tbnets.checks import per_cent
 from tbnets.data import captions as caption_files
 from tbnets.data.phrases import read_phrases
-from tbnets.errors import InputError
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import Whole, flag
 from tbnets.text import parsing
@@ -172,12 +171,6 @@ def heading():
 
 def main(options):
     """Compares the parser with `--entities` or with `--gold_trees`."""
-    if bool(options.entities) == bool(options.gold_trees):
-        raise InputError(
-            "`--entities` or `--gold_trees` must be given. Received: "
-            f"--entities={options.entities}, --gold_trees="
-            f"{options.gold_trees}. Name one folder."
-        )
     if options.entities:
         compare_entities(options)
     else:

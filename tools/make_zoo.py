@@ -249,22 +249,13 @@ def remade(options, target, is_copied=False):
 
 @contextlib.contextmanager
 def replaced_folder(path):
-    """Yields a new folder, which replaces `path` after the block.
-
-    If the block raises, `path` is unchanged. If the process is killed between
-    the two renames, the next call restores `path`.
-    """
-    new, before = (path.with_name(f".{path.name}.{n}") for n in ("new", "old"))
-    if before.is_dir() and not path.exists():  # Killed between two renames.
-        os.rename(before, path)
-    for leftover in (new, before):
-        shutil.rmtree(leftover, ignore_errors=True)
+    """Yields a new folder, which replaces `path` if the block succeeds."""
+    new = path.with_name(f".{path.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
     with new_folder(new) as folder:
         yield folder
-    if path.exists():
-        os.rename(path, before)
+    shutil.rmtree(path, ignore_errors=True)
     os.rename(new, path)
-    shutil.rmtree(before, ignore_errors=True)
 
 
 def export_again(options, target):

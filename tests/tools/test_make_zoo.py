@@ -1,6 +1,5 @@
 """A run becomes a folder of the zoo, or is refused; nothing is half made."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -184,31 +183,14 @@ def replace(model, text):
         assert text == "old" or (model / "card").read_text() == "old"
 
 
-@pytest.mark.parametrize(
-    ("renames", "kept"), [(None, "new"), (2, "old"), (3, "new")]
-)
-def test_interrupted_renames_lose_no_folder(
-    tmp_path, monkeypatch, renames, kept
-):
-    rename, calls, model = os.rename, [], tmp_path / "model"
+def test_a_model_is_replaced_only_if_the_new_one_is_complete(tmp_path):
+    model = tmp_path / "model"
     replace(model, "old")
-
-    def killed(*places):  # The folder written, the old one aside, the new one.
-        if len(calls) == renames:
-            raise KeyboardInterrupt
-        calls.append(places)
-        rename(*places)
-
-    with contextlib.suppress(KeyboardInterrupt), monkeypatch.context() as patch:
-        patch.setattr(os, "rename", killed)
-        if renames:
-            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
-        replace(model, "new")
-    if not renames:
-        assert os.listdir(tmp_path) == ["model"]
     with pytest.raises(KeyError), make_zoo.replaced_folder(model):
         raise KeyError
-    assert (model / "card").read_text() == kept
+    assert (model / "card").read_text() == "old"
+    replace(model, "new")
+    assert (model / "card").read_text() == "new"
     assert os.listdir(tmp_path) == ["model"]
 
 

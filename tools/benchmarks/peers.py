@@ -12,7 +12,6 @@ import itertools
 import multiprocessing
 import os
 import pathlib
-import platform
 import resource
 import sys
 import tempfile
@@ -195,10 +194,11 @@ TABLES = {
 
 
 def run(options):
-    """Prints the machine and the date, then a table for each part and size."""
+    """Prints the load and the date, then a table for each part and size."""
     for name in options.part:
         check_choice("part", name, TABLES)
-    print(_machine())
+    load = f"load {os.getloadavg()[0]:.1f}"
+    print(f"{startup.usable_cores()} threads, {load}, {datetime.date.today()}")
     for name in options.part or TABLES:
         table = TABLES[name]
         for size in options.num_images or table.sizes:
@@ -206,20 +206,6 @@ def run(options):
             rows = measure(table.rows, table.make(size, captions, dim), options)
             title = f"{name}: {table.title}; {size} images, "
             print_table(f"{title}{size * captions} captions, {dim}-d", rows)
-
-
-def _machine():
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    model = [x.split(":")[1].strip() for x in lines if "model name" in x][:1]
-    return ", ".join(
-        [
-            *(model or [platform.machine()]),
-            f"{startup.usable_cores()} threads",
-            f"load {os.getloadavg()[0]:.1f}",
-            f"Python {platform.python_version()}",
-            f"{datetime.date.today()}",
-        ]
-    )
 
 
 def measure(rows, inputs, options):

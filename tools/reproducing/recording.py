@@ -96,12 +96,7 @@ def flags_of_row(row):
         return _differing(_settings(words), row.configuration)
 
 
-def _typed(command, path):
-    if "--resume" in command:
-        raise InputError(
-            f"{path}: expected a command with all flags; found {command}. "
-            "Record a run that was not resumed."
-        )
+def _typed(command):
     words = shlex.split(command)[1:]
     ignored = tuple(f"--{name}=" for name in (*_OF_A_RUN, "cache"))
     return shlex.join(word for word in words if not word.startswith(ignored))
@@ -138,7 +133,7 @@ def _read(folder):
         name = pathlib.Path(configuration[1]).stem
         row = name, _differing(settings, name)
     else:
-        row = "", _typed(report["command"], path)
+        row = "", _typed(report["command"])
     ended_on = datetime.date.fromtimestamp(path.stat().st_mtime)
     return {
         "row": row,

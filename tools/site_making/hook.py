@@ -26,17 +26,15 @@ OUTSIDE += ["SECURITY.md", "CITATION.cff"]
 OUTSIDE += [ZOO, *CARDS]
 CONFIGURATIONS = "configurations.md"
 API = "api/index.md"
-GIVEN = (
-    *("serving.served.Served", "serving.search_index.SearchIndex"),
-    *("data.store.features.Features", "evaluation.ranks.Ranks"),
-    *("losses.ranking.LossOutput", "losses.logistic.LogisticOutput"),
-    *("losses.logistic.SoftmaxOutput", "losses.positives.PositiveMasks"),
-    *("losses.logistic.PairSample", "text.packed_trees.PackedTrees"),
-    "checks",
-)
+ARGUMENT_TYPES = """
+serving.served.Served serving.search_index.SearchIndex
+data.store.features.Features evaluation.ranks.Ranks losses.ranking.LossOutput
+losses.logistic.LogisticOutput losses.logistic.SoftmaxOutput
+losses.positives.PositiveMasks losses.logistic.PairSample
+text.packed_trees.PackedTrees checks
+""".split()
 """Types of arguments and results that are not public names."""
-TYPES = ("Array", "Integers", "Batch", "Tensors", "Boxes", "Path", "Strings")
-TYPES += ("Photo", "Photos")
+TYPES = "Array Integers Batch Tensors Boxes Path Strings Photo Photos".split()
 NAME = re.compile(rf"(?<!\[)`tbnets\.({'|'.join(tbnets.__all__)})`")
 STEMS = [path.stem for path in ROOT.glob("configs/**/*.flags")]
 FLAGFILE = re.compile(
@@ -59,7 +57,7 @@ def api_groups():
     stub = (ROOT / "tbnets" / "__init__.pyi").read_text("utf-8")
     parts = re.findall(r"^# (.*)\.\n((?:[^#\n].*\n)+)", stub, re.M)
     groups = {title: re.findall(r"(\w+) as \w+", text) for title, text in parts}
-    return groups | {"Types of arguments and results": list(GIVEN)}
+    return groups | {"Types of arguments and results": ARGUMENT_TYPES}
 
 
 def summary(name):

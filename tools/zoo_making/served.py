@@ -42,21 +42,14 @@ def phrase_scores(session, model, split, phrases, regions):
     """Localizes phrases with an image-text network and with its export.
 
     `phrases` and `regions` are as in `phrase_region_scores`; the regions must
-    include the whole photo. Returns the `PhraseScores` of the run and of the
-    exported model.
+    include the whole photo, which the model proposes too. Returns the
+    `PhraseScores` of the run and of the exported model.
     """
     run_table = phrase_region_scores(session, split, phrases, regions).table
     data = split_with(
         session.task.data, split, phrases=phrases, regions=regions
     )
     of_model = _localization(data, model)
-    if run_table.similarities.shape != of_model.table.similarities.shape:
-        raise InputError(
-            "--regions",
-            "include the whole photo, which the model proposes too",
-            f"--regions={regions}",
-            "Name a recipe of boxes with --whole_photo.",
-        )
     return PhraseScores(
         dataclasses.replace(run_table, whole_photo=False)
     ), of_model
