@@ -12,8 +12,10 @@ rounding causes differences; --other_kernels measures this effect on one device.
 """
 
 import dataclasses
+import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,7 @@ import numpy as np
 from tbnets import cli
 from tbnets.cli import train
 from tbnets.errors import InputError
+from tbnets.startup import usable_cores
 from tbnets.tasks.settings.flag import Count, flag
 
 
@@ -47,38 +50,64 @@ class Options:
     part: str = flag("", "Internal: file for the results of one run.")
 
 
+def environments(count):
+    """Returns the environment variables of workers on this machine."""
+    # Opens all sockets before closing any, so that the ports differ.
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    workers = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
+    for server in servers:
+        server.close()
+    tasks = [{"type": "worker", "index": index} for index in range(count)]
+    configs = [{"cluster": {"worker": workers}, "task": task} for task in tasks]
+    names = "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"
+    threads = dict.fromkeys(names, str(max(1, usable_cores() // count)))
+    return [{"TF_CONFIG": json.dumps(config), **threads} for config in configs]
+
+
 def parts(options):
-    """Yields (title, added flags, environment) for each training run."""
-    yield "one device", "", {}
+    """Yields (title, added flags, environments) for each training run."""
+    yield "one device", "", [{}]
     if options.other_kernels:
         known = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1")
         environment = {"TF_ENABLE_ONEDNN_OPTS": "0" if known == "1" else "1"}
-        yield "one device, other kernels", "", environment
+        yield "one device, other kernels", "", [environment]
     for count in filter(None, options.replicas):
         words = f"--distribute=mirrored --num_replicas={count}"
-        yield f"{count} replicas", words, {}
+        yield f"{count} replicas", words, [{}]
     for count in filter(None, options.workers):
-        yield f"{count} workers", f"--local_workers={count}", {}
+        words = "--distribute=multi_worker"
+        yield f"{count} workers", words, environments(count)
 
 
-def run(options, words, file, folder, environment):
-    """Runs one training process; returns its weights, losses and times."""
+def run(options, words, file, folder, environments):
+    """Trains in a process for each environment.
+
+    Returns the weights, losses and times of the first process.
+    """
     flags = [*options.more, f"run_dir={folder}"]
     flags += [word.removeprefix("--") for word in words.split()]
     line = [sys.executable, __file__, f"--part={file}"]
     line += [f"--configuration={options.configuration}"]
     line += [f"--steps={options.steps}"]
-    ended = subprocess.run(
-        line + [f"--more={flag}" for flag in flags],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
+    line += [f"--more={flag}" for flag in flags]
+    first, *others = (
+        subprocess.Popen(
+            line,
+            env=os.environ | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if index else subprocess.PIPE,
+            text=True,
+        )
+        for index, environment in enumerate(environments)
     )
-    if ended.returncode:
+    _, errors = first.communicate()
+    for process in others:
+        process.wait()
+    if first.returncode:
         raise InputError(
             f"`--configuration` must be a flagfile that trains. Received: "
             f"{options.configuration} {' '.join(flags)}: "
-            f"{ended.stderr.strip()[-2000:]}"
+            f"{errors.strip()[-2000:]}"
         )
     return dict(np.load(file))
 
@@ -139,11 +168,11 @@ def main(options):
         return
     reference = None
     with tempfile.TemporaryDirectory() as place:
-        for i, (title, words, environment) in enumerate(parts(options)):
+        for i, (title, words, environments) in enumerate(parts(options)):
             file, folder = (
                 pathlib.Path(place, f"{i}{e}") for e in (".npz", "")
             )
-            arrays = run(options, words, file, folder, environment)
+            arrays = run(options, words, file, folder, environments)
             step = f"{1e3 * np.median(arrays['times'][2:]):8.1f} ms a step"
             if reference is None:
                 reference = arrays

@@ -5,7 +5,7 @@ of the flags, and `main(options)`, which returns the exit code or None. Its
 docstring is the help text. In a clone, `python tools/train.py` is equivalent to
 `tbnets train`; `evaluate` and `export` have such scripts, too. Other modules
 are parts of commands: `data_flags` and `model_flags` of several, and `run_line`
-and `local_workers` of train.
+of train.
 
 ::
 

@@ -23,17 +23,15 @@ import dataclasses
 import io
 import shlex
 import sys
-from typing import Annotated
 
 from tbnets import progress, startup
-from tbnets.cli import local_workers, run_line
+from tbnets.cli import run_line
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
 from tbnets.tasks import registry, runs
 from tbnets.tasks.recipes import plan
 from tbnets.tasks.settings.flag import (
     Flag,
-    Limits,
     Whole,
     changed,
     flag,
@@ -52,7 +50,7 @@ FIRST = (
     "image_encoder text_encoder epochs example_query"
 ).split()
 """Flags for a first run, which --help shows first instead of in groups."""
-DEVICES = "distribute", "local_workers", "num_replicas"
+DEVICES = "distribute", "num_replicas"
 SHOWN = {"learning curves": runs.CURVES, "examples drawn": runs.EXAMPLES}
 
 
@@ -75,9 +73,6 @@ class Options:
         "Devices that share each batch: one device, all GPUs of this "
         "machine, or the workers in the environment variable TF_CONFIG.",
         choices=distribution.KINDS,
-    )
-    local_workers: Annotated[int, Limits(0, 64)] = flag(
-        0, "Number of workers to start on this machine; 0: only this process."
     )
     num_replicas: Whole = flag(
         0,
@@ -187,35 +182,12 @@ def main(options, line):
         else:
             print(describe_missing(registry.open_task(resolved.settings)))
         return
-    if options.local_workers and not local_workers.is_worker():
-        _start_workers(options, line)
-        return
-    workers = _open_workers(options)
+    workers = distribution.open_workers(
+        options.distribute, options.num_replicas
+    )
     with workers.watched(), _quiet_unless(workers.is_chief):
         _train(options, line, workers)
         workers.wait()
-
-
-def _start_workers(options, line):
-    if options.distribute == "mirrored":
-        requirement = "--distribute=multi_worker or none"
-        raise must_come_with(options, "local_workers", requirement)
-    if options.num_replicas:
-        requirement = "--distribute=mirrored, and no --local_workers"
-        raise must_come_with(options, "num_replicas", requirement)
-    with contextlib.redirect_stdout(io.StringIO()):
-        settings = checked_settings(options, line).settings
-    runs.start(settings, options.resume)
-    local_workers.run_workers(options.local_workers)
-
-
-def _open_workers(options):
-    if not local_workers.is_worker():
-        return distribution.open_workers(
-            options.distribute, options.num_replicas
-        )
-    local_workers.end_with_parent()
-    return distribution.open_workers("multi_worker")
 
 
 @contextlib.contextmanager

@@ -249,8 +249,7 @@ def open_workers(distribute="none", num_replicas=0):
             "--distribute=multi_worker",
             f"be used with the environment variable {VARIABLE}",
             "no such variable",
-            f"Set for example {VARIABLE}='{EXAMPLE}', or use "
-            "--local_workers=2 on a single machine.",
+            f"Set for example {VARIABLE}='{EXAMPLE}'.",
         )
     task = read_task(text)
     return Workers(tf.distribute.MultiWorkerMirroredStrategy(), task)

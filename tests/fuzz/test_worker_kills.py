@@ -7,7 +7,6 @@ the numbers of the undisturbed training, bit for bit.
 """
 
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -17,8 +16,8 @@ import time
 
 import numpy as np
 import pytest
+from compare_replicas import environments
 
-from tbnets.cli.local_workers import MARK, environments
 from tbnets.files import is_partial
 from tbnets.training.checkpoints import read_progress
 from tests.fresh import PATIENCE, ROOT
@@ -31,7 +30,6 @@ FLAGS = (
     *("--images_per_batch=6", "--schedule=constant", "--epochs=3"),
     "--noexport",
 )
-LOCAL, APART = "--local_workers", "TF_CONFIG"
 MOST_SECONDS = 60
 MOST_DISTANCE = 1e-4
 """Of the last weights, relatively, where another number of replicas goes on:
@@ -39,7 +37,7 @@ float32 rounds their sums otherwise."""
 TRIES = 5
 LOST = re.compile(
     r"^error: All workers must run until training ends\. Received: "
-    r"(.+?)(?:; the others|\. Start all)",
+    r"(.+?)\. Start all",
     re.MULTILINE,
 )
 
@@ -49,27 +47,21 @@ class Training:
 
     Args:
         run_dir: `pathlib.Path`; what is printed goes to files beside it.
-        how: `LOCAL`, one process that starts all workers, or `APART`.
         count: of workers.
         *flags: of the training, beside these.
     """
 
-    def __init__(self, run_dir, how, count, *flags):
-        flag, variables = f"--local_workers={count}", [{}]
-        if how == APART:
-            flag = "--distribute=multi_worker"
-            variables = [dict(own) for own in environments(count)]
-            for own in variables:
-                del own[MARK]
+    def __init__(self, run_dir, count, *flags):
         always = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         self.logs, self.processes = [], []
-        for index, own in enumerate(variables):
+        for index, own in enumerate(environments(count)):
             self.logs.append(run_dir.with_name(f"{run_dir.name}.{index}.log"))
             with open(self.logs[-1], "wb") as log:
                 process = subprocess.Popen(
                     [
                         *(sys.executable, "tools/train.py", *FLAGS, *flags),
-                        *(flag, f"--run_dir={run_dir}"),
+                        "--distribute=multi_worker",
+                        f"--run_dir={run_dir}",
                         f"--scenes={run_dir.parent / 'scenes'}",
                     ],
                     cwd=ROOT,
@@ -81,12 +73,7 @@ class Training:
 
     def workers(self):
         """Returns the numbers of the processes that train, the chief first."""
-        numbers = [process.pid for process in self.processes]
-        if len(numbers) == 1:  # Its children, in the order of their start.
-            (own,) = numbers
-            path = pathlib.Path(f"/proc/{own}/task/{own}/children")
-            numbers = [int(number) for number in path.read_text().split()]
-        return numbers
+        return [process.pid for process in self.processes]
 
     def printed(self):
         """Returns what each process has printed."""
@@ -110,9 +97,9 @@ class Training:
                 process.kill()
 
 
-def trained(run_dir, how, count, *flags):
+def trained(run_dir, count, *flags):
     """Trains to the end; returns what the chief printed, and the arrays."""
-    training = Training(run_dir, how, count, *flags)
+    training = Training(run_dir, count, *flags)
     training.end()
     codes = [process.returncode for process in training.processes]
     assert not any(codes), training.printed()
@@ -127,17 +114,17 @@ def half_written(run_dir):
 def folder(tmp_path_factory):
     """Returns a folder with the run `truth`, which nobody disturbed."""
     folder = tmp_path_factory.mktemp("workers")
-    trained(folder / "truth", LOCAL, COUNT)
+    trained(folder / "truth", COUNT)
     return folder
 
 
-def kill(folder, run_dir, how, index, is_saving):
+def kill(folder, run_dir, index, is_saving):
     """Kills a worker in the second epoch; the others must name it.
 
     Returns:
         Whether it was killed at the moment that was asked for.
     """
-    training = Training(run_dir, how, COUNT)
+    training = Training(run_dir, COUNT)
     training.wait_until(lambda: "epoch   1/" in training.printed()[0], 0.05)
     numbers = training.workers()
     last = "checkpoints/last.npz"
@@ -151,8 +138,7 @@ def kill(folder, run_dir, how, index, is_saving):
     training.end(MOST_SECONDS)
     assert not [one for one in numbers if os.path.exists(f"/proc/{one}")]
     printed = training.printed()
-    if how == APART:  # The one that was killed prints nothing.
-        del printed[index]
+    del printed[index]  # The one that was killed prints nothing.
     for text in printed:
         lost = " ".join(LOST.findall(text))
         assert set(re.findall(r"worker \d+", lost)) == {f"worker {index}"}, text
@@ -161,25 +147,23 @@ def kill(folder, run_dir, how, index, is_saving):
 
 
 @only_long
-@pytest.mark.parametrize("how", [LOCAL, APART])
 @pytest.mark.parametrize(
     "index, is_saving", [(COUNT - 1, False), (0, False), (0, True)]
 )
-def test_workers_name_who_was_killed_and_go_on(folder, how, index, is_saving):
+def test_workers_name_who_was_killed_and_go_on(folder, index, is_saving):
     run_dirs = (
-        folder / f"{how[2:]}{index}{is_saving}{number}"
-        for number in range(TRIES)
+        folder / f"{index}{is_saving}{number}" for number in range(TRIES)
     )
     run_dir = next(
-        one for one in run_dirs if kill(folder, one, how, index, is_saving)
+        one for one in run_dirs if kill(folder, one, index, is_saving)
     )
     other = run_dir.with_name(f"{run_dir.name}.other")
     shutil.copytree(run_dir, other)
     truth = arrays_of_run(folder / "truth")
-    np.testing.assert_equal(trained(run_dir, how, COUNT, "--resume")[1], truth)
+    np.testing.assert_equal(trained(run_dir, COUNT, "--resume")[1], truth)
     assert not half_written(run_dir)
     # Another number of workers rounds the sums otherwise.
-    printed, found = trained(other, LOCAL, COUNT - 1, "--resume")
+    printed, found = trained(other, COUNT - 1, "--resume")
     assert f"{COUNT} replicas on {COUNT} workers until epoch 1" in printed
     names = [name for name in truth if name.startswith("last model/")]
     apart = sum(np.square(found[name] - truth[name]).sum() for name in names)
