@@ -10,15 +10,12 @@ TensorBoard sorts groups of charts by name and opens the first two:
     6_best          in the run `best`: the metric of the best epoch
 """
 
-import functools
 import io
 import operator
 import pathlib
-import sys
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 from google.protobuf import text_format
 from PIL import Image
 from tensorboard.plugins.hparams import summary_v2 as hparams
@@ -121,56 +118,32 @@ DESCRIPTIONS = {
 }
 
 
-def _unless_lost(method):
-    """Makes a `Board` method report a failed write once instead of raising."""
-
-    @functools.wraps(method)
-    def guarded(board, *arguments):
-        if not board.is_lost:
-            try:
-                method(board, *arguments)
-            except (OSError, tf.errors.OpError) as error:
-                board.is_lost = True
-                reason = getattr(error, "message", None) or str(error)
-                reason = reason.rpartition("}} ")[2]  # Drop the op name.
-                tqdm.tqdm.write(
-                    f"note: {board.folder} cannot be written: "
-                    f"{reason.splitlines()[0]}. TensorBoard shows no more "
-                    "results of this run, but training continues.",
-                    file=sys.stderr,
-                )
-
-    return guarded
-
-
 class Board:
     """A context manager that writes the event files of a run.
 
-    `metric` is the dev metric that chooses the best epoch. On workers other
-    than the chief, `is_lost` is true, and no files are written. A failed write
-    does not stop training; the board reports it once.
+    `metric` is the dev metric that chooses the best epoch. Only the chief of
+    several workers, for which `is_chief` is true, writes files.
     """
 
-    def __init__(self, run_dir, metric, is_lost=False):
+    def __init__(self, run_dir, metric, is_chief=True):
         self._run_dir = pathlib.Path(run_dir)
         self.folder = self._run_dir / FOLDER
-        self.is_lost = is_lost
+        self._is_chief = is_chief
         self._metric = metric
-        self._open()
+        self._run, self._best = (
+            tf.summary.create_file_writer(str(folder))
+            if is_chief
+            else tf.summary.create_noop_writer()
+            for folder in (self.folder, self.folder / BEST)
+        )
         self._overview = {
             f"dev/{metric}": f"1_dev_{metric}",
             "train/total_loss": "2_train_total_loss",
         }
 
-    @_unless_lost
-    def _open(self):
-        self._run = tf.summary.create_file_writer(str(self.folder))
-        self._best = tf.summary.create_file_writer(str(self.folder / BEST))
-
     def __enter__(self):
         return self
 
-    @_unless_lost
     def __exit__(self, *_):
         self._run.close()
         self._best.close()
@@ -184,15 +157,8 @@ class Board:
             return f"{OVERVIEW}/3_{name.replace('/', '_')}"
         return f"{GROUPS.get(group, group)}/{name}" if name else f"{TIME}/{key}"
 
-    @_unless_lost
-    def add_settings(self, settings, epoch, about=""):
-        """Writes a table of a run's settings, preceded by the Markdown `about`.
-
-        `epoch` is the number of finished epochs.
-        """
-        text = "\n\n".join(filter(None, [about, settings.as_table()]))
-        with self._run.as_default():
-            tf.summary.text("settings", text, step=epoch)
+    def add_settings(self, settings):
+        """Writes the settings by which TensorBoard compares runs."""
         with self._best.as_default():
             # TensorBoard's table of settings shows every scalar of this run.
             # The folder as the id keeps runs with the same settings separate.
@@ -200,7 +166,6 @@ class Board:
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
 
-    @_unless_lost
     def add_epoch(self, history):
         """Writes the scalars of the last epoch in `history`.
 
@@ -219,14 +184,12 @@ class Board:
                     if value is not None:
                         _scalar(tag, value, step, key)
 
-    @_unless_lost
     def add_best(self, split, value, epoch):
         """Writes the best epoch's metric on a split."""
         with self._best.as_default():
             name = f"{BEST_EPOCH}/{split}_{self._metric}"
             _scalar(name, value, epoch, self._metric)
 
-    @_unless_lost
     def add_pictures(self, pictures, epoch, about):
         """Writes pictures, a dict from names to uint8 `[height, width, 3]`."""
         with self._run.as_default():
@@ -234,13 +197,11 @@ class Board:
                 tag, rows = f"{ANSWERS}/{name}", np.asarray(pixels)[None]
                 tf.summary.image(tag, rows, epoch, description=about)
 
-    @_unless_lost
     def add_points(self, name, points):
         """Writes `Points` for the projector, unless they are None."""
-        if points is not None and len(points.vectors):
+        if self._is_chief and points is not None and len(points.vectors):
             write_points(self.folder, name, points)
 
-    @_unless_lost
     def flush(self):
         """Flushes all events to disk."""
         self._run.flush()

@@ -75,8 +75,8 @@ class Session:
 
     def board(self):
         """Returns the run's `Board`, a context manager."""
-        is_lost = not self.workers.is_chief
-        return Board(self.run_dir, self.task.best_metric, is_lost)
+        metric, is_chief = self.task.best_metric, self.workers.is_chief
+        return Board(self.run_dir, metric, is_chief)
 
     def checkpoint(self, name):
         """Returns the path of the `best` or `last` checkpoint."""
@@ -119,9 +119,7 @@ def fit(session, train):
     state, settings, advice = session.state, session.settings, None
     started_at = state.epoch
     with session.board() as board:
-        board.add_settings(
-            settings, state.epoch, summary.run_overview(session, train)
-        )
+        board.add_settings(settings)
         if settings.run.from_ and not state.epoch:
             _start_with_epoch_0(session, board)
         while state.epoch < settings.epochs:

@@ -121,11 +121,13 @@ def describe_run(session, train):
     lines = {"run": str(session.run_dir)}
     if session.state.epoch:
         lines["run"] += f", continued after epoch {session.state.epoch}"
-    lines |= _splits(session, train)
+    run = session.settings.run
+    splits = {run.train_split: train, run.dev_split: session.dev}
+    for split, examples in splits.items():
+        counts = examples.counts.items()
+        lines[split] = ", ".join(f"{n} {name}" for name, n in counts)
     if not task.test_split:
-        lines["test"] = (
-            f"none; results are for the {session.settings.run.dev_split} split"
-        )
+        lines["test"] = f"none; results are for the {run.dev_split} split"
     lines |= task.notes(session.state.fitted)
     if devices := _devices(session):
         lines["devices"] = devices
@@ -151,25 +153,6 @@ def _devices(session):
         return now
     before = state.devices or "one device"
     return f"{now or 'one device'}; {before} until epoch {state.epoch}"
-
-
-def run_overview(session, train):
-    """Describes the network and the splits in Markdown."""
-    lines = {"network": session.task.describe(session.network)}
-    lines |= _splits(session, train)
-    return "\n".join(f"- {name}: {text}" for name, text in lines.items())
-
-
-def _splits(session, train):
-    settings = session.settings
-    splits = {
-        settings.run.train_split: train,
-        settings.run.dev_split: session.dev,
-    }
-    return {
-        split: ", ".join(f"{n} {name}" for name, n in examples.counts.items())
-        for split, examples in splits.items()
-    }
 
 
 def results(last, best):

@@ -150,25 +150,6 @@ class Settings:
         unused = unused_flags(self)
         return [flag for flag in self.flags() if flag.name not in unused]
 
-    def as_table(self) -> str:
-        """Returns a Markdown table of the settings that the run uses.
-
-        Flags that differ from their defaults come first.
-        """
-        values = self.values()
-        defaults = complete({"loss": values.get("loss")})
-        rows: dict = {True: [], False: []}
-        for flag in self.flags_read():
-            pair = values[flag.name], defaults[flag.name]
-            changed = pair[0] != pair[1]
-            mark = "**" if changed else ""
-            cells = (f"`{text}`" if text else "" for text in map(written, pair))
-            cells = (f"{mark}{flag.name}{mark}", *cells, flag.help)
-            cells = (cell.replace("|", "\\|") for cell in cells)
-            rows[changed].append(f"| {' | '.join(cells)} |")
-        head = ["| flag | value | default | description |", "|---|---|---|---|"]
-        return "\n".join([*head, *rows[True], *rows[False]])
-
     def comparable(self) -> dict:
         """Returns the settings by which TensorBoard compares runs.
 
