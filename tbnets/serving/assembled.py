@@ -7,8 +7,8 @@ from the `photos` extra, checks the embeddings, and caches the complete model
 and its checksums in `CACHE/zoo/DIGEST/NAME/1`.
 
 `CACHE` is `$TBNETS_CACHE` if it is set, or else `tbnets` in the user's cache
-folder. `DIGEST` depends on the zoo files and the versions of tbnets and
-TensorFlow.
+folder. `DIGEST` depends on the zoo files, the version of TensorFlow, and the
+code of tbnets that builds the graph.
 """
 
 import hashlib
@@ -21,13 +21,15 @@ import time
 import numpy as np
 import tensorflow as tf
 
-import tbnets
+from tbnets.data import images
 from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.locks import FolderLock
+from tbnets.data.store.manifest import file_sha256
 from tbnets.errors import InputError, UserError
-from tbnets.features.photo_features import open_photo_features
+from tbnets.features import cnn, efficientnet_lite, folding, photo_features
 from tbnets.files import CheckedFile, new_folder, write_text
 from tbnets.progress import say
+from tbnets.serving import endpoints, export, inputs, photo_reader
 from tbnets.serving.checksums import (
     ANSWERS,
     CHECKSUMS,
@@ -36,8 +38,6 @@ from tbnets.serving.checksums import (
     hash_files,
     write_checksums,
 )
-from tbnets.serving.endpoints import begin_with_photos
-from tbnets.serving.export import reexport
 from tbnets.serving.served import load_saved_model
 
 TOLERANCE = 1e-3
@@ -46,6 +46,18 @@ _NUMBERS = 32
 """Number of leading values of each embedding that are compared."""
 _SIZES = ((500, 375), (320, 480), (90, 60))
 _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
+_GRAPH_MODULES = (
+    images,
+    cnn,
+    efficientnet_lite,
+    folding,
+    photo_features,
+    endpoints,
+    export,
+    inputs,
+    photo_reader,
+)
+"""Modules whose code determines the graph of an assembled model."""
 _making = threading.Lock()
 
 
@@ -60,7 +72,7 @@ def add_image_networks(source, path):
         made_by = served.metadata.get("metadata", {})
         made_by = made_by.get("image_features_made_by", {})
         try:
-            features = open_photo_features(made_by, "imagenet")
+            features = photo_features.open_photo_features(made_by, "imagenet")
         except (KeyError, TypeError) as error:
             raise InputError(
                 "source",
@@ -68,9 +80,11 @@ def add_image_networks(source, path):
                 f"source={source}, whose metadata lacks {error}",
                 "Export it from a run that reads feature stores of photos.",
             ) from error
-        return begin_with_photos(served, features)
+        return endpoints.begin_with_photos(served, features)
 
-    return reexport(source, path, add=add, metadata={"max_pixels": MAX_PIXELS})
+    return export.reexport(
+        source, path, add=add, metadata={"max_pixels": MAX_PIXELS}
+    )
 
 
 def answers_of(model):
@@ -126,7 +140,7 @@ def assembled(folder):
     `folder` contains the zoo model. Its checksums must have been verified.
     """
     folder = folder.absolute()
-    content = (folder / CHECKSUMS).read_bytes(), *_versions()
+    content = (folder / CHECKSUMS).read_bytes(), *graph_makers()
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:12]
     path = cache_folder() / "zoo" / digest / folder.name
     if _is_whole(path):
@@ -152,12 +166,18 @@ def _is_whole(path):
     return True
 
 
-def _versions():
-    return tbnets.__version__, tf.__version__
+def graph_makers(*modules):
+    """Returns TensorFlow's version, and digests of the code that builds graphs.
+
+    The code is in `_GRAPH_MODULES` and `modules`. A model that was made by
+    other code is not loaded from the cache.
+    """
+    paths = [module.__file__ for module in (*_GRAPH_MODULES, *modules)]
+    return tf.__version__, *map(file_sha256, paths)
 
 
 def _identity(folder):
-    content = repr((hash_files(folder / "1"), *_versions()))
+    content = repr((hash_files(folder / "1"), *graph_makers()))
     return hashlib.sha256(content.encode()).hexdigest()
 
 

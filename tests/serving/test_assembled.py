@@ -117,6 +117,19 @@ def test_assembled_model_embeds_features_like_the_original(made):
     assert model.metadata["max_pixels"] == 80_000_000
 
 
+def test_model_is_assembled_again_after_code_of_its_graph_changed(
+    part, tmp_path, monkeypatch
+):
+    first = zoo.locate("tiny")
+    identity = (first / assembled.IDENTITY).read_text()
+    new = shutil.copy(assembled.images.__file__, tmp_path / "images.py")
+    new.write_text(new.read_text() + "# Reads EXIF differently.\n")
+    monkeypatch.setattr(assembled.images, "__file__", str(new))
+    second = zoo.locate("tiny")
+    assert second != first
+    assert (second / assembled.IDENTITY).read_text() != identity
+
+
 def damage(path):
     file = path / "1/variables/variables.data-00000-of-00001"
     file.write_bytes(file.read_bytes()[:-1] + b"?")

@@ -8,12 +8,12 @@ import re
 import keras
 
 from tbnets.data.images import decode_images
-from tbnets.extras.hub import presets
+from tbnets.extras.hub import presets, texts
 from tbnets.extras.hub.presets import PresetEncoder, PresetPhotos
 from tbnets.extras.hub.texts import HubTextEncoder, HubTokenizer
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.progress import say
-from tbnets.serving.assembled import cache_folder
+from tbnets.serving.assembled import cache_folder, graph_makers
 from tbnets.serving.export import export_saved_model
 
 
@@ -40,13 +40,15 @@ def exported(name) -> pathlib.Path:
     """Returns the SavedModel of a preset; exports it on first use.
 
     The model takes encoded photos and captions. It is kept in the folder `hub`
-    of the cache, until a file of the preset changes its size or time.
+    of the cache, until a file of the preset changes its size or time, or tbnets
+    or TensorFlow changes.
     """
     paths = presets.files(name)
     stamps = {key: os.stat(path) for key, path in paths.items()}
     stamps = [(k, x.st_size, x.st_mtime_ns) for k, x in stamps.items()]
-    text = f"{presets.folder_of(name).absolute()} {stamps}".encode()
-    digest = hashlib.sha256(text).hexdigest()[:16]
+    key = presets.folder_of(name).absolute(), stamps
+    text = f"{key} {graph_makers(presets, texts)}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     short = re.sub(r"\W+", "_", presets.folder_of(name).name)
     folder = cache_folder() / "hub" / digest / short / "1"
     if folder.is_dir():
