@@ -33,6 +33,7 @@ from tbnets.layers.caption_vectors import (
 )
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.heads import CanonicalProjection, PairHead
+from tbnets.layers.sentence_encoder import SentenceEncoder
 from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import ranking
@@ -122,6 +123,10 @@ OF_WORDS = {
     ),
     "tfidf_vectors": lambda: TfidfVectors(SIZE, 5),
     "mean_vectors": lambda: MeanVectors(SIZE, 4),
+    "sentence_encoder": lambda: SentenceEncoder(SIZE, 6, 2, 3, 5, 7),
+    "sentence_encoder_of_maxima": lambda: SentenceEncoder(
+        SIZE, 6, 1, 2, 5, 7, pooling="max", normalize=False
+    ),
     "fisher_vectors": lambda: FisherVectors(SIZE, 4, 3, pca_dim=5),
 }
 OF_TREES = {

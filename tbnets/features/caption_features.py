@@ -16,12 +16,13 @@ from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures
 from tbnets.features.fisher import FisherFeatures
-from tbnets.features.hub import package
+from tbnets.features.text_presets import PresetFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.files import CheckedFile, require_file
 
 ENCODERS = {
-    kind.kind: kind for kind in (TfidfFeatures, MeanFeatures, FisherFeatures)
+    kind.kind: kind
+    for kind in (TfidfFeatures, MeanFeatures, FisherFeatures, PresetFeatures)
 }
 ENCODER_FILE = "encoder.npz"
 CAPTIONS_PER_WRITE = 4096
@@ -92,9 +93,7 @@ def load_encoder(path) -> CaptionEncoder:
         header, arrays = read_npz(path)
         if header["format"] != FORMAT:
             raise InputError(f"its format is {header['format']!r}")
-        kind = header["kind"]
-        kind = package().HubFeatures if kind == "hub" else ENCODERS[kind]
-        encoder = kind(**header["parameters"])
+        encoder = ENCODERS[header["kind"]](**header["parameters"])
         encoder.restore(header, arrays)
     except ERRORS as error:
         raise InputError(

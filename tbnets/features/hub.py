@@ -1,7 +1,8 @@
 """Handles the names of Keras Hub presets, `hub:PRESET`.
 
 PRESET is a name in Keras Hub (`hub:clip_vit_base_patch16`), a handle
-(`hub:kaggle://...`, `hub:hf://...`), or a folder.
+(`hub:kaggle://...`, `hub:hf://...`), or a folder. Two kinds of text networks do
+not need Keras Hub: `hub:minilm`, and folders of sentence-transformers.
 """
 
 import pathlib
@@ -9,6 +10,8 @@ from typing import Any
 
 PREFIX = "hub:"
 """Prefix of a preset in flags that also accept other networks."""
+MINILM = f"{PREFIX}minilm"
+"""The sentence encoder of a pip package, see `text_presets`."""
 
 
 def package():
@@ -28,10 +31,11 @@ def placed(name, *starts):
     """Makes the folder path in a preset's name absolute.
 
     A relative path is looked up in the folders `starts`, in order, or by
-    default in the current folder. If no folder exists, the name is returned
-    unchanged.
+    default in the current folder. If no folder exists, and for `MINILM`, the
+    name is returned unchanged.
     """
-    for start in starts or [""] if is_hub(name) else ():
+    is_path = is_hub(name) and name != MINILM
+    for start in starts or [""] if is_path else ():
         folder = pathlib.Path(start, name.removeprefix(PREFIX)).absolute()
         if folder.is_dir():
             return f"{PREFIX}{folder}"

@@ -94,7 +94,7 @@ def build_text_encoder(settings: Settings, inputs: NetworkInputs):
     if settings.reads_text_features:
         return None
     if settings.reads_captions_by_preset:
-        return hub.package().HubTextEncoder.of(text_preset(settings))
+        return text_preset(settings).layer()
     options, words = settings.texts, len(inputs.words)
     table = inputs.word_vectors
     common = {

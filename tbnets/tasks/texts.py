@@ -8,6 +8,7 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.caption_features import load_encoder_of
+from tbnets.features.text_presets import open_texts
 from tbnets.serving.inputs import MOST_WORDS, TreeReader
 from tbnets.serving.saved_files import check_ops
 from tbnets.tasks.settings.settings import Settings
@@ -177,9 +178,7 @@ class Texts:
 
     @functools.cached_property
     def _tokenizer(self):
-        return hub.package().HubTokenizer(
-            text_preset(self.settings, weights=False)
-        )
+        return text_preset(self.settings, weights=False).tokenizer
 
     @property
     def _reads_by(self):
@@ -198,9 +197,9 @@ class Texts:
 
 
 def text_preset(settings: Settings, weights=True):
-    """Opens the `extras.hub.presets.Preset` of --text_encoder."""
+    """Opens the preset of --text_encoder, as `text_presets.open_texts`."""
     name = hub.placed(settings.texts.text_encoder, *settings.sources().starts)
-    return hub.package().open_preset(name, "text", weights=weights)
+    return open_texts(name, weights)
 
 
 def most_words(fitted):

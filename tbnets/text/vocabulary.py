@@ -127,7 +127,7 @@ def split_words(captions: Strings) -> tf.RaggedTensor:
     Example:
         tbnets.split_words(["A man's T-shirt!"])  # [[a, man, s, t, shirt]]
     """
-    text = _as_strings(captions)
+    text = as_strings(captions)
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     text = tf.strings.regex_replace(text, _APOSTROPHES, "'")
     text = tf_text.case_fold_utf8(text)  # Its mapping includes NFKC.
@@ -179,7 +179,8 @@ def character_tables():
     return {"folded": {a: b for a, b in pairs if a != b}, "kinds": runs}
 
 
-def _as_strings(captions):
+def as_strings(captions):
+    """Returns a string tensor `[num_captions]`."""
     text = tf.convert_to_tensor(captions, tf.string)
     if text.shape.rank in (1, None):
         return text

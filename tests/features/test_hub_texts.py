@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.extras.hub import presets, texts
-from tbnets.extras.hub.texts import HubFeatures, HubTextEncoder, HubTokenizer
+from tbnets.extras.hub.texts import HubTextEncoder, HubTokenizer
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.cnn_weights import weights_sha256
+from tbnets.features.text_presets import PresetFeatures
 from tbnets.serving.saved_files import check_ops
 
 KINDS = ("clip", "siglip", "bert", "t5")
@@ -30,8 +31,10 @@ CAPTIONS = [
 
 @pytest.fixture(scope="module")
 def opened(hub_presets):
-    """Returns kind -> the fitted `HubFeatures`."""
-    return {kind: HubFeatures.of(f"hub:{hub_presets[kind]}") for kind in KINDS}
+    """Returns kind -> the fitted `PresetFeatures`."""
+    return {
+        kind: PresetFeatures.of(f"hub:{hub_presets[kind]}") for kind in KINDS
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,13 +93,13 @@ def test_text_vectors_of_text_presets_equal_keras_hub(opened):
 
 @pytest.fixture(scope="module")
 def embedder(hub_presets, tmp_path_factory):
-    """Returns (folder, `HubFeatures`) of a BERT that says how it is pooled."""
+    """Returns (folder, `PresetFeatures`) of a BERT with a pooling."""
     folder = tmp_path_factory.mktemp("embedder") / "bert"
     shutil.copytree(hub_presets["bert"], folder)
     registered = "keras_hub>BertTextEmbedder"
     task = {"registered_name": registered, "config": {"pooling_mode": "max"}}
     (folder / "task.json").write_text(json.dumps(task))
-    return folder, HubFeatures.of(f"hub:{folder}")
+    return folder, PresetFeatures.of(f"hub:{folder}")
 
 
 def test_text_embedders_use_their_configured_pooling(opened, embedder):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.extras.hub.texts import HubFeatures, HubTokenizer
+from tbnets.extras.hub.texts import HubTokenizer
+from tbnets.features.text_presets import PresetFeatures
 from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared
@@ -28,7 +29,7 @@ def test_frozen_features_are_computed_once_for_all_models(
 ):
     session, train = prepare(folder, tmp_path / "run", hub_presets["bert"])
     rows = np.arange(len(train.records.captions))
-    encoder = HubFeatures.of(f"hub:{hub_presets['bert']}")
+    encoder = PresetFeatures.of(f"hub:{hub_presets['bert']}")
     wanted = encoder.transform(train.records.captions)
     np.testing.assert_array_equal(train.texts.batch(rows), wanted)
     assert len([*folder.glob("made/hub_bert-*")]) == 1

@@ -26,11 +26,12 @@ ERRORS = (
     RecursionError,
 )
 """Errors that invalid content of an `.npz` may raise."""
-_DAMAGES = (
+DAMAGES = (
     *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
     OSError,  # An offset before the start of the file.
     RuntimeError,  # Encrypted, or an unsupported kind.
 )
+"""Errors that reading a damaged file or archive may raise."""
 _HEAD_BYTES = 2**14
 """More bytes than the longest header that NumPy accepts by default."""
 
@@ -135,7 +136,7 @@ def read_npz(path, only=None):
         try:
             arrays = _read(file, os.fstat(file.fileno()).st_size, only)
             return parse_json(arrays.pop("header").tobytes()), arrays
-        except _DAMAGES as error:
+        except DAMAGES as error:
             raise InputError(str(error) or type(error).__name__) from error
 
 

@@ -9,6 +9,6 @@ from tbnets.extras.hub.presets import converter_of as converter_of
 from tbnets.extras.hub.presets import files as files
 from tbnets.extras.hub.presets import keras_hub as keras_hub
 from tbnets.extras.hub.presets import open_preset as open_preset
-from tbnets.extras.hub.texts import HubFeatures as HubFeatures
 from tbnets.extras.hub.texts import HubTextEncoder as HubTextEncoder
 from tbnets.extras.hub.texts import HubTokenizer as HubTokenizer
+from tbnets.extras.hub.texts import TextPreset as TextPreset

@@ -15,104 +15,36 @@ import hashlib
 import json
 import pathlib
 import tempfile
-from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
 from tbnets.checks import Array, short_repr
 from tbnets.errors import InputError
 from tbnets.extras.hub import presets
-from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.cnn import in_float32, in_policy
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.layers.configured import ConfiguredLayer
 from tbnets.text.byte_pairs import BytePairs
 
-# Frozen features of captions.
 
-BATCH = 64
-
-
-class HubFeatures(CaptionEncoder):
-    """Embeds captions with the frozen text network of a preset.
-
-    `of` returns a fitted encoder. The encoder's file contains the preset's name
-    and digests, but not its weights.
+class TextPreset:
+    """The text network of a preset, in float32.
 
     Args:
-        preset: description of the preset, as set by `of`.
+        name: as in `presets.open_preset`.
+        weights: whether to load the weights, which are otherwise random.
+
+    Attributes:
+        tokenizer: `HubTokenizer`.
+        embed: function from the tokenizer's ids to vectors, float32 `[n, dim]`.
     """
 
-    kind = "hub"
-    parameters = ("preset",)
-    chunk = 2 * BATCH
-
-    def __init__(self, preset: dict[str, Any]) -> None:
-        super().__init__()
-        self.preset = preset
-
-    @classmethod
-    def of(cls, name: str) -> Self:
-        """Opens a preset by its name, as in `presets.open_preset`."""
-        opened = _TextPreset(name)
-        encoder = cls(opened.description())
-        folder = pathlib.Path(name.removeprefix(presets.PREFIX))
-        is_folder = folder.is_dir()
-        encoder.notes_["name"] = str(folder.absolute()) if is_folder else name
-        vars(encoder)["opened"] = opened
-        return encoder
-
-    @functools.cached_property
-    def opened(self) -> "_TextPreset":
-        """The opened preset. Its files must match the description `preset`."""
-        name = self.notes_.get("name", "")
-        opened = _TextPreset(name)
-        if opened.description() != self.preset:
-            raise InputError(
-                "preset",
-                "be the preset that computed the features",
-                f"preset={name}, whose weights or words have changed",
-                "Restore the preset, or extract the features again.",
-            )
-        return opened
-
-    @property
-    def dim(self) -> int:
-        """The dimension of a caption's vector."""
-        return self.preset["dim"]
-
-    def tokenizer(self, max_tokens: int | None = None):
-        """Returns the `HubTokenizer` of the preset."""
-        return HubTokenizer(self.opened.preset, max_tokens)
-
-    def layer(self) -> keras.layers.Layer:
-        """Returns a frozen `HubTextEncoder` with the preset's weights."""
-        preset = self.opened.preset
-        return HubTextEncoder.of(preset, dtype="float32", trainable=False)
-
-    def describe(self) -> str:
-        """Returns a short description."""
-        return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
-
-    def transform(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns the vectors of captions, float32 `[n, dim]`."""
-        opened, vectors = self.opened, [np.zeros((0, self.dim), np.float32)]
-        ids = opened.tokenizer.ragged(list(captions))
-        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
-        for start in range(0, len(order), BATCH):
-            rows = tf.gather(ids, order[start : start + BATCH])
-            vectors.append(opened.embed(rows.to_tensor(0)).numpy())
-        return np.concatenate(vectors)[np.argsort(order)]
-
-
-class _TextPreset:
-    def __init__(self, name):
+    def __init__(self, name, weights=True):
         with in_float32():
-            self.preset = presets.open_preset(name, "text")
+            self.preset = presets.open_preset(name, "text", weights=weights)
             self.pooling = pooling_of(self.preset)
             self.tokenizer = HubTokenizer(self.preset)
             backbone, padding = self.preset.backbone, self.tokenizer.padding_id
@@ -120,7 +52,12 @@ class _TextPreset:
         spec = [tf.TensorSpec([None, None], tf.int32)]
         self.embed = tf.function(self.side, spec, autograph=False)
 
+    def layer(self, **options):
+        """Returns a `HubTextEncoder` with the preset's weights."""
+        return HubTextEncoder.of(self.preset, **options)
+
     def description(self):
+        """Returns everything that determines the vectors, as JSON values."""
         return {
             **self.preset.description(),
             "weights_sha256": weights_sha256(self.side.network),

@@ -11,7 +11,7 @@ import pathlib
 import re
 
 from tbnets.errors import InputError, MissingFileError, UserError
-from tbnets.features import cache, hub
+from tbnets.features import cache, hub, text_presets
 from tbnets.files import can_be_written
 from tbnets.progress import say
 from tbnets.tasks.settings import command_line
@@ -84,9 +84,9 @@ class Recipe:
         files = _files(self.values)
         for flag in PRESETS:
             if hub.is_hub(name := getattr(self.values, flag, "")):
-                paths = hub.package().files(name)
+                paths = text_presets.files(name)
                 files |= {f"{flag}/{k}": paths[k] for k in paths}
-                files[flag] = paths["config.json"]
+                files[flag] = paths[min(paths)]
         return files
 
     @property

@@ -14,7 +14,8 @@ from tbnets.data.captions import caption_key
 from tbnets.data.splits import DRAWN, WHOLE_FILE
 from tbnets.data.store.manifest import DTYPES, file_sha256
 from tbnets.errors import InputError, import_extra
-from tbnets.features import caption_features, hub
+from tbnets.features import caption_features, hub, text_presets
+from tbnets.features.text_presets import PresetFeatures
 from tbnets.features.tfidf import find_lemmatizer
 from tbnets.progress import progress_bar
 from tbnets.tasks.recipes.recipe import Recipe
@@ -249,7 +250,7 @@ def _fitted(values, texts, folder):
 
 def _new_encoder(values, texts):
     if hub.is_hub(values.features):
-        return hub.package().HubFeatures.of(values.features)
+        return PresetFeatures.of(values.features)
     kind = caption_features.ENCODERS[values.features]
     encoder = kind(*(getattr(values, name) for name in kind.parameters))
     name, training = next(iter(texts.items()))
@@ -318,7 +319,7 @@ class FeaturesOfTexts(Recipe):
     def check(self):
         """Raises an error if a package is missing."""
         if hub.is_hub(self.values.features):
-            hub.package().keras_hub()
+            text_presets.files(self.values.features)
             return
         import_extra("text", "sklearn.decomposition")
         if self.values.features == "tfidf":

