@@ -90,9 +90,7 @@ def write_store(name, dim):
 
 def write_vectors(name):
     """Writes random vectors for all words of the scenes."""
-    captions = tbnets.read_captions(
-        "karpathy", f"{SCENES}/dataset.json", "train+test"
-    )
+    captions = tbnets.read_captions(f"{SCENES}/dataset.json", "train+test")
     generator = np.random.default_rng(0)
     path = pathlib.Path(name)
     path.parent.mkdir()

@@ -256,7 +256,6 @@ LOSSES = [
     ("positive_mask", lambda: tbnets.hardest_negatives(UNIT, EYE, 2)),
 ]
 DATA = [
-    ("format", lambda: tbnets.read_captions("x.csv", "table", "train")),
     ("image_ids", lambda: tbnets.CaptionedImages("ab", "xy", [0, 1], "", "")),
     ("images", lambda: examples(images=ROWS * np.nan)),
     ("images_per_batch", lambda: tbnets.EpochBatches(examples(), "3", 1, 0)),
@@ -365,11 +364,11 @@ CALLS += [
 
 # Flags of a training on pixels, on a table of captions, and on scenes.
 PIXELS = "-image_features --image_encoder=small --image_size=8 "
-SCENES = "-captions -captions_format --scenes={root}/"
+SCENES = "-captions --scenes={root}/"
 OWN = "-image_features --images={root}/whole "
 CNN = OWN + "--image_encoder=SqueezeNet --fine_tune --cnn_weights="
-NAMED = "-image_features --captions_format=table --captions={root}/"
-TABLE = "--captions_format=table --captions={root}/"
+NAMED = "-image_features --captions={root}/"
+TABLE = "--captions={root}/"
 TEXTS = "-word_dim --text_encoder=features --text_features="
 WEIGHTS = (
     "--image_to_text_weight=0 --text_to_image_weight=0 "
@@ -412,8 +411,6 @@ TRAIN = [
     ("--resume --run_dir={root}/broken", "last.npz must be a complete tbnets"),
     # Captions.
     ("--captions=absent", "`--captions` must name"),
-    ("--captions_format=karpathy", "Set `format` to precomputed"),
-    ("--captions_format=karpathy --captions={root}/own.csv", "own.csv"),
     (TABLE + "train.csv", "`--dev_split` must"),
     (TABLE + "plain.csv", "--captions"),
     (NAMED + "drawn.csv --images={root}/whole --train_split=trian", "trian"),
@@ -442,7 +439,7 @@ ARRAYS = MATCHES + "--caption_to_image={root}/rows.npy "
 PAIRS = MATCHES + "--positives={root}/rows.npy "
 RUN = "--run_dir={root}/run "
 BOTH = (
-    "--data_root={root}/data --captions=. --captions_format=precomputed "
+    "--data_root={root}/data --captions=. "
     "--image_features={{split}}_ims.npy --text_features={{split}}_texts.npy "
 )
 EVALUATE = [
@@ -452,7 +449,6 @@ EVALUATE = [
     ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
     (RUN + "--split=tset", "`split` must"),
     (RUN + "--checkpoint=first", "--checkpoint=first"),
-    (RUN + "--data_root=x", "`--captions` must"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
     (RUN + "--map=out", "--map"),

@@ -91,7 +91,7 @@ def embeddings():
 
 def scored_phrases():
     dataset = f"{page_files.SCENES}/dataset.json"
-    images = tbnets.read_captions("karpathy", dataset, "test")
+    images = tbnets.read_captions(dataset, "test")
     phrases = tbnets.read_phrases(page_files.SCENES, images)
     boxes = page_files.BOXES
     return {

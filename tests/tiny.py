@@ -41,7 +41,6 @@ def write_precomputed(folder, captions_per_image=2, seed=0):
 def arguments(folder, run_dir, **changes):
     """Returns the flags of a run on the data of `write_precomputed`."""
     values = {
-        "captions_format": "precomputed",
         "data_root": folder,
         "captions": ".",
         "image_features": "{split}_ims.npy",

@@ -98,7 +98,7 @@ def _regions(generator, kinds, things):
 
 def examples(folder, count=None):
     """Returns the `PhraseExamples` of the training split's first photos."""
-    images = read_captions("karpathy", folder / "captions.json", "train")
+    images = read_captions(folder / "captions.json", "train")
     images = images.subset(range(images.num_images)[:count])
     store = open_store(folder / "regions")
     rows = store.rows(images.image_ids)

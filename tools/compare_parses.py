@@ -128,9 +128,7 @@ def compare_entities(options):
     images = None
     if options.captions:
         split = "+".join(options.splits)
-        images = caption_files.read_captions(
-            "karpathy", options.captions, split
-        )
+        images = caption_files.read_captions(options.captions, split)
     regions = read_phrases(options.entities, images)
     captions = regions.images.captions
     spans = [[] for _ in captions]

@@ -5,7 +5,7 @@ import os
 from typing import Annotated
 
 from tbnets.data.archives import has_archives
-from tbnets.data.captions import FORMAT_NAMES, CaptionSource
+from tbnets.data.captions import CaptionSource
 from tbnets.data.layouts import Columns
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
@@ -84,12 +84,6 @@ class CaptionFlags:
     captions: str = flag(
         REQUIRED, "File or folder of captions; may contain {split}."
     )
-    captions_format: str = flag(
-        "auto",
-        "Expected format of --captions (docs/data_formats.md). auto: any "
-        "format.",
-        choices=FORMAT_NAMES,
-    )
     image_column: str = flag("", COLUMN_HELP["image_column"])
     caption_column: list[str] = flag([], COLUMN_HELP["caption_column"])
     split_column: str = flag("", COLUMN_HELP["split_column"])
@@ -104,9 +98,7 @@ class CaptionFlags:
         if self.captions and not (is_pattern or is_set):
             require_file(self.captions, "--captions")
         names = self.image_column, tuple(self.caption_column), self.split_column
-        return CaptionSource(
-            self.captions_format, self.captions, Columns(*names), images
-        )
+        return CaptionSource(self.captions, Columns(*names), images)
 
     def data(self, **sources):
         """Returns the `Data` of the captions, or of `sources["phrases"]`."""
@@ -114,7 +106,6 @@ class CaptionFlags:
         merged = Sources(
             "",
             captions=captions.path,
-            captions_format=captions.format,
             image_column=captions.columns.image,
             caption_column=captions.columns.caption,
             split_column=captions.columns.split,

@@ -125,7 +125,7 @@ def open_folder(options):
         folder = pathlib.Path(place, "scenes")
         ensure_scenes(folder, SceneSettings(0, 0, NUM_SCENES))
         where = folder / DATASET
-        texts = caption_files.read_captions("karpathy", where, "test").captions
+        texts = caption_files.read_captions(where, "test").captions
         captions = [re.sub(r" (?=[.,])", "", x) for x in dict.fromkeys(texts)]
         captions = own_captions or captions
         yield folder / "images", captions, options.cache or False

@@ -2,8 +2,7 @@ r"""Print statistics and problems of a caption data set.
 
 For example:
 
-  tbnets describe_data --captions_format=karpathy \
-      --captions=flickr8k/dataset_flickr8k.json \
+  tbnets describe_data --captions=flickr8k/dataset_flickr8k.json \
       --images=flickr8k/images \
       --image_features='flickr8k/precomp/{split}_ims.npy'
 

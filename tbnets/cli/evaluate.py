@@ -465,7 +465,7 @@ def model_settings(options):
         )
     settings = registry.settings_of(record)
     rendered = settings.sources().rendered()
-    names = ("scenes", "captions", "captions_format", "images")
+    names = ("scenes", "captions", "images")
     return settings.replace(**{name: getattr(rendered, name) for name in names})
 
 

@@ -74,7 +74,7 @@ from tbnets.cli.model_flags import (
     write_answers_json,
 )
 from tbnets.data.caption_files import CaptionFile
-from tbnets.data.caption_formats import AUTO, read_file
+from tbnets.data.caption_formats import read_file
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.photos import find_photo, is_listed
 from tbnets.data.pictures import open_upright
@@ -192,9 +192,9 @@ def read_queries(path):
     """Returns the distinct captions of a caption file or a text file."""
     lines, _ = CheckedFile(path).lines(may_be_cp1252=True)
     file = CaptionFile(path, [])
-    if file.start.startswith("{") or read_file(AUTO, file)[1]:
-        splits = CaptionSource(AUTO, path).splits()
-        images = (read_captions(AUTO, path, split) for split in splits)
+    if file.start.startswith("{") or read_file(file)[1]:
+        splits = CaptionSource(path).splits()
+        images = (read_captions(path, split) for split in splits)
         lines = [text for each in images for text in each.captions]
     captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not captions:

@@ -19,7 +19,6 @@ from tbnets.data.store.features import first_equal_rows, open_array
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, listed, require_file, shown
 
-AUTO = "auto"
 _PACKED = {
     b"\x1f\x8b": "a gzip file. Decompress it first with gunzip",
     b"PK\3\4": "a zip file. Unpack it, or save a spreadsheet as CSV",
@@ -169,16 +168,14 @@ OF_SEVERAL_FILES = ("precomputed", "flickr")
 """Formats whose readers also read other files in the folder."""
 
 
-def read_file(format, file):
+def read_file(file):
     """Returns the `ImageRecord`s of a `CaptionFile`, and text on its format.
 
-    `format` is the expected format, or "auto". The text names the format and
-    the columns. Reports a problem and returns ([], "") if the file is in a
-    different format or has no columns of captions.
+    The text names the format and the columns. Reports a problem and returns
+    ([], "") if the file has no known format or no columns of captions.
     """
     before = len(file.problems or ())
-    name = _format_of(file)
-    if name and format in (AUTO, name):
+    if name := _format_of(file):
         records = READERS[name](file)
         if not records and len(file.problems or ()) == before:
             file.report("expected captions; found none.")
@@ -186,7 +183,7 @@ def read_file(format, file):
             return records, f"{name} ({file.used})"
         return records, name if records else ""
     if len(file.problems or ()) == before:  # Else it is damaged.
-        _report_format(format, name, file)
+        _report_unknown(file)
     return [], ""
 
 
@@ -205,14 +202,11 @@ def _format_of(file):
     return "flickr" if _TOKEN_START.match(file.start) else "table"
 
 
-def _report_format(format, name, file):
+def _report_unknown(file):
     found = shown(file.start.partition("\n")[0])
     for magic, packed in _PACKED.items():
         found = packed if file.head.startswith(magic) else found
     if file.is_json and isinstance(file.content, dict):
         found = f"an object with the keys {listed([*file.content], 12)}"
     advice = "docs/bring_your_data.md shows the files that can be read."
-    if name:
-        advice = f"Set `format` to {name}."
-    expected = "captions" + f" of format {format}" * (format != AUTO)
-    file.report(f"expected {expected}; found {found}. {advice}")
+    file.report(f"expected captions; found {found}. {advice}")

@@ -1,6 +1,6 @@
 """Reads images with captions from published and custom formats.
 
-    images = read_captions("auto", "dataset_flickr8k.json", "train")
+    images = read_captions("dataset_flickr8k.json", "train")
     images.captions[0], images.image_ids[images.caption_to_image[0]]
 
 docs/data_formats.md describes the formats.
@@ -31,14 +31,9 @@ from tbnets.checks import (
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives, stamp
 from tbnets.data.caption_files import CaptionFile
-from tbnets.data.caption_formats import (
-    AUTO,
-    OF_SEVERAL_FILES,
-    READERS,
-    read_file,
-)
+from tbnets.data.caption_formats import OF_SEVERAL_FILES, read_file
 from tbnets.data.layouts import Columns
-from tbnets.errors import InputError, MissingFileError, check_choice
+from tbnets.errors import InputError, MissingFileError
 from tbnets.files import ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
@@ -244,11 +239,7 @@ def summary(splits):
     return text + f", {len(identities):,} identities" * bool(identities)
 
 
-FORMAT_NAMES = (AUTO, *READERS)
-
-
 def read_captions(
-    format: str,
     path: Path,
     split: str,
     problems: list[Any] | None = None,
@@ -260,8 +251,6 @@ def read_captions(
     """Reads one split of a caption file or folder.
 
     Args:
-        format: the expected format, a key of `caption_formats.READERS`; "auto"
-            for any format.
         path: path of the file or folder. `{split}` is replaced with the name of
             the split.
         split: name of the split. "val", "dev" and "validation" are equivalent.
@@ -284,16 +273,16 @@ def read_captions(
             None.
 
     Example:
-        images = tbnets.read_captions("auto", "my_{split}.csv", "train")
+        images = tbnets.read_captions("my_{split}.csv", "train")
         images.num_images, images.captions_per_image
     """
     columns = Columns(image_column, tuple(caption_column), split_column)
-    return CaptionSource(format, path, columns).read(split, problems)
+    return CaptionSource(path, columns).read(split, problems)
 
 
 @dataclasses.dataclass(frozen=True)
 class CaptionSource:
-    """A file or folder of captions, with its format and its columns.
+    """A file or folder of captions, and the names of its columns.
 
     `images` is the folder of the photos; "" if unknown. The other fields are
     arguments of `read_captions`. In a table without usual names, the column
@@ -301,13 +290,9 @@ class CaptionSource:
     column with texts has the captions.
     """
 
-    format: str
     path: Path
     columns: Columns = Columns()
     images: Path = ""
-
-    def __post_init__(self):
-        check_choice("format", self.format, FORMAT_NAMES)
 
     def splits(self) -> tuple[str, ...]:
         """Returns the names of the splits, in the order of `ordered_splits`.
@@ -363,8 +348,7 @@ class CaptionSource:
         path = os.fspath(self.path)
         if os.path.isdir(path):
             pattern = os.path.join(path, f"{split_names.SPLIT_FIELD}_caps.txt")
-            is_precomputed = self.format == "precomputed"
-            if is_precomputed or split_names.splits_in_path(pattern):
+            if split_names.splits_in_path(pattern):
                 return pattern
         # The splits of archives are in their names.
         has_field = split_names.SPLIT_FIELD in path
@@ -390,10 +374,10 @@ class CaptionSource:
         """
         files = list_archives(path)[1] or [path]
         stamps = [stamp(file) for file in files if os.path.isfile(file)]
-        key = self.format, path, self.columns, self.images, *stamps
+        key = path, self.columns, self.images, *stamps
         if (result := _CACHE.get(key)) is None:
             file = CaptionFile(path, [], self.columns, self.images)
-            result = *read_file(self.format, file), file.problems
+            result = *read_file(file), file.problems
             _CACHE.clear()
             is_valid = all(problem.is_doubt for problem in file.problems)
             if is_valid and not result[1].startswith(OF_SEVERAL_FILES):

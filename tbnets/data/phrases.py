@@ -231,7 +231,7 @@ def read_phrases(
         ValueError: the data are invalid and `problems` is None.
 
     Example:
-        images = tbnets.read_captions("karpathy", "scenes/dataset.json", "test")
+        images = tbnets.read_captions("scenes/dataset.json", "test")
         phrases = tbnets.read_phrases("scenes", images)
         phrases.boxes.shape  # (num_phrases, 4)
 

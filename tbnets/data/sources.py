@@ -56,7 +56,6 @@ class Sources:
     scenes: str = ""
     num_scenes: tuple = ()
     captions: str = ""
-    captions_format: str = "auto"
     image_column: str = ""
     caption_column: tuple = ()
     split_column: str = ""
@@ -87,7 +86,6 @@ class Sources:
             self,
             scenes="",
             captions=os.path.join(folder, DATASET),
-            captions_format="karpathy",
             split_lists="",
             images=os.path.join(folder, "images"),
             phrases=self.phrases or folder,
@@ -153,9 +151,7 @@ class Sources:
         names = self.image_column, tuple(self.caption_column), self.split_column
         path = self.file("captions")
         photos = self.photo_folder if self.images else ""
-        return CaptionSource(
-            self.captions_format, path, Columns(*names), photos
-        )
+        return CaptionSource(path, Columns(*names), photos)
 
     def items(self, flag):
         """Returns the comma-separated items of a flag."""

@@ -26,7 +26,7 @@ def samples_of(count, **files):
 
 
 def read(path, split="all", problems=None):
-    return read_captions("auto", path, split, problems)
+    return read_captions(path, split, problems)
 
 
 def test_captions_are_read_from_each_kind_of_file(tmp_path):
@@ -96,7 +96,7 @@ def test_splits_are_found_in_the_names_of_shards(tmp_path, names, splits):
         write_tar(tmp_path / name, contents)
     for path in (tmp_path, tmp_path / "*.tar", tmp_path / "{split}.tar"):
         if path == tmp_path or not any("/" in name for name in names):
-            assert CaptionSource("auto", path).splits() == (*splits.split(),)
+            assert CaptionSource(path).splits() == (*splits.split(),)
     if len(names) == 3:
         assert read(tmp_path, "dev").names == ("val/0.tar/1.jpg",)
 

@@ -130,7 +130,7 @@ def test_a_table_is_read_without_a_flag(tmp_path, photos, name):
     content, expected = FILES[name]
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    source = CaptionSource("auto", path, images=photos)
+    source = CaptionSource(path, images=photos)
     assert source.splits() == tuple(expected)
     for split, images in expected.items():
         assert images_of(source.read(split)) == images
@@ -150,7 +150,7 @@ def test_a_table_with_unclear_columns_is_refused(tmp_path, photos, content):
     path = tmp_path / "t.csv"
     path.write_text(content)
     with refusals.at(path) as error:
-        CaptionSource("auto", path, images=photos).read("all")
+        CaptionSource(path, images=photos).read("all")
     assert "--image_column" in str(error.value)
 
 
@@ -174,13 +174,13 @@ def test_photos_with_one_id_of_a_person_have_one_identity(
         for row, value in enumerate(ids)
     ]
     path.write_text(json.dumps(rows))
-    images = read_captions("auto", path, "all")
+    images = read_captions(path, "all")
     assert images.identities == identities
     ending = f", {len({*identities})} identities" if identities else "captions"
     assert summary([images]).endswith(ending)
     # `id` is a person only beside the other keys of the public data sets.
     path.write_text(json.dumps([{"image": A, "caption": DOG, "id": 1}]))
-    assert read_captions("auto", path, "all").identities == ()
+    assert read_captions(path, "all").identities == ()
 
 
 @pytest.mark.parametrize("second", [None, 1.5, "", 2])
@@ -189,7 +189,7 @@ def test_a_photo_has_one_identity(tmp_path, second):
     row = {"image": A, "caption": DOG}
     path.write_text(json.dumps([row | {"pid": 1}, row | {"pid": second}]))
     with refusals.at(path) as error:
-        read_captions("auto", path, "all")
+        read_captions(path, "all")
     assert "[1]: expected" in str(error.value)
 
 
@@ -199,10 +199,10 @@ def test_splits_have_their_usual_names(tmp_path):
     rows = [f"{name}.jpg,{DOG[:5]},{name}" for name in names]
     path.write_text(lines("image,caption,set", *rows))
     for name, usual in names.items():
-        images = read_captions("auto", path, usual)
+        images = read_captions(path, usual)
         assert images.image_ids == (f"{name}.jpg",)
     with pytest.raises(NoSuchSplit):
-        read_captions("auto", path, "restval")
+        read_captions(path, "restval")
 
 
 @pytest.mark.parametrize(
@@ -217,17 +217,17 @@ def test_flags_select_columns_of_any_name(tmp_path, name, content):
     path = tmp_path / name
     path.write_text(content)
     with refusals.at(path) as error:
-        read_captions("auto", path, "all")
+        read_captions(path, "all")
     assert "caption_column=" in str(error.value)
     columns = {"image_column": "b", "split_column": "a"}
     for chosen, texts in (["c"], (RUN,)), (["d", "c"], (CAT, RUN)):
         columns["caption_column"] = chosen
         names = Columns("b", tuple(chosen), "a")
-        assert CaptionSource("auto", path, names).splits()[0] == "p"
-        images = read_captions("auto", path, "p", **columns)
+        assert CaptionSource(path, names).splits()[0] == "p"
+        images = read_captions(path, "p", **columns)
         assert (images.image_ids, images.captions) == ((A,), texts)
     with refusals.at(path) as error:
-        read_captions("auto", path, "p", **(columns | {"image_column": "e"}))
+        read_captions(path, "p", **(columns | {"image_column": "e"}))
     assert "named e" in str(error.value)
 
 
@@ -243,16 +243,16 @@ def test_a_quoted_caption_between_tabs_does_not_hide_other_rows(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text(lines("image\tcaption", *rows))
     texts[0], texts[-1] = "Dogs run", '"Go"'
-    assert read_captions("auto", path, "all").captions == (*texts,)
+    assert read_captions(path, "all").captions == (*texts,)
 
 
 @pytest.mark.parametrize("mark", ["\t", "|"])
 def test_tables_without_quoting_keep_their_quotes(tmp_path, mark):
     path, text = tmp_path / "t.txt", '"Cats" nap on a wall.'
     path.write_text(lines(f"image{mark}caption", f"{A}{mark}{text}"))
-    assert read_captions("auto", path, "all").captions == (text,)
+    assert read_captions(path, "all").captions == (text,)
     path.write_text(lines("image\tcaption", f'{A}\t"{DOG}"'))
-    assert read_captions("auto", path, "all").captions == (DOG,)
+    assert read_captions(path, "all").captions == (DOG,)
 
 
 def test_a_cell_may_have_a_list_as_numpy_prints_it(tmp_path):
@@ -261,14 +261,14 @@ def test_a_cell_may_have_a_list_as_numpy_prints_it(tmp_path):
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows(rows)
     assert "' " in rows[1][1] or '" ' in rows[1][1]  # Without a comma.
-    assert read_captions("auto", path, "all").captions == (*texts,)
+    assert read_captions(path, "all").captions == (*texts,)
 
 
 def test_named_columns_need_a_header(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(lines(f"{A},{CAT}"))
     with refusals.at(path):
-        read_captions("auto", path, "all", image_column="photo")
+        read_captions(path, "all", image_column="photo")
 
 
 def test_addresses_with_one_file_name_are_refused(tmp_path):
@@ -277,14 +277,14 @@ def test_addresses_with_one_file_name_are_refused(tmp_path):
         lines(f"{DOG}\thttp://h/1/a.jpg", f"{CAT}\thttp://h/2/a.jpg")
     )
     with refusals.at(path, 2):
-        read_captions("auto", path, "all")
+        read_captions(path, "all")
 
 
 def test_rows_with_unquoted_commas_are_counted(tmp_path):
     path = tmp_path / "unquoted.txt"
     path.write_text(CONTENTS["unquoted.txt"])
     problems = []
-    read_captions("auto", path, "all", problems)
+    read_captions(path, "all", problems)
     assert len(problems) == 1
     assert " 1 " in problems[0].message
 
@@ -325,7 +325,7 @@ def test_a_file_without_captions_is_refused(tmp_path, name):
     name, _, line = name.partition(":")
     path = tmp_path / name
     path.write_bytes(OTHERS[f"{name}:{line}" if line else name])
-    source = CaptionSource("auto", path)
+    source = CaptionSource(path)
     for read in (source.splits, lambda: source.read("train")):
         with refusals.at(path, int(line) if line else None) as error:
             read()

@@ -21,10 +21,6 @@ from tbnets.files import ProblemError
 from tests import refusals
 
 
-def splits_of(format, path):
-    return CaptionSource(format, path).splits()
-
-
 def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -146,26 +142,24 @@ def test_splits_have_equivalent_names_and_can_be_joined(tmp_path):
         karpathy_image("1000092795", "val", "'"),
     ]
     path = write(tmp_path / "all.json", karpathy(*images))
-    train = read_captions("karpathy", path, "train")
+    train = read_captions(path, "train")
     texts = ('A "big", dog', "Two\u2028lines", "A cat", "")
     assert columns(train) == (("b.jpg", "a.jpg"), texts, [0, 0, 1, 1])
     assert (train.split, train.path) == ("train", str(path))
     assert train.names == train.image_ids and train.has_ids
     for name in ("val", "dev", "validation"):
-        images = read_captions("karpathy", path, name)
+        images = read_captions(path, name)
         ids = ("1000092796", "1000092795")
         assert columns(images) == (ids, ("A cow", "'"), [0, 1])
         assert images.split == name
-    both = read_captions("karpathy", path, "val+train")
-    assert CaptionSource("karpathy", path).splits() == ("train", "val")
+    both = read_captions(path, "val+train")
+    assert CaptionSource(path).splits() == ("train", "val")
     assert both.captions == ("A cow", "'", *texts)
     assert both.caption_to_image.tolist() == [0, 1, 2, 2, 3, 3]
     with pytest.raises(NoSuchSplit, match="'train', 'val'"):
-        read_captions("karpathy", path, "test")
+        read_captions(path, "test")
     with refusals.refused("split"):
-        read_captions("karpathy", path, "train+train")
-    with refusals.refused("format"):
-        read_captions("csv", path, "train")
+        read_captions(path, "train+train")
 
 
 # A bad entry is named, and the rest is read.
@@ -225,43 +219,43 @@ BAD_ROWS = {
     ],
 }
 HEADS = {
-    "flickr": ("flickr", "F.token", "ok.jpg#0\tp\n"),
-    "csv": ("table", "t.csv", "image,caption,split\nok.jpg,p,all\n"),
-    "jsonl": ("records", "t.jsonl", JSON_ROW),
+    "flickr": ("F.token", "ok.jpg#0\tp\n"),
+    "csv": ("t.csv", "image,caption,split\nok.jpg,p,all\n"),
+    "jsonl": ("t.jsonl", JSON_ROW),
 }
 
 
 def bad_files():
-    """Yields (format, name, content, place of the one problem)."""
+    """Yields (name, content, place of the one problem)."""
     good = karpathy_image("ok.jpg", "all", "p")
     for image in BAD_IMAGES:
-        yield "karpathy", "d.json", karpathy(good, image), "images[1]"
+        yield "d.json", karpathy(good, image), "images[1]"
     for sentence in BAD_SENTENCES:
         image = good | {"sentences": [*good["sentences"], sentence]}
         place = "images[0].sentences[1]"
-        yield "karpathy", "d.json", karpathy(image), place
+        yield "d.json", karpathy(image), place
     for place, images, annotations in BAD_COCO:
         content = coco([(1, "1.jpg"), *images], [(1, "p"), *annotations])
-        yield "coco", "c.json", content, place
+        yield "c.json", content, place
     for entry in (["q"], ["q", "i/b.jpg"], "a.jpg", [5, "i/a.jpg"]):
         content = json.dumps({"ok.jpg": ["p", "i/ok.jpg"], "a.jpg": entry})
-        yield "mapping", "f.json", content, "['a.jpg']"
+        yield "f.json", content, "['a.jpg']"
     content = json.dumps({"ok.jpg": {"text": "p"}, "a.jpg": 5})
-    yield "mapping", "f.json", content, "['a.jpg']"
-    yield "records", "t.jsonl", JSON_SPLIT + JSON_ROW, 2
+    yield "f.json", content, "['a.jpg']"
+    yield "t.jsonl", JSON_SPLIT + JSON_ROW, 2
     for kind, rows in BAD_ROWS.items():
-        format, name, head = HEADS[kind]
+        name, head = HEADS[kind]
         for row in rows:
-            yield format, name, head + row, head.count("\n") + 1
+            yield name, head + row, head.count("\n") + 1
 
 
-@pytest.mark.parametrize("format, name, content, place", bad_files())
+@pytest.mark.parametrize("name, content, place", bad_files())
 def test_the_error_of_a_bad_row_names_its_place_and_other_rows_are_read(
-    tmp_path, format, name, content, place
+    tmp_path, name, content, place
 ):
     path = write(tmp_path / name, content)
     images, [problem] = refusals.read_past(
-        lambda problems: read_captions(format, path, "all", problems)
+        lambda problems: read_captions(path, "all", problems)
     )
     assert images.captions == ("p",)
     assert problem.path == str(path)
@@ -271,25 +265,6 @@ def test_the_error_of_a_bad_row_names_its_place_and_other_rows_are_read(
         assert problem.message.startswith(f"{place}: ")
 
 
-def test_another_format_than_expected_is_named(tmp_path):
-    precomputed(tmp_path / "folder", [[1]], "p")
-    write(tmp_path / "t.csv", "image,caption,split\na.jpg,A dog,train\n")
-    write(tmp_path / "a.jsonl", '{"image": "a", "caption": "b"}\n')
-    write(tmp_path / "own.txt", "a.jpg#0\tA dog\n")
-    for name, format, other in (
-        ("t.csv", "coco", "table"),
-        ("a.jsonl", "coco", "records"),
-        ("own.txt", "karpathy", "flickr"),
-        ("folder", "karpathy", "precomputed"),
-    ):
-        path = tmp_path / name
-        with pytest.raises(ProblemError, match=f"`format` to {other}"):
-            read_captions(format, path, "train")
-        if path.is_file():
-            with pytest.raises(ProblemError, match=f"`format` to {other}"):
-                splits_of(format, path)
-
-
 # What each format has of its own.
 
 
@@ -297,11 +272,11 @@ def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
     path = write(tmp_path / "r.token", "1.jpg#0\tp\n2.jpg#0\tq\n")
     write(tmp_path / "train.txt", "2\n")
     write(tmp_path / "validation.txt", "1\n")
-    assert CaptionSource("flickr", path).splits() == ("train", "validation")
-    assert read_captions("flickr", path, "dev").image_ids == ("1.jpg",)
+    assert CaptionSource(path).splits() == ("train", "validation")
+    assert read_captions(path, "dev").image_ids == ("1.jpg",)
     write(tmp_path / "F.trainImages.txt", "1\n")
     with refusals.refused("path"):  # Two lists for one split.
-        read_captions("flickr", path, "train")
+        read_captions(path, "train")
 
 
 @pytest.mark.parametrize(
@@ -313,8 +288,8 @@ def test_listed_images_without_captions_raise_an_error(tmp_path, listed, lines):
     lists = write(tmp_path / "train.txt", listed)
     problems = []
     with pytest.raises(ProblemError):
-        read_captions("flickr", path, "train")
-    read_captions("flickr", path, "train", problems)
+        read_captions(path, "train")
+    read_captions(path, "train", problems)
     assert [(one.path, one.line) for one in problems] == [
         (str(lists), line) for line in lines
     ]
@@ -328,13 +303,13 @@ def test_coco_file_without_pattern_is_one_split(tmp_path):
             [(1000092795, "p"), (1000092796, "q\n"), (1000092795, "r")],
         ),
     )
-    assert CaptionSource("coco", path).splits() == ("all",)
-    images = read_captions("coco", path, "all")
+    assert CaptionSource(path).splits() == ("all",)
+    images = read_captions(path, "all")
     ids = ("1000092796", "1000092795", "7")
     assert columns(images) == (ids, ("q", "p", "r"), [0, 1, 1])
     assert images.file_names == ("v/1.jpg", "v/2.jpg", "v/3.jpg")
     with pytest.raises(NoSuchSplit):
-        read_captions("coco", path, "train")
+        read_captions(path, "train")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +327,7 @@ def test_precomputed_rows_are_images_or_captions(
     tmp_path, rows, ids, image_ids, owners
 ):
     precomputed(tmp_path, np.array(rows)[:, None], "pqrstu", ids)
-    images = read_captions("precomputed", tmp_path, "train")
+    images = read_captions(tmp_path, "train")
     said = tuple("prqstu") if ids else tuple("pqrstu")
     assert columns(images) == (image_ids, said, owners)
     assert images.has_ids == (ids is not None)
@@ -372,7 +347,7 @@ def test_precomputed_captions_with_another_number_of_features(
 ):
     precomputed(tmp_path, [[1], [1]], captions, ids)
     with refusals.at(tmp_path / f"train_{file}.txt", line):
-        read_captions("precomputed", tmp_path, "train")
+        read_captions(tmp_path, "train")
 
 
 def test_a_table_with_quotes_empty_lines_and_unnamed_columns(tmp_path):
@@ -385,14 +360,14 @@ def test_a_table_with_quotes_empty_lines_and_unnamed_columns(tmp_path):
         "b.jpg,A cat,dev,2,\n"
         'a.jpg,"Two\r\nlines",train,3,\r\n',
     )
-    images = read_captions("table", path, "train")
+    images = read_captions(path, "train")
     said = ('A "big", dog', "Two\nlines")
     assert columns(images) == (("a.jpg",), said, [0, 0])
     # Several names of the dev split are splits of their own.
-    assert CaptionSource("table", path).splits() == ("train", "val", "dev")
+    assert CaptionSource(path).splits() == ("train", "val", "dev")
     for split, text in {"val": "A cow", "dev": "A cat"}.items():
-        assert read_captions("table", path, split).captions == (text,)
-    assert read_captions("table", path, "validation").captions == ("A cow",)
+        assert read_captions(path, split).captions == (text,)
+    assert read_captions(path, "validation").captions == ("A cow",)
 
 
 @pytest.mark.parametrize(
@@ -402,12 +377,12 @@ def test_table_as_a_spreadsheet_saves_it(tmp_path, mark, encoding):
     rows = ['"Image"', '"Caption"'], ["é.jpg", '"Two; dogs,\ta 犬"']
     text = "\r\n".join(map(mark.join, rows)) + "\r\n"
     path = write(tmp_path / "own.csv", text.encode(encoding))
-    images = read_captions("table", path, "all")
+    images = read_captions(path, "all")
     assert columns(images) == (("é.jpg",), ("Two; dogs,\ta 犬",), [0])
     if encoding == "utf-16":  # Half a letter is none.
         write(path, text.encode(encoding)[:-1])
         with refusals.at(path, 1):
-            read_captions("table", path, "all")
+            read_captions(path, "all")
 
 
 def test_table_of_excel_in_cp1252_is_read_with_one_doubt(tmp_path):
@@ -417,21 +392,21 @@ def test_table_of_excel_in_cp1252_is_read_with_one_doubt(tmp_path):
         tmp_path / "t.csv", f"image;caption\r\n{rows}".encode("cp1252")
     )
     problems = []
-    images = read_captions("auto", path, "all", problems)
+    images = read_captions(path, "all", problems)
     assert images.captions == tuple(texts)
     assert [problem.line for problem in problems] == [2]
     assert "2 lines as cp1252" in problems[0].message
     with pytest.warns(UserWarning, match="cp1252"):
-        read_captions("auto", path, "all")
+        read_captions(path, "all")
 
 
 def test_table_that_may_be_truncated_warns(tmp_path):
     path = write(tmp_path / "t.csv", "image,caption\na.jpg,p\nb.jpg,A do")
     with pytest.warns(UserWarning, match=r"t.csv:3: "):
-        images = read_captions("table", path, "all")
+        images = read_captions(path, "all")
     assert images.captions == ("p", "A do")
     problems = []
-    read_captions("table", path, "all", problems)
+    read_captions(path, "all", problems)
     assert [problem.line for problem in problems] == [3]
 
 
@@ -445,23 +420,23 @@ def test_a_file_of_all_splits_is_read_once(tmp_path, monkeypatch):
         return caption_tables.read_table(file)
 
     monkeypatch.setitem(READERS, "table", reader)
-    assert CaptionSource("table", path).splits() == ("train", "test")
-    assert read_captions("table", path, "test").captions == ("q",)
-    assert read_captions("table", path, "train").captions == ("p",)
+    assert CaptionSource(path).splits() == ("train", "test")
+    assert read_captions(path, "test").captions == ("q",)
+    assert read_captions(path, "train").captions == ("p",)
     assert len(read) == 1
     write(path, lines + "c.jpg,r,train\n")
-    assert read_captions("table", path, "train").captions == ("p", "r")
+    assert read_captions(path, "train").captions == ("p", "r")
     write(path, lines + "c.jpg,r\n")  # Each call tells what is wrong.
     for _ in range(2):
         with refusals.at(path, 4):
-            read_captions("table", path, "train")
+            read_captions(path, "train")
 
 
 def test_memory_is_proportional_to_the_size_of_the_file(tmp_path):
     content = json.dumps({f"{row}.jpg": f"a dog {row}" for row in range(9999)})
     path = write(tmp_path / "mapping.json", content)
     tracemalloc.start()
-    read_captions("auto", path, "all")
+    read_captions(path, "all")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 22 * len(content)
@@ -476,31 +451,26 @@ def test_pattern_may_name_the_split_twice(tmp_path):
         write(folder / f"{split}.csv", f"image,caption\n{split}.jpg,p\n")
     write(tmp_path / "[odd] name" / "dev" / "test.csv", "")
     pattern = tmp_path / "[odd] name" / "{split}" / "{split}.csv"
-    assert CaptionSource("table", pattern).splits() == ("train", "test")
-    images = read_captions("table", pattern, "train+test")
+    assert CaptionSource(pattern).splits() == ("train", "test")
+    images = read_captions(pattern, "train+test")
     assert images.image_ids == ("train.jpg", "test.jpg")
 
 
 @pytest.mark.parametrize(
-    "format, name, kind",
+    "name, kind",
     [
-        ("karpathy", "none.json", FileNotFoundError),
-        ("flickr", "none.json", FileNotFoundError),
-        ("coco", "{split}.xml", (FileNotFoundError, NoSuchSplit)),
-        ("precomputed", "", (FileNotFoundError, NoSuchSplit)),
-        ("precomputed", "none", FileNotFoundError),
-        ("karpathy", "", IsADirectoryError),
-        ("table", "there.xlsx", InputError),
+        ("none.json", FileNotFoundError),
+        ("{split}.xml", (FileNotFoundError, NoSuchSplit)),
+        ("", IsADirectoryError),
+        ("there.xlsx", InputError),
     ],
 )
-def test_the_error_of_a_missing_file_contains_its_path(
-    tmp_path, format, name, kind
-):
+def test_the_error_of_a_missing_file_contains_its_path(tmp_path, name, kind):
     write(tmp_path / "there.xlsx", "x")
-    path = tmp_path / name
-    for read in (splits_of, lambda *one: read_captions(*one, "train")):
+    source = CaptionSource(tmp_path / name)
+    for read in (source.splits, lambda: source.read("train")):
         with pytest.raises(kind) as error:
-            read(format, path)
+            read()
         assert str(tmp_path) in str(error.value)
 
 
@@ -511,12 +481,12 @@ def test_the_error_of_a_missing_file_contains_its_path(
 def test_flickr8k_is_the_same_in_three_formats(data_root):
     folder = data_root / "flickr8k"
     karpathy, flickr, vse = (
-        read_captions(format, folder / name, "dev+test")
-        for format, name in [
-            ("karpathy", "dataset_flickr8k.json"),
-            ("flickr", "Flickr8k.token.txt"),
-            ("precomputed", "precomp_squeezenet"),
-        ]
+        read_captions(folder / name, "dev+test")
+        for name in (
+            "dataset_flickr8k.json",
+            "Flickr8k.token.txt",
+            "precomp_squeezenet",
+        )
     )
     assert karpathy.captions_per_image.tolist() == [5] * 2000
     assert columns(karpathy) == columns(flickr) == columns(vse)
@@ -543,6 +513,6 @@ def test_captions_of_two_sources_are_matched_within_their_photo():
 def test_images_without_captions_are_kept(tmp_path):
     content = '[{"image": "a.jpg", "captions": ["p"]}, '
     content += '{"image": "b.jpg", "captions": []}]'
-    images = read_captions("auto", write(tmp_path / "x.json", content), "all")
+    images = read_captions(write(tmp_path / "x.json", content), "all")
     assert images.names == ("a.jpg", "b.jpg")
     assert images.captions_per_image.tolist() == [1, 0]

@@ -102,13 +102,13 @@ def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
         for split in ("train", "dev"):
             captions = folder / f"{split}_caps.txt"
             captions.write_text("a dog\n" * 6 * repeats)
-            splits[split] = read_captions("precomputed", folder, split)
+            splits[split] = read_captions(folder, split)
         assert not splits["dev"].has_ids
         assert not splits["dev"].subset([2, 1]).has_ids
         assert splits["dev"].image_ids == splits["train"].image_ids
         assert [*common_images(splits)] == []
         (folder / "dev_ids.txt").write_text("".join(f"{i}\n" for i in range(6)))
-        assert read_captions("precomputed", folder, "dev").has_ids
+        assert read_captions(folder, "dev").has_ids
         (folder / "dev_ids.txt").unlink()
 
 

@@ -91,13 +91,10 @@ def test_a_public_layout_is_read_without_a_flag(name):
     if name.endswith(".parquet"):
         pytest.importorskip("pyarrow")
     expected = expected_captions(name)
-    assert set(CaptionSource("auto", FOLDER / name).splits()) == {*expected}
+    assert set(CaptionSource(FOLDER / name).splits()) == {*expected}
     for split, captions in expected.items():
-        images = read_captions("auto", FOLDER / name, split)
+        images = read_captions(FOLDER / name, split)
         assert captions_of(images) == captions
-    format = images.read_as.split()[0]
-    again = read_captions(format, FOLDER / name, split)
-    assert again.read_as == images.read_as
 
 
 @pytest.mark.parametrize(
@@ -112,11 +109,11 @@ def test_repaired_rows_and_rows_without_a_photo_are_counted(name, reason):
     if name.endswith(".parquet"):
         pytest.importorskip("pyarrow")
     problems = []
-    read_captions("auto", FOLDER / name, "all", problems)
+    read_captions(FOLDER / name, "all", problems)
     assert [reason in problem.message for problem in problems] == [True]
 
 
 def test_photos_of_one_person_share_an_identity():
     for name, ids in (("reid_raw.json", "11"), ("data_captions.json", "00")):
-        images = read_captions("auto", FOLDER / "pedes" / name, "train")
+        images = read_captions(FOLDER / "pedes" / name, "train")
         assert images.identities == (*ids,)

@@ -100,7 +100,6 @@ def test_photo_folder_is_none_if_the_first_photo_is_missing(
     (tmp_path / "own.csv").write_text("image,caption\n1.png,A dog\n")
     sources = Sources(
         captions=str(tmp_path / "own.csv"),
-        captions_format="table",
         images=images,
         data_root=str(tmp_path / data_root),
     )
@@ -187,7 +186,9 @@ def test_arrays_are_found_under_either_name_of_a_split(here):
 
 
 def test_the_data_root_comes_from_the_environment(monkeypatch, tmp_path):
-    folder = tiny.write_precomputed(tmp_path)
+    folder = tiny.write_precomputed(tmp_path / "here")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
     line = tiny.arguments("absent", tmp_path / "run")
     del line["data_root"]
     line = [f"--{name}={value}" for name, value in line.items()]

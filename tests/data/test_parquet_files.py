@@ -35,7 +35,7 @@ def write(path, rows_at_once=2, **columns):
 
 
 def read(path, split="all", problems=None):
-    return read_captions("auto", path, split, problems)
+    return read_captions(path, split, problems)
 
 
 def captions_of(found):
@@ -112,13 +112,13 @@ def test_splits(tmp_path):
     for part, paths in (("train", NAMES), ("test", [f"x{n}" for n in NAMES])):
         name = f"{part}-00000-of-00001.parquet"
         write(tmp_path / name, image=photos_of(paths), caption=texts)
-    assert CaptionSource("auto", tmp_path).splits() == ("train", "test")
+    assert CaptionSource(tmp_path).splits() == ("train", "test")
     test = read(tmp_path, "test")
     assert test.names[0] == "test-00000-of-00001.parquet/x0.jpg"
     splits = ["train", "train", "val", "val", "val"]
     path = tmp_path / "test.parquet"
     write(path, image=photos_of(), caption=texts, split=splits)
-    assert CaptionSource("auto", path).splits() == ("train", "val")
+    assert CaptionSource(path).splits() == ("train", "val")
     assert read(path, "train").image_ids == (*NAMES[:2],)
 
 

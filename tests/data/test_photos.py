@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 
 def test_photos_of_captions_are_listed_once(folder):
-    captions = CaptionSource("table", folder / "t.csv")
+    captions = CaptionSource(folder / "t.csv")
     paths = [(name, folder / "photos" / name) for name in ("b.jpg", "x.jpg")]
     assert find_photos(folder / "photos", captions) == paths
     assert find_photos(folder / "photos", captions, ["test"]) == paths[1:]
@@ -86,7 +86,7 @@ def test_hidden_photos_and_folders_of_systems_are_left_out(tmp_path):
     assert [*sort_files(tmp_path)[0]] == ["cat.jpg"]
     captions = tmp_path / "t.csv"
     captions.write_text("image,text\nx/cat.png,p\n")
-    [(_, path)] = find_photos(tmp_path, CaptionSource("auto", captions))
+    [(_, path)] = find_photos(tmp_path, CaptionSource(captions))
     assert path == tmp_path / "cat.jpg"
 
 
@@ -134,7 +134,7 @@ def test_names_match_in_each_unicode_form(tmp_path, name, file):
     captions, names = tmp_path / "t.csv", tmp_path / "list.txt"
     for written in (f"{name}/{name}.jpg", f"{name}.jpg", f"{name}.png", name):
         captions.write_text(f"image,text\n{written},p\n")
-        [(_, found)] = find_photos(tmp_path, CaptionSource("table", captions))
+        [(_, found)] = find_photos(tmp_path, CaptionSource(captions))
         assert found == path
         names.write_text(f"{written}\n")
         ids = [f"{file}/{file}.jpg", "other.jpg"]
@@ -230,7 +230,7 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
         (tmp_path / "photos" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / path).touch()
     (tmp_path / "photos" / "stray.tar").write_bytes(b"not an archive")
-    captions = CaptionSource("table", tmp_path / "t.csv")
+    captions = CaptionSource(tmp_path / "t.csv")
     other = "" if name == "a.jpg" else "a.jpg,p\n"
     captions.path.write_text(f"image,text\n{other}{name},p\n")
     [*_, (key, path)] = find_photos(tmp_path / "photos", captions)
@@ -241,7 +241,7 @@ def test_photo_is_not_matched_to_two_names(tmp_path):
     (tmp_path / "0.jpg").touch()
     path = tmp_path / "t.csv"
     path.write_text("image,text\ntrain/0.jpg,p\ntest/0.jpg,q\n")
-    assert match_names(tmp_path, CaptionSource("auto", path)) == {}
+    assert match_names(tmp_path, CaptionSource(path)) == {}
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def captions(tmp_path):
 def test_lists_replace_the_splits_of_captions(tmp_path, captions):
     (tmp_path / "train.txt").write_text("d\na\n")
     (tmp_path / "validation.txt").write_text("b\nelsewhere\n")
-    captions = CaptionSource("table", captions)
+    captions = CaptionSource(captions)
     lists = tmp_path / "{split}.txt"
     train = read_listed(captions, lists, "train")
     assert train.image_ids == ("a", "d")
@@ -272,7 +272,7 @@ def test_lists_replace_the_splits_of_captions(tmp_path, captions):
 @pytest.mark.real_data
 def test_photos_of_flickr8k_in_the_splits_of_flickr30k(data_root):
     dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
-    images = read_captions("karpathy", dataset, "train+val+test")
+    images = read_captions(dataset, "train+val+test")
     for split, count in {"train": 7471, "validation": 245, "test": 284}.items():
         path = data_root / "flickr30k" / f"{split}.txt"
         assert len(listed_rows(images.image_ids, path)) == count

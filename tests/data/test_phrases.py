@@ -214,7 +214,7 @@ def test_an_image_without_files_raises_an_error(folder, tmp_path):
 def test_phrases_of_scenes_equal_the_drawn_objects(tmp_path):
     path = tmp_path / "scenes"
     ensure_scenes(path, SceneSettings(6, 2, 0))
-    images = read_captions("karpathy", path / "dataset.json", "train")
+    images = read_captions(path / "dataset.json", "train")
     found = read_phrases(path, images)
     assert found.images.image_ids == images.image_ids
     assert found.images.captions == images.captions
@@ -238,7 +238,7 @@ def test_counts_of_flickr8k_entities(data_root):
     if not root.is_dir():
         pytest.skip(f"Flickr30K Entities not found: {root}")
     dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
-    images = read_captions("karpathy", dataset, "test").subset(range(100))
+    images = read_captions(dataset, "test").subset(range(100))
     found = read_phrases(root, images)
     assert found.num_phrases == 1295
     out = sum(int(count.sum()) for count in found.left_out.values())

@@ -86,7 +86,6 @@ def measured(folder, images, texts, *more):
     """Returns the metrics of two files of features in a folder of captions."""
     found = run(
         f"--data_root={folder}",
-        "--captions_format=precomputed",
         "--captions=.",
         f"--image_features={images}",
         f"--text_features={texts}",

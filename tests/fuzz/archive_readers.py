@@ -20,10 +20,8 @@ FILES = {
 
 
 def _read(path):
-    CaptionSource("auto", path).splits()
-    found = both_ways(
-        lambda problems: read_captions("auto", path, "all", problems)
-    )
+    CaptionSource(path).splits()
+    found = both_ways(lambda problems: read_captions(path, "all", problems))
     return found, [archives.read_bytes(path / x) for x in found.names]
 
 
@@ -67,7 +65,7 @@ def _write_bomb(path):
 
 
 def _read_bomb(path):
-    found = read_captions("auto", path, "all")
+    found = read_captions(path, "all")
     sizes = [*map(len, found.captions)]
     return sizes, archives.read_bytes(path / found.names[7])
 

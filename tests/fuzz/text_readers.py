@@ -118,17 +118,14 @@ def _dumped(contents):
     return {name: json.dumps(value) for name, value in contents.items()}
 
 
-def _captions(format, contents, split="all"):
-    """Returns the reader of a format of captions.
-
-    The user names the first file; the folder, if the format is precomputed.
-    """
-    name = "" if format == "precomputed" else next(iter(contents))
+def _captions(contents, split, name=None):
+    """Returns the reader of a caption file, by default the first one."""
+    name = next(iter(contents)) if name is None else name
 
     def read(folder):
-        CaptionSource(format, folder / name).splits()
+        CaptionSource(folder / name).splits()
         return both_ways(
-            lambda found: read_captions(format, folder / name, split, found)
+            lambda found: read_captions(folder / name, split, found)
         )
 
     return reader_of(contents, read)
@@ -167,7 +164,6 @@ def _word_vectors(name, content):
 READERS = {
     **{
         f"captions_{path.name}": _captions(
-            "auto",
             {path.name: path.read_text(encoding="utf-8")},
             next(iter(expected_captions(name))),
         )
@@ -175,9 +171,9 @@ READERS = {
         if path.suffix in (".json", ".jsonl", ".csv", ".tsv", ".txt")
         and path.parent.name not in ("flickr8k", "refcoco")
     },
-    "captions_references": _captions("phrases", _dumped(REFERENCES), "val"),
-    "captions_flickr": _captions("flickr", FLICKR, "train"),
-    "captions_precomputed": _captions("precomputed", PRECOMPUTED, "train"),
+    "captions_references": _captions(_dumped(REFERENCES), "val"),
+    "captions_flickr": _captions(FLICKR, "train"),
+    "captions_precomputed": _captions(PRECOMPUTED, "train", ""),
     "entities": reader_of(
         {"Sentences/0.txt": SENTENCES, "Annotations/0.xml": ANNOTATION},
         _read_entities,

@@ -76,7 +76,6 @@ def exported(tmp_path_factory):
         settings = tiny.settings(
             folder,
             folder / "run",
-            captions_format="table",
             captions="captions.csv",
             epochs=1,
             image_features=",".join(STORES),

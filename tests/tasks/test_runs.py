@@ -158,7 +158,6 @@ def write_own(folder, *rows):
 
 
 OWN = {
-    "captions_format": "table",
     "captions": "own.csv",
     "images": "photos",
     "image_features": "",

@@ -66,7 +66,7 @@ def test_recipe_computes_and_serves_text_features(
 def test_missing_text_features_raise_errors_before_training(folder, tmp_path):
     verbs.call(
         *("extract_text_features", "--features=tfidf", f"--captions={folder}"),
-        *("--captions_format=precomputed", f"--output={folder / 'tfidf'}"),
+        f"--output={folder / 'tfidf'}",
     )
     path = folder / "dev_caps.txt"
     first, *others = path.read_text().splitlines()

@@ -94,7 +94,7 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     np.save(tmp_path / "ims.npy", np.asarray([[np.inf], [1]], np.float32))
     (tmp_path / "ims_ids.txt").write_text("a.jpg\nx.jpg\n")
     result = describe(
-        *("--captions_format=table", f"--captions={table}"),
+        f"--captions={table}",
         *(f"--images={tmp_path}", f"--image_features={tmp_path / 'ims.npy'}"),
         f"--json={tmp_path / 'out.json'}",
     )
@@ -127,7 +127,7 @@ def test_one_split_and_no_training_split(table):
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     path = tmp_path / "d.json"
     path.write_text('{"images": [\n{"filename": "a.j')
-    result = describe("--captions_format=karpathy", f"--captions={path}")
+    result = describe(f"--captions={path}")
     assert result.returncode == 1
     assert result.stderr.startswith(f"error: {path}:2: ")
     assert result.stderr.count("\n") == 1

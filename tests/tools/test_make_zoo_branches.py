@@ -16,7 +16,6 @@ def test_branches_are_measured_together(tmp_path, eagerly):
         line = tiny.arguments(
             tmp_path,
             tmp_path / "run",
-            captions_format="table",
             captions="captions.csv",
             image_features="store,large",
             epochs=1,

@@ -25,7 +25,7 @@ def run(options):
     """Prints the recall and a table of times."""
     model, path = zoo.open_model("flickr8k_photos"), options.captions
     count = options.first_size(1_000_000)
-    captions = read_captions("auto", path, "test").captions
+    captions = read_captions(path, "test").captions
     sample = captions[:: len(captions) // MOST_QUERIES or 1][:MOST_QUERIES]
     queries = search.embed(model.embed_text, sample, "sentence")
     _, photos = embedding_cache.embed_folder(model, options.images, False)

@@ -18,7 +18,7 @@ SIZES = 10, 100, 500, 1000
 def run(options):
     """Prints a table with a row per size of the collection."""
     model = zoo.open_model(options.model)
-    records = read_captions("auto", options.captions, "test")
+    records = read_captions(options.captions, "test")
     paths = [os.path.join(options.images, name) for name in records.names]
     photos = search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE)
     texts = search.embed(model.embed_text, records.captions, "caption")

@@ -29,7 +29,7 @@ def run(options):
     photos = paths[:: max(1, len(paths) // CALIBRATION)][:CALIBRATION]
     if options.captions:
         photos = calibration_photos(folder, options.captions)
-        test = read_captions("auto", options.captions, "test")
+        test = read_captions(options.captions, "test")
         paths = [folder / name for name in test.names]
     with tempfile.TemporaryDirectory() as place:
         models = {"SavedModel": zoo.open_model(MODEL)}

@@ -21,7 +21,7 @@ def run(options):
             "`--images`, `--captions` and `--phrases` must name the photos, "
             "their captions and their phrases. Received: an empty flag."
         )
-    images = read_captions("auto", options.captions, options.split)
+    images = read_captions(options.captions, options.split)
     phrases = read_phrases(options.phrases, images)
     model = zoo.open_model(options.model)
     points, seconds = np.empty((phrases.num_phrases, 2, 2)), []

@@ -33,14 +33,14 @@ def add_litert(folder, kind, images, captions):
 
 def calibration_photos(images, captions):
     """Returns the paths of `CALIBRATION` training photos."""
-    names = read_captions("auto", captions, "train").names
+    names = read_captions(captions, "train").names
     names = names[:: max(1, len(names) // CALIBRATION)]
     return [images / name for name in names[:CALIBRATION]]
 
 
 def measure(model, images, captions):
     """Returns a model's metrics and photo embeddings on the test split."""
-    test = read_captions("auto", captions, "test")
+    test = read_captions(captions, "test")
     paths = [images / name for name in test.names]
     photos = search.embed(model.embed_images, paths, "image")
     texts = search.embed(model.embed_text, list(test.captions), "caption")

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Annotated
 
-from tbnets.data.captions import FORMAT_NAMES
 from tbnets.data.localization.examples import POSITIVES
 from tbnets.data.localization.sampler import NEGATIVE_REGIONS
 from tbnets.data.phrase_pairs import CONTRASTS
@@ -170,12 +169,6 @@ COLUMN_HELP = {
 class CaptionSettings:
     """Caption and split settings."""
 
-    captions_format: str = flag(
-        "auto",
-        "Expected format of --captions (docs/data_formats.md). auto: any "
-        "format.",
-        choices=FORMAT_NAMES,
-    )
     image_column: str = flag("", COLUMN_HELP["image_column"])
     caption_column: list[str] = flag([], COLUMN_HELP["caption_column"])
     split_column: str = flag("", COLUMN_HELP["split_column"])

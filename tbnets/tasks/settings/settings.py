@@ -242,9 +242,8 @@ def _data_conditions(settings):
         or any(is_recipe(item.strip()) for item in named.split(","))
     )
     captions = (
-        "captions_format captions split_lists image_column caption_column "
-        "split_column"
-    ).split()
+        "captions split_lists image_column caption_column split_column".split()
+    )
     return {
         **dict.fromkeys(captions, (not scenes, "without --scenes")),
         "num_scenes": (scenes != "", "with --scenes"),

@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
             tiny_scenes.write_regions(name, *values)
         trained = verbs.train(
             *("--images=photos", "--captions=captions.csv", "--noexport"),
-            *("--captions_format=table", "--image_features=second.flags"),
+            "--image_features=second.flags",
             *("--text_encoder=mean", "--word_dim=6", "--min_count=1"),
             *("--image_units=4", "--text_units=4", "--run_dir=run"),
             *("--epochs=1", "--batch_normalization=none"),

@@ -78,7 +78,6 @@ def opened(**sources):
     """Returns the `Data` of a run on these photos."""
     given = {
         "captions": "captions.csv",
-        "captions_format": "table",
         "images": "photos",
         "image_features": "tiny.flags",
         **sources,
