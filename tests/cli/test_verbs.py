@@ -15,7 +15,7 @@ from tests.verbs import ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OF_CLONES = {
-    *("benchmark", "check_accelerator", "compare_features", "compare_parses"),
+    *("benchmark", "check_accelerator", "compare_parses"),
     *("compare_replicas", "make_zoo", "reproduce"),
     "scene_ceiling",
 }

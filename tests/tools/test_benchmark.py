@@ -20,7 +20,7 @@ SMALL = (
 )
 NUM_ROWS = {
     **{"loss": 6, "train_step": 4, "region_step": 3, "tree_lstm": 3},
-    **{"evaluation": 2, "extraction": 2, "search": 7},
+    **{"evaluation": 2, "extraction": 2, "search": 5},
     **{"fisher_vectors": 4, "batch_sizes": 14, "index": 12, "mapped": 0},
 }
 

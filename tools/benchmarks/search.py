@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 
 from benchmarks import arrays, timing
-from tbnets.data import archives, images
+from tbnets.data import images
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
 from tbnets.serving import embedding_cache, search, zoo
@@ -72,19 +72,12 @@ def _time_answers(model, folder, count, repeats):
     cache.add(paths, keys, dict(zip(keys.values(), rows)), {})
     cache.save()
 
-    def look():
-        return list(map(archives.stamp, sort_files(folder)[0].values()))
-
     def rank():
         return search.rank(model, QUERIES, (), rows, 5)
 
     runs = {
         "all of them found again": lambda: embedding_cache.embed_folder(
             model, folder, place
-        ),
-        "files and their stamps": look,
-        "what is kept of them read": lambda: embedding_cache.EmbeddingCache(
-            place, model, folder
         ),
         "sentence embedded and ranked": rank,
         "the same, and drawn": lambda: montage.draw_montage(
