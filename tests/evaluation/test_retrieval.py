@@ -142,7 +142,7 @@ def test_result_does_not_depend_on_the_memory_limit():
 
 
 @pytest.mark.parametrize("share", [1, 10**9])
-def test_few_and_many_undecided_pairs_are_ranked_alike(monkeypatch, share):
+def test_few_and_many_undecided_pairs_have_equal_ranks(monkeypatch, share):
     # 1: no strip is scored exactly as a whole; 10**9: any with such a pair.
     monkeypatch.setattr(exact_ranks, "DENSE_SHARE", share)
     case = random_case(0, levels=2)
@@ -227,7 +227,7 @@ def test_scores_are_rounded_from_the_exact_sum():
         assert exact_ranks.pair_scores(*sides, index, index).tolist() == [1.0]
 
 
-def test_bootstrap_interval_holds_the_statistic():
+def test_bootstrap_interval_contains_the_statistic():
     ranks = np.arange(1, 201)
 
     def recall(values):

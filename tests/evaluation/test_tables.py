@@ -48,22 +48,3 @@ def test_table_notes_ties_and_skips_missing_metrics():
     assert lines[0].split() == "R@1 R@5 R@10 MedR MeanR queries".split()
     assert lines[3].strip() == ("100.0% of these tie with a wrong one (a miss)")
     assert not any("text to text" in line for line in lines)
-
-
-def test_cutoffs_with_too_many_digits_are_ignored():
-    metrics = {"x/recall_at_" + "9" * 5000: 1, "x/recall_at_10": 1}
-    assert tables.recall_cutoffs({**metrics, "x/recall_at_5": 1}) == (5, 10)
-
-
-def test_headline_shows_the_main_metrics():
-    metrics = {"recall_sum": 250.25, "text_to_image/recall_at_1": 0.5}
-    metrics["image_to_text/recall_at_1"] = 0.0625
-    line = "R@1   6.3  50.0  recall sum  250.3"
-    assert tables.headline(metrics, "recall_sum") == line
-    metrics |= {"correspondence_accuracy": 0.25, "correspondence_chance": 0.1}
-    line += "  regions 25.0 (chance 10.0)"
-    assert tables.headline(metrics, "recall_sum") == line
-    names = ("recall_at_1", "recall_at_5", "recall_at_10", "upper_bound")
-    metrics = {f"phrase_to_region/{name}": 0.5 for name in names}
-    line = "R@1 R@5 R@10  50.0  50.0  50.0 of 50.0"
-    assert tables.headline(metrics, "") == line

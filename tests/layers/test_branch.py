@@ -5,12 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.heads import PairHead
-from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
-from tbnets.layers.tree_lstm import TreeEncoder
 
 
 @pytest.mark.parametrize(
@@ -50,41 +46,12 @@ def test_branch_without_layers_only_normalises():
     assert branch.output_dim == 2 and not branch.weights
 
 
-def test_a_branch_drops_units_in_training_only():
-    branch, x = Branch((9, 4), "none", dropout=0.5), tf.ones((3, 5))
-    plain = branch(x)
-    assert not np.allclose(branch(x, training=True), plain)
-    np.testing.assert_array_equal(branch(x), plain)
-
-
 def test_a_row_of_zeros_has_a_finite_gradient():
     branch = Branch((3,), batch_normalization="none")
     x = tf.Variable([[0.0, 0.0], [1.0, -1.0]])
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(branch(x))
     assert np.isfinite(tape.gradient(total, x)).all()
-
-
-HALF = {"dtype": "mixed_bfloat16"}
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        Branch((4, 3), "first", input_dropout=0.1, **HALF),
-        PairHead((4,), dropout=0.1, **HALF),
-        SmallConvNet((4,), **HALF),
-        MeanOfWords(9, 4, **HALF),
-        TreeEncoder(9, 4, **HALF),
-        RecurrentEncoder(9, bidirectional=True, **HALF),
-    ],
-)
-def test_parts_of_a_layer_compute_the_same_as_the_layer(layer):
-    """By its own policy, not by that of whoever loads it."""
-    again = type(layer).from_config(layer.get_config())
-    for one in again._flatten_layers(include_self=False):
-        wanted = "float32" if one.name == "logit" else "bfloat16"
-        assert one.compute_dtype == wanted, one
 
 
 def test_dropout_keeps_the_mean_and_drops_the_rate_in_training():

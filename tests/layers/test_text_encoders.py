@@ -71,34 +71,9 @@ def test_pool_words_by_hand():
     np.testing.assert_allclose(pool_words(states, mask, "max"), [[3, -5]])
 
 
-def test_lstm_equals_its_equations():
-    encoder = RecurrentEncoder(6, "lstm", embedding_dim=3, units=2)
-    encoder.build((None, None))
-    variables = [v.numpy() for v in encoder.trainable_variables]
-    words, kernel, recurrent, bias = variables
-
-    def sigmoid(z):
-        return 1 / (1 + np.exp(-z))
-
-    state, cell = np.zeros(2), np.zeros(2)
-    for word in IDS[0]:
-        z = words[word] @ kernel + state @ recurrent + bias
-        i, f, g, o = np.split(z, 4)
-        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
-        state = sigmoid(o) * np.tanh(cell)
-    np.testing.assert_allclose(encoder(IDS)[0], state, atol=1e-6)
-
-
 def test_mean_of_words_is_appended_to_the_states():
     encoder, mean = make("gru-one-last-mean"), make("mean")
     features = encoder(IDS).numpy()
     mean.build((None, None))
     mean.embedding.set_weights(encoder.embedding.get_weights())
     np.testing.assert_allclose(features[:, 5:], mean(IDS), atol=1e-6)
-
-
-def test_word_dropout_only_in_training():
-    encoder = MeanOfWords(6, 4, word_dropout=0.5)
-    plain = encoder(IDS)
-    assert np.abs(encoder(IDS, training=True) - plain).max() > 0
-    np.testing.assert_array_equal(encoder(IDS), plain)

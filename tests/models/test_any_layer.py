@@ -120,20 +120,6 @@ def test_bytes_and_float_pixels_are_equal():
     np.testing.assert_array_equal(network.embed_images(PIXELS), floats)
 
 
-def test_steps_in_chunks_equal_steps_of_whole_batches(small_branch, eagerly):
-    weights = []
-    for chunk in (None, 1):
-        keras.utils.set_random_seed(0)
-        network = EmbeddingNetwork(
-            image_encoder=layers.Flatten(), text_encoder=of_strings()
-        )
-        rate = keras.optimizers.SGD(0.1)
-        network.compile(rate, encode_chunk=chunk)
-        network.fit(data_of(CAPTIONS), batch_size=4, verbose=0)
-        weights.append(network.text_encoder.get_weights()[-1])
-    np.testing.assert_allclose(*weights, rtol=1e-4, atol=1e-5)
-
-
 def test_outputs_of_any_branch_are_normalised_and_a_message_is_printed_once(
     capsys,
 ):
@@ -149,20 +135,6 @@ def test_outputs_of_any_branch_are_normalised_and_a_message_is_printed_once(
     assert said.count("normalisation") == 1 and "image_branch" in said
     norms = np.linalg.norm(network.embed_images(PIXELS), axis=1)
     np.testing.assert_allclose(norms, 1, rtol=1e-5)
-
-
-def test_mixed_precision_gives_float32_unit_vectors(eagerly):
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        network = EmbeddingNetwork(
-            layers.Dense(4), layers.Dense(4), layers.Flatten(), Subclassed()
-        )
-        network.compile("adam")
-        history = network.fit(data_of(TOKEN_IDS), batch_size=2, verbose=0)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-    assert np.isfinite(history.history["loss"]).all()
-    assert network.embed_images(PIXELS).dtype == tf.float32
 
 
 @pytest.mark.skipif(two_branch.KERAS_2, reason="Keras 2 does not quantize")

@@ -13,7 +13,6 @@ from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.similarity_network import SimilarityNetwork
 from tests import reference
-from tests.refusals import refused
 
 DIMS = (6, 5)
 MARGIN = 0.3
@@ -145,14 +144,6 @@ def test_terms_within_a_view_count_after_their_steps():
         assert (output.terms["image_to_image"] == 0) == (wanted is one)
         for found, expected in zip(gradients, wanted_gradients):
             np.testing.assert_array_equal(found, expected)
-
-
-def test_a_batch_without_all_keys_of_candidates_is_rejected():
-    network = embedding_network({"text_to_image": 1})
-    values = batch()
-    del values["is_negative"]
-    with refused("batch"):
-        network.batch_loss(tensors(values))
 
 
 def similarity_network(num_candidates=1, loss="logistic"):

@@ -9,7 +9,6 @@ from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.hm_lstm import HMLSTM
-from tbnets.models.keras_file import load_model
 from tbnets.text.packed_trees import TreeRows, tree_arrays
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Vocabulary
@@ -95,19 +94,6 @@ def fit(network):
         data, steps_per_epoch=2, shuffle=False, verbose=0, callbacks=[losses]
     )
     return losses.seen
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_an_unbuilt_hm_lstm_is_fitted_and_saved(own, eagerly, tmp_path):
-    made = network(own, built=False)
-    fit(made)
-    made.save(tmp_path / "made.keras")
-    loaded = load_model(tmp_path / "made.keras")
-    for name in ("images", "regions"):
-        found, wanted = (
-            getattr(one, f"embed_{name}")(BATCH[name]) for one in (loaded, made)
-        )
-        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -6,7 +6,6 @@ import tensorflow as tf
 from tbnets.layers.branch import Branch
 from tbnets.layers.heads import PairHead
 from tbnets.losses.logistic import PAIR_LOSSES, sample_pairs
-from tbnets.models.keras_file import load_model
 from tbnets.models.similarity_network import SimilarityNetwork
 from tests import reference
 
@@ -181,17 +180,3 @@ def test_weights_do_not_change_without_a_wrong_caption(loss):
         assert float(logs["loss"]) == 0.0
     for one, other in zip(before, network.trainable_variables):
         np.testing.assert_array_equal(one, other.numpy())
-
-
-def test_a_loaded_keras_file_continues_with_the_same_draws(tmp_path):
-    network, batch = make(dropout=0.2), make_batch()
-    options = {"num_candidates": 2, "sampling_seed": 9, "loss": "softmax"}
-    network.compile("adam", **options)
-    network.train_step(batch)
-    network.save(tmp_path / "network.keras")
-    again = load_model(tmp_path / "network.keras")
-    assert options == {name: getattr(again, name) for name in options}
-    for one in (network, again):
-        one.train_step(batch)
-    for one, other in zip(network.weights, again.weights):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), 1e-6, 1e-7)

@@ -48,7 +48,7 @@ def test_merges_are_applied_in_order():
     ]
 
 
-def test_words_are_letters_or_digits_or_neither():
+def test_letters_digits_and_punctuation_are_separate_words():
     found = pieces(["' s</w>"], ["It's 10!?<|endoftext|>\u00a0é"])[0]
     wanted = ["i", "t</w>", "'s</w>", "1</w>", "0</w>", "!", "?</w>"]
     assert found == [*wanted, "<|endoftext|>", "Ã", "©</w>"]
@@ -94,7 +94,7 @@ def learned(captions):
     return named([one for one in merges if one.count(" ") == 1])
 
 
-def test_ids_are_those_of_keras_hub(data_root):
+def test_ids_equal_the_ids_of_keras_hub(data_root):
     hub = pytest.importorskip("keras_hub")
     text = (data_root / "flickr8k/dataset_flickr8k.json").read_text()
     images = json.loads(text)["images"]

@@ -35,7 +35,7 @@ def test_a_tree_as_an_array_by_hand():
     ]
 
 
-def test_words_of_a_tree_are_those_of_its_caption():
+def test_words_of_a_tree_equal_the_words_of_its_caption():
     first, second, none = arrays_of(
         "(S (NP (DT A) (NN Dog)) (VP (VBP do) (RB n't) (VB run)) (. .))",
         "(NP (NP (DT a) (NN dog) (POS 's)) (NN t-t))",
@@ -79,7 +79,7 @@ def test_packed_trees_by_hand():
     assert packed.rows.numpy().tolist() == [0, 1, 2, 4, 5, 3]
 
 
-def test_padding_changes_nothing():
+def test_padded_trees_give_equal_packed_trees():
     rows = batch("(S (NP (DT a) (NN dog)) (VBZ runs))", "(NN dog)")
     padded = np.pad(rows, [[0, 1], [0, 5], [0, 0]])
     one, other = pack_trees(rows), pack_trees(padded)
@@ -105,14 +105,14 @@ def whole():
     )
 
 
-def test_packed_trees_of_the_package_are_whole(whole):
+def test_complete_trees_are_accepted(whole):
     assert whole_trees(whole, VOCABULARY.size).numpy().all()
     assert whole_trees(whole[:0], VOCABULARY.size).shape == (0,)
     assert not whole_trees(whole[:, :0], VOCABULARY.size).numpy().any()
     assert not whole_trees(np.zeros_like(whole), VOCABULARY.size).numpy().any()
 
 
-def test_a_tree_with_one_changed_number_is_judged_as_in_the_reference(whole):
+def test_trees_with_one_changed_number_are_checked_as_in_the_reference(whole):
     changed = []
     for place in np.ndindex(whole.shape):
         for value in (-1, 0, 1, 2, 3, 4, 5, 7, 8, 9, 2**31 - 1):

@@ -15,7 +15,7 @@ def embedded():
     return parsing.open_parser("embedded")
 
 
-def test_captions_are_cut_as_treebanks_are():
+def test_captions_are_tokenised_as_in_treebanks():
     for caption, wanted in (
         ("A man's dog doesn't run.", "A man 's dog does n't run ."),
         ("can\u2019t stop", "ca n\u2019t stop"),
@@ -86,7 +86,7 @@ def test_sentences_become_one_tree():
     assert read_tree(joined).words == ("a", "b")
 
 
-def test_the_right_branching_parser_cuts_what_is_too_long_for_a_tree():
+def test_right_branching_parser_cuts_long_captions_and_words():
     parser = parsing.open_parser("right_branching")
     assert parser("A red dog") == "(X (X A) (X (X red) (X dog)))"
     assert parser("") == "(X -)"

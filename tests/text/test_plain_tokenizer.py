@@ -52,7 +52,7 @@ def characters(points):
     return [chr(point) for point in points if not 0xD800 <= point < 0xE000]
 
 
-def test_characters_beside_apostrophes_are_split_as_in_the_graph(plain):
+def test_characters_next_to_apostrophes_are_split_as_in_the_graph(plain):
     some = characters([*range(0x600), *range(0x600, 0x110000, 89)])
     texts = [text for one in some for text in (f"a'{one}", f"{one}'s n't")]
     assert_split_as_in_graph(plain, texts)

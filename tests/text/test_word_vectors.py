@@ -150,14 +150,6 @@ def test_a_last_line_that_may_be_cut_is_reported(file, content):
     assert found.vectors.shape == (1, 3)
 
 
-def test_progress_adds_up_to_the_file(file):
-    for content in (text(), binary(newline=b"")):
-        read = []
-        read_word_vectors(file(content), [], read.append)
-        header = content.index(b"\n") + 1 if content is not text() else 0
-        assert sum(read) in (len(content), len(content) - header)
-
-
 @pytest.mark.real_data
 def test_real_files_cover_the_documented_words(data_root):
     captions = [

@@ -59,7 +59,7 @@ def test_commands_skip_broken_photos(folder, tmp_path, verb, module, named_by):
     assert f"{len(store.ids)} in the store, {len(found)} left out" in output
 
 
-def test_query(folder, tmp_path):
+def test_query_leaves_out_broken_photos(folder, tmp_path):
     write_networks(tmp_path, "bytes")
     line = f"--images={folder / 'photos'}", f"--model={tmp_path}/bytes", "red"
     output, errors = run("query", *line, "--top=20", "--batch_size=1")
@@ -73,7 +73,7 @@ def test_query(folder, tmp_path):
     assert sorted(answers) == photo_files.PHOTOS
 
 
-def test_description(folder, tmp_path):
+def test_describe_data_reports_broken_photos(folder, tmp_path):
     _, errors = run(
         "describe_data",
         f"--images={folder / 'photos'}",
@@ -90,7 +90,7 @@ def test_description(folder, tmp_path):
     photo_files.assert_all_left_out(found)
 
 
-def test_training_names_them(folder, tmp_path):
+def test_train_names_missing_and_broken_photos(folder, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(folder / "photos", photos, symlinks=True)
     flags = [

@@ -12,7 +12,7 @@ TREE = read_tree(
 )
 
 
-def test_phrases_are_told_by_their_letters():
+def test_phrases_are_spans_of_characters():
     # adogongrasssits: a dog is 0 to 4, grass 6 to 11.
     assert compare_parses.noun_phrases(TREE) == {(0, 11), (0, 4), (6, 11)}
     assert compare_parses.noun_phrases(TREE, True) == {(0, 4), (6, 11)}
@@ -20,14 +20,14 @@ def test_phrases_are_told_by_their_letters():
     assert (4, 11, "PP") in compare_parses.kinds(TREE)
 
 
-def test_words_may_be_cut_otherwise():
+def test_other_tokens_give_equal_spans():
     spans = compare_parses.letter_spans(["man's", "hat"], [(0, 2), (1, 2)])
     assert spans == {(0, 8), (5, 8)}
     other = compare_parses.letter_spans(["man", "'s", "hat"], [(0, 3), (2, 3)])
     assert other == spans
 
 
-def test_agreement_by_hand():
+def test_found_missed_and_extra_phrases_are_counted():
     found = compare_parses.compare(
         [{(0, 1), (1, 2)}, {(3, 4)}], [{(0, 1)}, {(3, 4), (5, 6), (7, 8)}]
     )

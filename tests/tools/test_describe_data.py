@@ -29,7 +29,7 @@ def line_of(result, title):
     return next(row for row in lines if row.startswith(title)).split()
 
 
-def test_what_is_read_and_matched_is_printed(tmp_path):
+def test_layout_and_matching_of_names_are_printed(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.png").write_bytes(photo_files.encode())
     path = tmp_path / "pairs.csv"
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     assert result.stderr.count("\n") == 1
 
 
-def test_phrases_are_counted_beside_captions_or_alone(tmp_path):
+def test_phrases_are_counted_with_and_without_captions(tmp_path):
     folder = write_entities(tmp_path / "entities")
     result = describe(f"--phrases={folder}")
     assert (result.returncode, result.stderr) == (0, "")

@@ -1,10 +1,8 @@
 """Tests of the extraction's command line."""
 
-import numpy as np
 import pytest
 
 from tbnets.data.store.reader import open_store
-from tbnets.data.store.writer import FeatureWriter
 from tests import verbs
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
@@ -59,23 +57,3 @@ def test_all_layers_of_captioned_photos(folder):
     store = open_store(folder / "store")
     assert (store.ids, store.dim) == (("a.jpg", "b.png"), 18)
     assert store.manifest.dtype == "float16"
-
-
-def test_features_of_regions(folder):
-    writer = FeatureWriter(
-        folder / "boxes", {"method": "by hand"}, 0, kind="regions"
-    )
-    boxes = [[0, 0, 20, 20], [5, 5, 30, 40], [0, 0, 30, 40]]
-    found = {"boxes": boxes, "counts": [2, 0, 1], "scores": [2, 1, 3]}
-    writer.add(["a.jpg", "b.png", "more/c.jpg"], None, **found)
-    writer.finish()
-    flags = "--region_features=roi_average", "--layers=second"
-    run(folder, f"--regions={folder / 'boxes'}", *flags)
-    store = open_store(folder / "store")
-    assert store.counts.tolist() == [2, 0, 1]
-    features, boxes = store.regions(0)
-    assert features.shape == (2, 11) and np.isfinite(features).all()
-    assert boxes.tolist() == [[0, 0, 20, 20], [5, 5, 30, 40]]
-    assert store.boxes(0)[1].tolist() == [2, 1]
-    assert store.sizes.tolist() == [[30, 40]] * 3
-    assert store.extraction["proposals"]["method"] == "by hand"

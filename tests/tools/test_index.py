@@ -96,7 +96,7 @@ def test_a_subfolder_that_cannot_be_listed_leaves_the_index_unchanged(
     assert contents(folder / "partly.index") == before
 
 
-def test_nothing_is_written_beside_the_photos(folder, tmp_path, monkeypatch):
+def test_index_writes_only_to_its_output(folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "photos", tmp_path / "own")
     shutil.copytree(folder / "bytes", tmp_path / "bytes")
     line = (tmp_path / "own", f"--output={tmp_path}/x.index")

@@ -10,7 +10,7 @@ from tests.serving.test_photo_export import write_all
 from tests.tools.test_make_zoo import CARD
 
 
-def test_branches_are_measured_together(tmp_path, eagerly):
+def test_a_model_without_image_networks_is_made_and_measured(tmp_path, eagerly):
     with tiny_cnn.known(lambda: tmp_path / "cnn.weights.h5"):
         write_all(tmp_path)
         line = tiny.arguments(

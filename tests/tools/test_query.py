@@ -284,7 +284,7 @@ def test_python_api_gives_the_answers_of_the_command(
         model.find(["red"], "photo.png")
 
 
-def test_default_montage_is_beside_the_photos(query_of, folder):
+def test_montage_is_written_to_the_cache_by_default(query_of, folder):
     line = BYTES, PHOTOS, "red"
     cache, montage = folder / "cache", folder / "montage.png"
     for more, path in (
@@ -367,28 +367,6 @@ def test_outputs_do_not_overwrite_photos_or_each_other(
     given = {"images": "photos", "queries": ["a"], "like": ["like.png"]}
     with refused(named) if named else contextlib.nullcontext():
         query.check_outputs(query.Options(**given, **flags))
-
-
-def test_montage_draws_some_queries_with_the_permissions_of_the_photos(
-    tmp_path, monkeypatch
-):
-    sizes = []
-
-    def draw(queries, ids, ranked, *_):
-        sizes.extend((len(queries), *values.shape) for values in ranked)
-        return PIL.Image.new("RGB", (1, 1))
-
-    monkeypatch.setattr(query.montage, "draw_montage", draw)
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    photos.chmod(0o750)
-    options = query.Options(images=str(photos), queries=["red"] * 300)
-    order = np.zeros([300, 90], int)
-    query.write_montage(options, options.queries, ["a.png"], [order] * 3)
-    assert sizes == [(40, 40, 50)] * 3
-    place = tmp_path / "photos.tbnets"
-    assert (place / "answers.png").is_file()
-    assert place.stat().st_mode & 0o7777 == 0o750
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def pages(tmp_path):
     return tmp_path
 
 
-def test_every_number_of_the_pages_is_recorded_or_marked():
+def test_every_number_on_the_pages_has_a_source():
     told = verbs.ask("reproduce", "--check")
     assert told == ("0 numbers that no file explains\n", "", "")
 
@@ -87,7 +87,7 @@ def test_published_numbers_equal_the_comments_of_flag_files(results):
     assert compared > 80
 
 
-def test_the_command_of_each_row_is_one(results, monkeypatch):
+def test_flags_of_each_row_change_its_configuration(results, monkeypatch):
     """What stands after its configuration changes it, flag by flag."""
     settings = functools.cache(lambda *words: read_settings(words))
     read_settings = recording._settings

@@ -11,7 +11,6 @@ import time
 
 import keras
 import numpy as np
-import PIL.Image
 import pytest
 
 from tbnets.training import checkpoints
@@ -105,16 +104,6 @@ def test_two_runs_are_compared_on_the_same_queries(
         assert difference == pytest.approx(second[name] - first[name])
         assert low <= difference <= high
     assert len(report["differences"]) == 7
-
-
-def test_map_of_the_split_is_drawn(evaluated):
-    pytest.importorskip("sklearn", reason="needs the extra: tbnets[map]")
-    _, folder = evaluated
-    with PIL.Image.open(folder.parent / "map.png") as drawn:
-        assert drawn.size == (1400, 1044)
-        colours = {colour for _, colour in drawn.getcolors(1 << 16)}
-    # Three images without photos, and dots of their captions.
-    assert {(221, 221, 221), (0, 114, 178)} <= colours
 
 
 def assert_ranks_as_embedded(model, data, row, embeddings):

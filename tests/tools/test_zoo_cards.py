@@ -8,7 +8,7 @@ from zoo_making import cards
 from tbnets.serving import zoo
 
 
-def test_the_recall_sum_of_localization_is_that_of_its_recalls():
+def test_recall_sum_of_localization_adds_its_recalls():
     # 25 + 50 + 75.
     recalls = zip((1, 5, 10), (0.25, 0.5, 0.75))
     names = {f"phrase_to_region/recall_at_{k}": x for k, x in recalls}
