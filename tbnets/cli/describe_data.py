@@ -3,14 +3,13 @@ r"""Print statistics and problems of a caption data set.
 For example:
 
   tbnets describe_data --captions=flickr8k/dataset_flickr8k.json \
-      --images=flickr8k/images \
-      --image_features='flickr8k/precomp/{split}_ims.npy'
+      --images=flickr8k/images
 
 For each split, the command counts images, captions, words, empty and repeated
-captions, and words that are not in the training split. It then prints the
-problems with their files and lines: unreadable rows, images in two splits,
-broken or missing image files, and missing or non-finite features. Problems with
-the same message are printed together. The exit code is 1 if there are problems.
+captions, and words that are not in the split train. It then prints the
+problems with their files and lines: unreadable rows, images in two splits, and
+broken or missing image files. Problems with the same message are printed
+together. The exit code is 1 if there are problems.
 
 With --images, it also decodes each photo, and counts the photos that have no
 captions. It does not look for blurred photos or near-copies; the package
@@ -46,11 +45,8 @@ from tbnets.data.photos import (
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.pictures import KINDS
 from tbnets.data.sources import Sources
-from tbnets.data.splits import fill_split
-from tbnets.data.store.features import check_finite
-from tbnets.data.store.opening import open_features
 from tbnets.errors import InputError, MissingFileError
-from tbnets.files import CheckedFile, Problem, listed, shown
+from tbnets.files import CheckedFile, listed, shown
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import flag
 from tbnets.text.vocabulary import count_words
@@ -173,49 +169,6 @@ def unused_photos(folder, splits: dict[str, CaptionedImages]) -> str:
     return f"{len(unused)} {verb} no row in the captions: {listed(unused)}."
 
 
-def describe_features(
-    images: CaptionedImages, patterns: list[str], problems: list
-) -> dict:
-    """Checks the features of a split's images.
-
-    `patterns` lists the paths of the features to concatenate. Problems are
-    appended to `problems`.
-
-    Returns a dict of counts, which is empty if the features cannot be read.
-    """
-    path = ", ".join(patterns)
-    try:
-        paths = [fill_split(pattern, images.split) for pattern in patterns]
-        path = ", ".join(paths)
-        features = open_features(*paths)
-        features.verify()
-    except (OSError, ValueError) as error:
-        message = str(error).removeprefix(f"{path}: ")
-        problems.append(Problem(path, None, message))
-        return {}
-    file = CheckedFile(path, problems)
-    missing = features.missing(images.image_ids)
-    failed = [key for key in missing if key in features.failed]
-    for key in failed:
-        file.report(
-            f"expected features of {shown(key)} in {images.split!r}; found "
-            f"that their extraction failed: {features.failed[key]}"
-        )
-    if missing:
-        file.report(
-            f"expected features of the {images.num_images} images of "
-            f"{images.split!r}; found none for {len(missing)}: "
-            f"{listed([*map(repr, missing)])}; {features.looks()}."
-        )
-    return {
-        "feature_rows": len(features),
-        "features_per_row": features.dim,
-        "images_without_features": len(missing),
-        "images_failed": len(failed),
-        "rows_not_finite": check_finite(features, problems),
-    }
-
-
 def format_counts(splits: dict[str, dict]) -> str:
     """Formats the counts of the splits as a table."""
     rows = [["", *splits]]
@@ -242,7 +195,6 @@ _TITLES = {
     "no_box_unknown": "no box: chain without annotation",
     "median_box_area": "area of a box, median share of the image",
     "unknown_word_rate": "unknown words, share",
-    "images_failed": "failed in extraction",
 }
 
 
@@ -277,15 +229,6 @@ class Options(CaptionFlags):
         "",
         "Folder of the image files; each file of the captions is decoded.",
     )
-    image_features: list[str] = flag(
-        [],
-        "Features: a store, or [n, dim] (.npy) with ids in X_ids.txt next to "
-        "X_ims.npy; may contain {split}. Several are concatenated.",
-    )
-    vocabulary_split: str = flag(
-        "train",
-        "Split that defines the known words; 'train+restval' merges two.",
-    )
     json: str = flag("", "JSON file for the counts and problems.")
 
 
@@ -295,15 +238,9 @@ def read_splits(options, problems):
     read_split = functools.partial(captions.read, problems=problems)
     names = options.splits or captions.splits()
     splits = {name: read_split(split=name) for name in names}
-    try:
-        training = read_split(split=options.vocabulary_split)
-    except ValueError:
-        print(
-            f"No split is named {options.vocabulary_split!r}, so unknown "
-            "words are not counted. Set --vocabulary_split to the training "
-            "split.\n"
-        )
+    if "train" not in captions.splits():
         return splits, None
+    training = splits.get("train") or read_split(split="train")
     return splits, set(count_words(training.captions)[0])
 
 
@@ -339,9 +276,6 @@ def describe_one(options, images, phrases, vocabulary, problems):
     counts = describe_split(images, vocabulary)
     if phrases is not None:
         counts.update(describe_phrases(phrases))
-    if options.image_features:
-        patterns = options.image_features
-        counts |= describe_features(images, patterns, problems)
     if options.images:
         check_images(images, options.images, problems)
     return counts

@@ -69,29 +69,6 @@ def test_images_in_two_splits_are_a_problem():
     assert "'y', 'z'" in one and "'a'" in other
 
 
-def test_features_are_joined_by_id(tmp_path):
-    np.save(tmp_path / "dev_ims.npy", np.asarray([[1.0, 2], [np.nan, 0]]))
-    (tmp_path / "dev_ids.txt").write_text("z\nx\n")
-    pattern = str(tmp_path / "{split}_ims.npy")
-    images = make([], [], split="val")
-    problems = []
-    counts = describe_data.describe_features(images, [pattern], problems)
-    assert counts == {
-        "feature_rows": 2,
-        "features_per_row": 2,
-        "images_without_features": 1,
-        "images_failed": 0,
-        "rows_not_finite": 1,
-    }
-    assert "'y'" in problems[0].message and "'x'" in problems[1].message
-    problems, test = [], make([], [], split="test")
-    assert not describe_data.describe_features(test, [pattern], problems)
-    path = tmp_path / "dev_ims.npy"
-    path.write_bytes(path.read_bytes()[:-1])
-    describe_data.describe_features(images, [pattern], problems)
-    assert len(problems) == 2 and problems[1].path == str(path)
-
-
 def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
     for split in ("train", "dev"):

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 
 from tests import photo_files, verbs
@@ -63,10 +62,8 @@ def test_counts_and_unused_photos_are_printed(table, tmp_path):
         path = tmp_path / f"{name}.jpg"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(photo_files.encode())
-    np.save(tmp_path / "ims.npy", np.eye(3, dtype=np.float32))
-    (tmp_path / "ims_ids.txt").write_text("a.jpg\nb.jpg\nc.jpg\n")
     line = [f"--captions={table}", f"--images={tmp_path}"]
-    result = describe(*line, f"--image_features={tmp_path / 'ims.npy'}")
+    result = describe(*line)
     assert (result.returncode, result.stderr) == (0, "")
     assert line_of(result, " ") == ["train", "test"]
     assert line_of(result, "captions ")[-2:] == ["2", "2"]
@@ -91,11 +88,9 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     with open(table, "a") as stream:
         stream.write("c.jpg,A cow\na.jpg,A dog,test\n")
         stream.write("../d.jpg,A pig,test\n../d.jpg,A pig,test\n")
-    np.save(tmp_path / "ims.npy", np.asarray([[np.inf], [1]], np.float32))
-    (tmp_path / "ims_ids.txt").write_text("a.jpg\nx.jpg\n")
     result = describe(
         f"--captions={table}",
-        *(f"--images={tmp_path}", f"--image_features={tmp_path / 'ims.npy'}"),
+        f"--images={tmp_path}",
         f"--json={tmp_path / 'out.json'}",
     )
     assert (result.returncode, result.stderr) == (1, "")
@@ -104,24 +99,24 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     problems = report["problems"]
     assert [problem["line"] for problem in problems[:3]] == [5, 7, 8]
     told = "\n".join(problem["message"] for problem in problems)
-    for words in ("3 columns", "none for 1: 'b.jpg'", "in 'test': 'a.jpg"):
+    for words in ("3 columns", "in 'test': 'a.jpg"):
         assert words in told
     assert told.count("does not exist") == 3  # a.jpg twice, b.jpg
-    assert told.count("found inf") == 1  # Two splits share the file.
     assert f"{len(problems)} problems." in result.stdout
     for problem in problems:  # Equal messages are printed once.
         assert result.stdout.count(f": {problem['message']}\n") == 1
     assert f"  This is also true of {table}:8.\n" in result.stdout
 
 
-def test_one_split_and_no_training_split(table):
-    flags = "--splits=test", "--vocabulary_split=none"
-    result = describe(f"--captions={table}", *flags)
+def test_unknown_words_are_counted_if_there_is_a_training_split(table):
+    result = describe(f"--captions={table}", "--splits=test")
     assert result.returncode == 0
     assert line_of(result, " ") == ["test"]
     assert "No problems." in result.stdout
-    assert "No split is named 'none'" in result.stdout
-    assert "unknown words" not in result.stdout.split("\n\n", 1)[1]
+    assert line_of(result, "unknown words, share")[-1] == "50.00%"
+    table.write_text(table.read_text().replace("train", "dev"))
+    result = describe(f"--captions={table}")
+    assert "unknown words, share" not in result.stdout
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):

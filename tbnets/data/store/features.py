@@ -260,23 +260,16 @@ def first_equal_rows(features: Features) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-def check_finite(features: Features, problems: list | None = None) -> int:
-    """Returns the number of rows with values that are not finite as float32.
-
-    Adds a `Problem` for each of these rows to `problems`. If `problems` is
-    None, raises ValueError for the first of these rows.
-    """
-    count = 0
+def check_finite(features: Features) -> None:
+    """Raises ValueError for the first value that is not finite as float32."""
     for part in features.parts:
         for rows, array in part.chunks():
             with np.errstate(over="ignore"):
                 bad = ~np.isfinite(np.asarray(array, dtype=np.float32))
-            for offset in np.flatnonzero(bad.any(axis=1)):
+            for offset in np.flatnonzero(bad.any(axis=1))[:1]:
                 column = int(np.argmax(bad[offset]))
-                CheckedFile(part.path, problems).report(
+                CheckedFile(part.path).report(
                     f"{part.row_name(rows.start + int(offset))}: expected "
                     f"finite features; found {array[offset, column]} in column "
                     f"{column}. Extract the features of this image again."
                 )
-                count += 1
-    return count

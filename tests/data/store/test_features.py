@@ -185,21 +185,18 @@ def test_error_about_nan_contains_the_row(tmp_path, monkeypatch, chunk_bytes):
     monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", chunk_bytes)
     array = np.ones((4, 3))
     array[1, 2] = np.nan
-    array[3] = [0, -np.inf, np.nan]
     features = open_array(save(tmp_path, array, "abcd"))
-    count, problems = refusals.read_past(
-        lambda problems: check_finite(features, problems)
-    )
-    assert count == 2 and problems[0].path == features.path
-    assert re.match(r"row 1 \(id 'b'\): .* column 2", problems[0].message)
-    assert re.match(r"row 3 \(id 'd'\): .* column 1", problems[1].message)
+    with refusals.at(features.path) as error:
+        check_finite(features)
+    message = error.value.problem.message
+    assert re.match(r"row 1 \(id 'b'\): .* column 2", message)
 
 
 def test_numbers_too_large_for_float32_are_not_finite():
     fine = FeatureArray(("a",), np.asarray([[3e38]]), "x")
     large = FeatureArray(("a",), np.asarray([[4e38]]), "x")
-    assert check_finite(fine) == 0
+    check_finite(fine)
     with pytest.raises(InputError, match="column 0"):
         check_finite(large)
     whole = FeatureArray(("a",), np.ones((1, 1), np.uint8), "x")
-    assert check_finite(whole) == 0
+    check_finite(whole)
