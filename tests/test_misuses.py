@@ -537,7 +537,6 @@ SCENES_FLAGS = [
     ("--folder=", "--folder"),
     ("--folder={root}/s --num_train=0 --num_dev=0 --num_test=0", "--num_train"),
 ]
-ZOO = [("--export=scenes_hm_lstm", "--export"), ("served", "--export")]
 LITERT = "--model=scenes_embedding --output={root}/x "
 EXPORT += [
     (LITERT + "--litert=float16 --half_precision", "--half_precision"),
@@ -555,7 +554,6 @@ COMMANDS = [
         ("extract_image_features", EXTRACT),
         ("propose_regions", PROPOSE),
         ("make_scenes", SCENES_FLAGS),
-        ("zoo", ZOO),
     )
     for row in rows
 ]

@@ -39,7 +39,7 @@ VERBS = {
     "localize": "finds the boxes of phrases in a photo",
     "serve": "serves models like TensorFlow Serving, for trials",
     "demo": "serves a local page to search your photos",
-    "zoo": "lists the models of the package, or exports one",
+    "zoo": "lists the models of the package",
     "ask": "sends requests to a model on a server",
     "describe_data": "prints statistics and problems of a data set",
     "extract_image_features": "extracts features of photos or boxes",

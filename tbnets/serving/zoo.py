@@ -133,19 +133,9 @@ def load(name: str) -> "Served":
         model = tbnets.zoo.load("flickr8k_photos")
         model.similarity(["dog.jpg"], ["a dog in the snow"])  # [1, 1] cosine
     """
-    check_name(name)
-    return open_model(name)
-
-
-def check_name(name: str, argument: str = "name") -> None:
-    """Raises ValueError, about `argument`, if `name` is not a zoo model."""
     if name not in names():
-        raise InputError(
-            argument,
-            "be a zoo model",
-            f"{argument}={name!r}",
-            _known(),
-        )
+        raise InputError("name", "be a zoo model", f"name={name!r}", _known())
+    return open_model(name)
 
 
 def open_model(name_or_path: Path, trust: bool = False) -> "Served":

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import tbnets
 from tbnets import __version__ as version
 from tbnets import cli, startup
 from tbnets.errors import InputError
@@ -64,6 +65,10 @@ def test_each_verb_prints_help_and_version(verb):
     assert ask(verb, "--version") == (f"{version}\n", "", "")
 
 
+def test_the_table_of_the_zoo_is_printed():
+    assert ask("zoo") == (f"{tbnets.zoo.describe()}\n", "", "")
+
+
 @pytest.mark.parametrize(
     "verb, argument, flag",
     [
@@ -114,10 +119,10 @@ def test_scripts_of_a_clone_call_their_verbs():
 
 
 def test_an_error_is_one_line_without_a_traceback():
-    command = [sys.executable, "-m", "tbnets", "zoo", "--export=x"]
+    command = [sys.executable, "-m", "tbnets", "zoo", "x"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.count("\n") == 1 and "tbnets zoo " in ended.stderr
+    assert ended.stderr.count("\n") == 1 and "error: The " in ended.stderr
 
 
 def test_the_recorded_command_line_can_be_typed(monkeypatch):
