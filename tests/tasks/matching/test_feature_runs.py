@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.cli import describe_data
 from tbnets.data.store.opening import open_features
 from tbnets.data.store.reader import FeatureStore
 from tbnets.data.store.writer import FeatureWriter
@@ -152,42 +151,6 @@ def test_checkpoint_describes_its_features(folder, tmp_path):
     shutil.rmtree(folder / "stores")  # It opens without any.
     state = runs.open_run(tmp_path / "run").state
     assert state.fitted["image_features_made_by"] == made_by
-
-
-def test_description_counts_missing_words_and_photos(folder):
-    settings = tiny.settings(folder, "unused")
-    records = tiny.split_of(settings, "dev").records
-
-    def described(*names):
-        """Returns the counts and the problems of the dev features."""
-        paths, problems = [f"{folder}/{name}" for name in names], []
-        counts = describe_data.describe_features(records, paths, problems)
-        return counts, problems
-
-    counts, problems = described("stores/{split}")
-    assert problems == [] and counts["feature_rows"] == 6
-    counts, problems = described("{split}_ims.npy", "all")
-    assert problems == [] and counts["features_per_row"] == 16
-    assert counts["images_without_features"] == 0
-    write_part(folder, "dev", first=2)
-    counts, problems = described("all", "part")
-    assert counts["images_failed"] == 1 and "'dev0.jpg'" in str(problems[0])
-    counts, problems = described("part")
-    assert counts == {
-        "feature_rows": 4,
-        "features_per_row": 8,
-        "images_without_features": 2,
-        "images_failed": 1,
-        "rows_not_finite": 0,
-    }
-    failed, absent = map(str, problems)
-    assert str(folder / "part") in failed and "'dev0.jpg'" in failed
-    assert "'dev0.jpg', 'dev1.jpg'" in absent
-    array = folder / "part" / "features.npy"
-    for content in (array.read_bytes()[:-1] + b"@", b""):  # A 1 is now a 4.
-        array.write_bytes(content)
-        counts, problems = described("part")
-        assert counts == {} and "features.npy" in str(problems[0])
 
 
 def test_concatenated_arrays_and_stores(folder, tmp_path):
