@@ -216,7 +216,7 @@ def test_a_run_names_the_splits_that_it_does_not_use(folder, tmp_path):
     ]
     content = json.dumps({"images": rows, "dataset": "coco"})
     (folder / "coco.json").write_text(content)
-    flags = {"captions_format": "karpathy", "captions": "coco.json"}
-    task = registry.open_task(tiny.settings(folder, tmp_path, **flags))
+    settings = tiny.settings(folder, tmp_path, captions="coco.json")
+    task = registry.open_task(settings)
     advice = "pass --train_split=train+restval"
     assert advice in task.notes(task.texts.fit())["not used"]
