@@ -107,7 +107,7 @@ class Options(RunFlags, ChoiceFlags):
         "For --model, with --photos: caption file with the split dev, or "
         "without splits, which are then drawn as in training. Results of a "
         "search are doubtful if they are less similar than 80 % of the right "
-        "first results of these captions.",
+        "first results of these captions, among as many photos.",
     )
     photos: str = flag("", "With --dev_captions: folder of the photos.")
     serving: bool = flag(
@@ -278,14 +278,15 @@ def recalls_of(options):
 
 def export_again(options, path, extra):
     """Exports --model as a new version and returns its folder."""
-    keep, add, metadata = options.signatures, None, None
+    keep, add, metadata = options.signatures, None, {}
     if options.index:
-        add = add_search(open_index(options.index))
+        index = open_index(options.index)
+        add, metadata["index_size"] = add_search(index), len(index)
         keep = keep and [*keep, "search"]
     if options.dev_captions:
         model = zoo.open_model(options.model, options.trust)
         likely = doubt.measure(model, options.dev_captions, options.photos)
-        metadata = {"metadata": {**model.metadata["metadata"], **likely}}
+        metadata["metadata"] = {**model.metadata["metadata"], **likely}
     return reexport(
         zoo.locate(options.model),
         path,

@@ -16,7 +16,7 @@ from tbnets.checks import (
 )
 from tbnets.data.pictures import read_square
 from tbnets.errors import InputError, MissingFileError, import_extra
-from tbnets.files import CheckedFile
+from tbnets.files import CheckedFile, is_kind
 from tbnets.serving import zoo
 from tbnets.serving.checksums import (
     CHARACTERS,
@@ -190,13 +190,12 @@ def read_record(path):
         ("tokenisation.max_tokens", int | None, None),
         ("sha256", dict, None),
         ("metadata", dict | None, None),
-        ("metadata.likely_similarity", float | None, None),
+        ("metadata.likely_similarities", list[list[float]] | None, None),
     ):
         value = record
         for key in name.split("."):
             value = value.get(key) if isinstance(value, dict) else None
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        if not fits or (most and not 1 <= value <= most):
+        if not is_kind(value, kind) or (most and not 1 <= value <= most):
             file.refuse("a valid value", value, name, _CURE)
     if record["format"] != LITERT_FORMAT:
         file.refuse(LITERT_FORMAT, record["format"], "format", _CURE)

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
 from tbnets.errors import InputError, MissingFileError
-from tbnets.files import CheckedFile, shown
+from tbnets.files import CheckedFile, is_kind, shown
 from tbnets.serving.checksums import GRAPH_FILE, METADATA_FILE, differences
 from tbnets.text.vocabulary import Vocabulary
 
@@ -102,13 +102,13 @@ def read_metadata(path):
     if not pathlib.Path(file.path).is_file():
         return {}
     metadata = file.json()
-    for name, kinds in _KINDS.items():
+    for name, kind in _KINDS.items():
         value = metadata
         for key in filter(None, name.split(".")):
             value = value.get(key, ...) if type(value) is dict else ...
-        if value is not ... and type(value) not in kinds:
+        if value is not ... and not is_kind(value, kind):
             file.report(
-                f"expected {name or 'the file'} to be {kinds[0].__name__}; "
+                f"expected {name or 'the file'} to be {kind}; "
                 f"found {shown(value)}. {_CURE}"
             )
     return metadata
@@ -121,16 +121,17 @@ def read_vocabulary(path):
 
 
 _KINDS = {
-    "": (dict,),
-    SHA256: (dict,),
-    "max_tokens": (int, type(None)),
-    "metadata": (dict,),
-    "metadata.settings": (dict,),
-    "metadata.likely_similarity": (float,),
-    "metadata.image_features_made_by": (dict,),
-    "metadata.image_features_made_by.proposals": (dict, type(None)),
+    "": dict,
+    SHA256: dict,
+    "max_tokens": int | None,
+    "index_size": int,
+    "metadata": dict,
+    "metadata.settings": dict,
+    "metadata.likely_similarities": list[list[float]],
+    "metadata.image_features_made_by": dict,
+    "metadata.image_features_made_by.proposals": dict | None,
 }
-"""Maps metadata keys to the allowed types of their values."""
+"""Maps metadata keys to the types of their values."""
 
 
 def read_weights(path):

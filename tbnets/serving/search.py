@@ -29,9 +29,9 @@ from tbnets.files import readable
 
 BATCH_SIZE = 256
 NO_WORD = "no word of this is known"
-LIKELY = "likely_similarity"
-"""Key in a model's metadata of the similarity that 80 % of the right first
-results on the dev split exceed."""
+LIKELY = "likely_similarities"
+"""Key in a model's metadata of [number of photos, similarity] pairs: the
+similarity that 80 % of the right first results exceed among so many photos."""
 _FUNCTION_WORDS = frozenset(
     "a an and are as at be by for from has have he her his in into is it its "
     "of on or over s she that the their them then there they this to under up "
@@ -95,13 +95,18 @@ def notes_on(model, queries):
     return notes
 
 
-def are_doubtful(model, queries, similarities):
+def are_doubtful(model, queries, similarities, num_photos):
     """Returns which results of sentences are doubtful, bool `[m, k]`.
 
-    A result is doubtful if its similarity is below the number `LIKELY` in the
-    model's metadata, or if a content word of its sentence is unknown.
+    A result is doubtful if its similarity is lower than that of most right
+    first results among `num_photos` photos, or if a content word of its
+    sentence is unknown. The similarities in `LIKELY` are interpolated, because
+    they grow with the logarithm of the number of photos.
     """
-    least = model.metadata.get("metadata", {}).get(LIKELY, -np.inf)
+    least, pairs = -np.inf, model.metadata.get("metadata", {}).get(LIKELY)
+    if pairs:
+        sizes, values = np.transpose(pairs)
+        least = np.interp(np.log(max(num_photos, 1)), np.log(sizes), values)
     doubtful = similarities < least
     for row, (words, note) in enumerate(notes_on(model, sentences_in(queries))):
         if note == NO_WORD or set(words) - _FUNCTION_WORDS:
@@ -159,7 +164,9 @@ def rank(model, queries, like, embeddings, top):
     results = []
     if len(queries) or not len(like):
         order, values = closest(embed(model.embed_text, queries, "query"))
-        results.append((order, values, are_doubtful(model, queries, values)))
+        count = len(embeddings)
+        doubtful = are_doubtful(model, queries, values, count)
+        results.append((order, values, doubtful))
     if len(like):
         order, values = closest(embed_examples(model, like))
         results.append((order, values, np.zeros(order.shape, bool)))

@@ -298,7 +298,8 @@ class Served(PhotoSearch):
         k = tf.constant(min(top, tf.int32.max))  # No index has more rows.
         results = self._ask("search", {**inputs, "k": k})
         values = results["similarities"]
-        doubtful = are_doubtful(self, queries, values)
+        count = self.metadata.get("index_size", np.inf)
+        doubtful = are_doubtful(self, queries, values, count)
         return [
             [answer(i.decode(), *numbers) for i, *numbers in zip(*found)]
             for found in zip(results["ids"], values, doubtful)

@@ -94,4 +94,5 @@ def test_the_similarity_of_likely_results_is_measured(tmp_path):
         words = f"--model={tmp_path / 'new'}", f"--output={tmp_path / 'again'}"
         verbs.call("export", *words)  # A copy keeps the number.
         model = load_saved_model(tmp_path / "again")
-        assert 0 < model.metadata["metadata"]["likely_similarity"] < 1
+        [small, all_dev] = model.metadata["metadata"]["likely_similarities"]
+        assert small[0] == 10 < all_dev[0] and small[1] <= all_dev[1]

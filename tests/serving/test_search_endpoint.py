@@ -22,7 +22,10 @@ from tests.serving.test_signatures import in_the_table
 ROWS = np.random.default_rng(0).integers(-2, 3, [23, 3]).astype(np.float32)
 QUERIES = np.random.default_rng(1).integers(-2, 3, [5, 3]).astype(np.float32)
 IDS = [f"caf\u00e9/{row}.jpg" for row in range(len(ROWS))]
-LIKELY = {"metadata": {"likely_similarity": 2.5}}
+LIKELY = {
+    "index_size": len(ROWS),
+    "metadata": {"likely_similarities": [[2, 1.5], [23, 2.5]]},
+}
 
 
 class Plain(tf.Module):

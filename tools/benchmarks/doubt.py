@@ -16,7 +16,10 @@ SIZES = 10, 100, 500, 1000
 
 
 def run(options):
-    """Prints a table with a row per size of the collection."""
+    """Prints a table with a row per size of the collection.
+
+    `rejected` is how many first results are doubtful without the photo.
+    """
     model = zoo.open_model(options.model)
     records = read_captions(options.captions, "test")
     paths = [os.path.join(options.images, name) for name in records.names]
@@ -24,7 +27,7 @@ def run(options):
     texts = search.embed(model.embed_text, records.captions, "caption")
     table = model.compare(photos, texts).T
     owners, rng = records.caption_to_image, np.random.default_rng(0)
-    print("photos  right  kept  right of likely  doubtful without the photo")
+    print("photos  right  kept  marked  right of likely  rejected")
     for size in sorted({min(size, len(photos)) for size in SIZES}):
         rows = rng.permutation(len(photos))
         groups = np.split(rows, range(size, len(rows) - size + 1, size))
@@ -33,6 +36,7 @@ def run(options):
         cells = (
             right.mean(),
             1 - is_doubtful[right].mean(),
+            is_doubtful.mean(),
             right[~is_doubtful].mean(),
             is_rejected.mean(),
         )
@@ -53,8 +57,9 @@ def _searched(model, table, owners, records, rows):
     order, first = search.best(values, 1)
     right = np.take_along_axis(own, order, axis=1)[:, 0]
     _, without = search.best(np.where(own, -np.inf, values), 1)
+    count = len(rows)
     return (
         right,
-        search.are_doubtful(model, captions, first)[:, 0],
-        search.are_doubtful(model, captions, without)[:, 0],
+        search.are_doubtful(model, captions, first, count)[:, 0],
+        search.are_doubtful(model, captions, without, count)[:, 0],
     )
