@@ -445,13 +445,11 @@ BOTH = (
 EVALUATE = [
     ("", "--run_dir"),
     ("--run_dir={root}/photos", "--run_dir"),
-    ("--run_dir={root}/young", "--run_dir"),
     ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
     (RUN + "--split=tset", "`split` must"),
     (RUN + "--checkpoint=first", "--checkpoint=first"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
-    (RUN + "--map=out", "--map"),
     ("--run_dir=absent --map=absent/map.png", "--map"),
     ("--map_images=9", "--map_images"),
     ("--image_embeddings=a.npy", "--text_embeddings, --caption_to_image"),
@@ -481,7 +479,6 @@ EXPORT = [
     ("--run_dir=a --model=b --output=c", "`--run_dir` or `--model` must"),
     ("--run_dir=a --signatures=b", "--signatures"),
     (RUN + "--output=a!b --serving", "--output"),
-    ("--run_dir={root}/young", "--run_dir"),
     (RUN + "--cnn_weights=w.h5", "--cnn_weights"),
 ]
 
@@ -500,8 +497,6 @@ QUERY = [
     (FEATURES + "i.npy --montage=m.png dog", "--montage"),
     (FEATURES + "i.npy --html=m.html dog", "--html"),
     ("--images={root}/photos --html={root}/absent/m.html dog", "--html"),
-    ("--images={root}/photos --montage=out dog", "--montage"),
-    ("--images={root}/photos --html=out dog", "--html"),
     (MODEL + "--image=a --captions={root}/no.txt", "path"),
     (MODEL + "--image=a --captions={root}/i.npy", "i.npy:1"),
 ]
@@ -515,7 +510,6 @@ LOCALIZE = [
         "--choice_temperature",
     ),
     ("{root}/photos/a.png", "tbnets localize"),
-    (ONE_PHOTO + "--output={root}/own.csv", "--output"),
     (ONE_PHOTO + "--json={root}/none/a.json", "--json"),
     (ONE_PHOTO + "--model={root}/none", "--model"),
     (ONE_PHOTO + "--model=scenes_embedding", "--model"),
@@ -528,7 +522,6 @@ EXTRACT = [
 ]
 PROPOSE = [
     (EXTRACTED + "whole --recall_at=5,x", "--recall_at"),
-    (EXTRACTED + "whole --picture=out", "--picture"),
 ]
 SCENES_FLAGS = [
     ("--folder={root}/s --clutter=2", "--clutter"),

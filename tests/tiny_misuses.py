@@ -52,7 +52,6 @@ def write_runs(root):
     settings = tiny.settings(root / "data", root / "run")
     session, _ = runs.prepare(settings, runs.start(settings, False))
     runs.export(session)
-    shutil.copytree(root / "run", root / "young")
     session.state.epoch = 1
     for name in ("best", "last"):
         checkpoints.save_checkpoint(

@@ -315,7 +315,7 @@ def check_evaluate_flags(options):
             "Name the training split.",
         )
     check_place("json", options.json)
-    check_place("map", options.map, ".png")
+    check_place("map", options.map)
     if options.map:  # Fails early if the extra is missing.
         plots.import_tsne()
 

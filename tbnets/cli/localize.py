@@ -140,7 +140,6 @@ def places_of_pictures(options, photos):
                 f"--output={output}",
                 "Name a folder, or localize one photo.",
             )
-        check_place("output", output, ".png")
         return [output]
     stems = [pathlib.Path(photo).stem for photo in photos]
     if (twice := first_twice(stems)) is not None:

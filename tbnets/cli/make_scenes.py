@@ -26,7 +26,7 @@ from PIL import Image, ImageDraw, ImageFont
 from tbnets.data.scenes.dataset import DATASET, RECORDS, ensure_scenes
 from tbnets.data.scenes.layout import SPLITS, SceneSettings
 from tbnets.progress import progress_bar
-from tbnets.tasks.settings.flag import REQUIRED, Whole, check_ending, flag
+from tbnets.tasks.settings.flag import REQUIRED, Whole, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 from tbnets.visualization.montage import draw_sheet
 
@@ -129,7 +129,6 @@ def print_summary(summary):
 
 def main(options):
     """Writes the scenes and the contact sheet."""
-    check_ending("contact_sheet", options.contact_sheet, ".png")
     names = [field.name for field in dataclasses.fields(SceneSettings)]
     settings = SceneSettings(*(vars(options)[name] for name in names))
     with progress_bar(settings.num_scenes, "drawing", "scene") as bar:

@@ -31,7 +31,7 @@ from tbnets.data.store.reader import open_store
 from tbnets.evaluation import boxes as box_math
 from tbnets.startup import usable_cores
 from tbnets.tasks.recipes.image_features import Proposals, make_proposals
-from tbnets.tasks.settings.flag import Count, Counts, check_ending, flag
+from tbnets.tasks.settings.flag import Count, Counts, flag
 from tbnets.visualization.boxes import PhraseBox, draw_boxes
 from tbnets.visualization.montage import draw_sheet
 
@@ -128,7 +128,6 @@ def draw_boxes_cell(options, path, boxes):
 
 def main(options):
     """Proposes boxes, measures their recall and draws some of them."""
-    check_ending("picture", options.picture, ".png")
     photos = options.find_photos()
     make_proposals(photos, options, options.output, options.workers)
     store = open_store(options.output)

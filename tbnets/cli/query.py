@@ -321,14 +321,12 @@ def check_query_flags(options, is_typed=False):
     if options.explain and not (options.queries or is_typed):
         raise must_come_with(options, "explain", "sentences")
     check_text("tbnets query", options.queries)
-    check_place("json", options.json)
-    endings = {"montage": ".png", "explain": ".png", "html": ".html"}
-    for name, ending in endings.items():
+    for name in OUTPUTS:
         path = vars(options)[name]
-        if path and (by_image or not options.images):
+        if path and name != "json" and (by_image or not options.images):
             needs = "sentences and --images, the folder of the photos"
             raise must_come_with(options, name, needs, "Add --images=FOLDER.")
-        check_place(name, path, ending)
+        check_place(name, path)
     if not by_image:
         check_outputs(options)
 

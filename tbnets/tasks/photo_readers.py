@@ -36,18 +36,9 @@ def start_at_photo(settings: Settings, cnn_weights):
 
     `cnn_weights` names the weights that computed the features: `imagenet`, or a
     file, first looked up in the current folder. "" keeps the run's value.
-    Raises ValueError if the run's network already reads photos.
     """
     if not cnn_weights:
         return settings
-    if settings.image_encoder != "features":
-        raise InputError(
-            "--cnn_weights",
-            "be used with a run on image features",
-            f"--cnn_weights={cnn_weights} with "
-            f"--image_encoder={settings.image_encoder}, which reads photos",
-            "Leave it out.",
-        )
     weights = hub.placed(cnn_weights)
     # A name of weights takes precedence over a file in the current folder.
     is_word = hub.is_hub(weights) or weights in WEIGHTS_BY_NAME

@@ -327,13 +327,6 @@ def open_run(
     """
     places = records.read_record(run_dir)
     path = checkpoint_path(run_dir, checkpoint)
-    if not path.exists():
-        raise InputError(
-            "run_dir",
-            "have a finished epoch",
-            f"run_dir={run_dir}, without {path}",
-            "Train at least one epoch.",
-        )
     saved = checkpoints.read_checkpoint(path)
     state = saved.state
     record = records.completed(state.settings, path)

@@ -64,7 +64,6 @@ BAD = {
         ({"task": "localization"}, "--task"),
     ],
     ("localization", "embedding"): [
-        ({"jit_compile": True}, "--jit_compile"),
         ({"phrases": ""}, "--phrases"),
         ({"regions": ""}, "--regions"),
         ({"phrases": "none"}, "--phrases"),

@@ -44,14 +44,6 @@ class LocalizationTask(Task):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        if settings.training and settings.training.jit_compile:
-            raise InputError(
-                "--jit_compile",
-                "be false for --task=localization, whose batches differ in "
-                "size: XLA would compile every size",
-                "--jit_compile",
-                "Leave it out.",
-            )
         self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
         self.sampler: PhraseSampler | None = None
 

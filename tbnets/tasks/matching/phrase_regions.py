@@ -86,19 +86,13 @@ def with_regions(session, regions):
 def _check_run(session, regions):
     task, settings = session.task, session.settings
     of_photos = settings.image_encoder == "features" and not task.of_phrases
-    if session.network.learned_similarity or not of_photos:
+    reader = task.texts.reader(session.state.fitted) if of_photos else None
+    of_words = reader is not None and not hasattr(reader, "read")
+    if session.network.learned_similarity or not of_words:
         raise InputError(
             "--regions",
-            "be used with a run that embeds photo features and captions",
-            f"--regions={regions} with --model={settings.run.model}",
-            "Choose another run, or leave it out.",
-        )
-    reader = task.texts.reader(session.state.fitted)
-    if reader is None or hasattr(reader, "read"):
-        raise InputError(
-            "--regions",
-            "be used with a run that reads captions as words",
-            f"--regions={regions} with "
+            "be used with a run that embeds photo features and words",
+            f"--regions={regions} with --model={settings.run.model} and "
             f"--text_encoder={settings.texts.text_encoder}",
             "Choose another run, or leave it out.",
         )

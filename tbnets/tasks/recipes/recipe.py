@@ -174,14 +174,6 @@ class Recipe:
 
 
 def _read_flags(flag, item, kind, sources):
-    if not item.endswith(".flags"):
-        raise InputError(
-            f"--{flag}",
-            f"be a recipe for tbnets {kind.verb}, a flagfile whose name ends "
-            "with .flags",
-            f"--{flag}={item}",
-            "Write a recipe.",
-        )
     path = command_line.find_recipe(
         flag, item, kind.verb, sources.resolve(item)
     )

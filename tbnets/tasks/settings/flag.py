@@ -204,27 +204,12 @@ def title_of(group):
     return group.__doc__.partition("\n")[0].rstrip(".")
 
 
-def check_place(name, path, ending=""):
-    """Raises an error if a flag names a file that cannot be written.
-
-    `ending` is the required suffix, such as ".png".
-    """
-    check_ending(name, path, ending)
+def check_place(name, path):
+    """Raises an error if a flag names a file in a folder that is missing."""
     if path and not pathlib.Path(path).absolute().parent.is_dir():
         raise InputError(
             f"--{name}",
             "be a file in an existing folder",
             f"--{name}={path}",
             "Create the folder, or choose another folder.",
-        )
-
-
-def check_ending(name, path, ending):
-    """Raises an error if a non-empty path lacks the suffix `ending`."""
-    if path and not path.lower().endswith(ending):
-        raise InputError(
-            f"--{name}",
-            f"be a file that ends with {ending}",
-            f"--{name}={path}",
-            f"Write --{name}={path}{ending}.",
         )

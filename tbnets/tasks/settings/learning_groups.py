@@ -286,7 +286,11 @@ class TrainingSettings:
         "Compute float32 products of GPUs in TF32, which is faster and less "
         "exact.",
     )
-    jit_compile: bool = flag(False, "Compile with XLA; for accelerators.")
+    jit_compile: bool = flag(
+        False,
+        "Compile with XLA; for accelerators. Slow with --task=localization, "
+        "as XLA compiles each size of a batch.",
+    )
     encode_chunk: Whole = flag(
         0,
         "Maximum number of images, or of captions, that an encoder processes "

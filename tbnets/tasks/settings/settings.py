@@ -4,7 +4,6 @@ import dataclasses
 import typing
 
 from tbnets.data.sources import Sources, is_recipe
-from tbnets.errors import InputError
 from tbnets.losses.presets import TERMS
 from tbnets.tasks.settings.data_groups import (
     CaptionSettings,
@@ -108,13 +107,6 @@ class Settings:
         names = {field.name for field in dataclasses.fields(Sources)}
         named = {name: values[name] for name in names & values.keys()}
         if preset := self.frozen_text_preset:
-            if "," in preset:
-                raise InputError(
-                    "--text_encoder",
-                    "be a preset without commas in its name",
-                    f"--text_encoder={preset}",
-                    "Rename its folder, or use a symbolic link.",
-                )
             named["text_features"] = preset
         return Sources(**named)
 
