@@ -466,7 +466,7 @@ EVALUATE = [
     ("--model=clip --captions=a.csv", "--model"),
     ("--model=clip --images=a --prompt=b", "--prompt"),
     ("--model=clip --run_dir={root}/run", "--model"),
-    ("--image_features=a --text_features=b", "--captions"),
+    ("--image_features=a --text_features=b", "--image_features"),
     (BOTH + "--text_features=no.npy", "`--text_features` must"),
     (BOTH + "--text_features={{split}}_ims.npy", "--text_features"),
 ]
@@ -478,7 +478,6 @@ EXPORT = [
     ("--model=a --output=b --max_pixels=9", "--max_pixels"),
     ("--run_dir=a --model=b --output=c", "`--run_dir` or `--model` must"),
     ("--run_dir=a --signatures=b", "--signatures"),
-    (RUN + "--output=a!b --serving", "--output"),
     (RUN + "--cnn_weights=w.h5", "--cnn_weights"),
 ]
 
