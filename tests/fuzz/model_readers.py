@@ -64,10 +64,9 @@ def _write_run(folder):
 def _read_run(folder):
     run = folder / "run"
     record = records.read_record(run)
-    records.check_resumable(record, registry.settings_of(record), run)
-    finished = summary.finished(
-        registry.settings_of(runs.record_before(run)), run
-    )
+    settings = registry.settings_of(runs.record_before(run))
+    records.check_resumable(record, settings, run)
+    finished = summary.finished(settings, run)
     arrays, names, state = checkpoints.read_checkpoint(
         run / "checkpoints/best.npz"
     )
