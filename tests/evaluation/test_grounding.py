@@ -109,12 +109,8 @@ def test_metrics_computed_by_hand():
         )
         | {"phrase_to_region/mean_average_precision": 1 / 4}
     )
-    table = tables.format_table(metrics, "tiny").splitlines()
-    all_of_it = "all 0.0 33.3 66.7 66.7 0.0 66.7 66.7 3"
-    assert table[2].split() == all_of_it.split()
-    people = "people 0.0 50.0 100.0 100.0 0.0 100.0 100.0 2"
-    assert table[4].split() == people.split()
-    assert table[-1].split()[-1] == "25.0"
+    row = tables.format_table(metrics).splitlines()[1].split()
+    assert row == "all 0.0 33.3 66.7 66.7 0.0 66.7 66.7 3".split()
 
 
 def test_average_precision_computed_by_hand():

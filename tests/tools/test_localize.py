@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import PIL.Image
 import pytest
@@ -108,8 +107,3 @@ def test_json_output_and_warnings_of_unknown_words(
     for phrase in json.loads(out)["phrases"]:
         assert phrase["note"] == "no word of this is known"
         assert len(phrase["regions"]) == 1
-
-
-def test_without_opencv_the_extra_is_named(localize_by, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    assert "tbnets[regions]" in localize_by(MODEL, PHOTO, "red")[2]

@@ -42,11 +42,3 @@ def test_make_scenes_reuses_scenes_and_draws_boxes(folder, tmp_path):
         differ = (boxes != np.asarray(image)).any(axis=-1)
     # Two or more boxes a scene, 7 pixels wide, each some 300 pixels around.
     assert differ.sum() > 7 * 2 * 7 * 150
-
-
-def test_existing_scenes_of_another_seed_are_an_error(folder):
-    before = sorted(folder.iterdir())
-    result = make(f"--folder={folder}", *FEW, "--seed=9")
-    assert result.returncode == 1
-    assert "seed is 0 instead of 9" in result.stderr
-    assert sorted(folder.iterdir()) == before

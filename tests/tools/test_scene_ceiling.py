@@ -63,16 +63,6 @@ def test_caption_is_true_of_matching_scenes(claims, expected):
     assert is_true(claims, SCENE, SIZE) == expected
 
 
-def test_between_is_symmetric():
-    boxes = ([0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10])
-    scene = {"objects": [thing("star", "red", box) for box in boxes]}
-    scene["objects"][1] = thing("ring", "red", boxes[1])
-    ring = said("object", 0, shape="ring")
-    assert is_true([ring, said("between", 0, 1, 2)], scene, SIZE)
-    star = said("object", 0, shape="star")
-    assert not is_true([star, said("between", 0, 1, 2)], scene, SIZE)
-
-
 def test_each_caption_is_true_of_its_own_scene():
     scenes = draw_scenes("test", SceneSettings(1, 1, 40, image_size=64))
     records = [scene_record(scene) for scene in scenes]
