@@ -18,13 +18,13 @@ import sys
 from tbnets import cli
 from tbnets.checks import per_cent
 from tbnets.data.scenes.dataset import RECORDS
+from tbnets.data.scenes.grammar import NEAR
 from tbnets.data.scenes.layout import (
     SPLITS,
     find_gap,
     find_position,
     find_relation,
 )
-from tbnets.data.scenes.phrases import NEAR
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import flag

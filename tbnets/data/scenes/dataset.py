@@ -25,8 +25,8 @@ import numpy as np
 from PIL import Image
 
 from tbnets.data.scenes import grammar, layout, rendering
+from tbnets.data.scenes.grammar import BACKGROUND_CHAIN
 from tbnets.data.scenes.layout import SCENES_PER_SPLIT
-from tbnets.data.scenes.phrases import BACKGROUND_CHAIN
 from tbnets.errors import ExistingFileError
 from tbnets.files import CheckedFile, new_folder
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scene_ceiling import is_true
 
-from tbnets.data.scenes import grammar, phrases
+from tbnets.data.scenes import grammar
 from tbnets.data.scenes.dataset import draw_scenes, scene_record
+from tbnets.data.scenes.grammar import Group, NothingToSay, Speaker
 from tbnets.data.scenes.layout import Scene, SceneObject, SceneSettings
-from tbnets.data.scenes.phrases import Group, NothingToSay, Speaker
 
 WORDS = {
     "above": "above",
@@ -106,7 +106,7 @@ def test_phrases_describe_the_object_of_their_chain(described):
                 fitting = {"shape", "object"}
                 for name in ("size", "texture", "colour", "shape"):
                     value = getattr(drawn, name)
-                    synonyms = phrases.WORDS[name].get(value, [value])
+                    synonyms = grammar.WORDS[name].get(value, [value])
                     fitting.update(" ".join(synonyms).split())
                 words = re.findall(r"\((?:jj|nn) (\w+)\)", text)
                 assert {*words} <= fitting
@@ -183,21 +183,18 @@ def three_in_a_row():
     return Speaker(scene, boxes, np.random.default_rng(0))
 
 
-def test_speaker_finds_groups_and_objects_between_others():
+def test_rules_find_groups_and_objects_between_others():
     speaker = three_in_a_row()
-    group = speaker.pick_two("shape")
-    assert group == Group((0, 2), {"shape": "circle"})
-    with pytest.raises(NothingToSay):
-        speaker.pick_two("colour")
-    assert speaker.pick_between() == (1, 0, 2)
-    assert speaker.find_group((2, 0)) == group
-    assert speaker.find_group((0, 1)) is None
+    group = Group((0, 2), {"shape": "circle"})
+    assert speaker.groups_of() == speaker.groups_of("shape") == [group]
+    assert "(IN between)" in grammar.between(speaker)
     # The circles stand on two sides of the star: nothing to say of both.
-    with pytest.raises(NothingToSay):
-        speaker.pick_group_relation()
+    for rule in (grammar.group_kinds, grammar.group_relation):
+        with pytest.raises(NothingToSay):
+            rule(speaker)
     for _ in range(3):  # It keeps its chain.
         assert speaker.plural(group).startswith("(NP#11 (CD two) ")
-    assert speaker.plural(speaker.everything()).startswith("(NP#12 ")
+    assert grammar.count_of_all(speaker).startswith("(NP (NP#12 ")
 
 
 def test_colours_are_named_if_shapes_are_ambiguous():
