@@ -51,7 +51,7 @@ from .data.phrases import read_phrases as read_phrases
 from .data.batches import Examples as Examples
 from .data.batches import EpochBatches as EpochBatches
 from .data.images import decode_images as decode_images
-from .data.store.opening import open_features as open_features
+from .data.store.reader import open_features as open_features
 from .serving.search_index import open_index as open_index
 from .serving.index_writer import IndexWriter as IndexWriter
 from .text.vocabulary import Tokenizer as Tokenizer

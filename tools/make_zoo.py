@@ -50,7 +50,7 @@ from tbnets.cli.data_flags import (
     check_choice_flags,
     choice_arguments,
 )
-from tbnets.data.store.opening import SIDE_BY_SIDE
+from tbnets.data.store.features import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, new_folder, write_json, write_text
 from tbnets.serving import assembled, checksums, doubt, zoo

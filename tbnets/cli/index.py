@@ -24,8 +24,7 @@ import dataclasses
 import os
 
 from tbnets.cli.model_flags import MODEL, ModelFlags, check_endpoints
-from tbnets.data.store.manifest import DTYPES
-from tbnets.data.store.opening import load_features
+from tbnets.data.store.reader import DTYPES, load_features
 from tbnets.data.store.writer import CACHE, fault_of_name
 from tbnets.errors import InputError
 from tbnets.progress import progress_bar

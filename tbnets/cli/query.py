@@ -78,7 +78,7 @@ from tbnets.data.caption_formats import read_file
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.photos import find_photo, is_listed
 from tbnets.data.pictures import open_upright
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import open_features
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
 from tbnets.serving import embedding_cache, search

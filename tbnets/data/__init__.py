@@ -5,8 +5,8 @@ To learn the package, read the modules in this order::
     sources, open                the files of a run, and its splits
     captions, splits             images with captions, and their splits
     layouts                      the columns of public data sets
-    caption_formats              recognises the format of a captions file
-    caption_json, caption_tables, caption_archives   the readers
+    caption_formats              recognises and reads the formats of captions
+    caption_archives             reads captions in archives
     caption_files                makes records of images, for all readers
     photos, archives             find and read the files of photos
     images, pictures             decode photos in a graph and with Pillow

@@ -5,19 +5,344 @@ name defines the format. A reader returns an `ImageRecord` for each image and
 split, in the order of the file.
 """
 
+import ast
+import contextlib
+import csv
 import glob
+import itertools
 import os
 import re
 
 from tbnets.checks import first_twice
-from tbnets.data import caption_archives, caption_json, caption_tables
+from tbnets.data import caption_archives
 from tbnets.data import splits as split_names
-from tbnets.data.archives import list_archives
+from tbnets.data.archives import is_photo_name, list_archives
 from tbnets.data.caption_files import ImageRecord, Row, read_rows
+from tbnets.data.layouts import UnknownColumns, find_layout
+from tbnets.data.phrase_tables import (
+    entries_of,
+    key_of,
+    published_reader,
+    rows_of,
+)
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.data.store.features import first_equal_rows, open_array
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile, listed, require_file, shown
+from tbnets.files import CheckedFile, listed, parse_json, require_file, shown
+
+_DELIMITER = re.compile(r"[^\t|;,]*([\t|;,])")
+_STRING = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_LIST = re.compile(rf"\s*\[\s*(?:(?:{_STRING})\s*(?:,\s*)?)+\]\s*", re.DOTALL)
+_CONCEPTUAL = re.compile(r"[^\t]+(\t)https?://\S+")
+"""A line of Conceptual Captions, which has no header."""
+
+
+def read_table(file):
+    """Reads a table with an image and its captions in each row.
+
+    If there is no column of splits, all images are in the split "all".
+    """
+    first = file.start.partition("\n")[0].rstrip()
+    is_conceptual = _CONCEPTUAL.fullmatch(first)
+    match = is_conceptual or _DELIMITER.match(first)
+    if not match or "\0" in file.start:
+        file.report(
+            f"expected captions; found {shown(first)}, which is no header of "
+            "columns. docs/bring_your_data.md shows the files that can be read."
+        )
+        return []
+    mark, (lines, ends_well) = match[1], file.lines(may_be_cp1252=True)
+    rows = _parsed(file, lines, mark, '"' in first)
+    line, header = next(rows, (1, [""]))
+    if is_conceptual or _is_row(file, header):
+        rows = itertools.chain([(line, header)], rows)  # It has no header.
+        numbers = map(str, range(1, len(header) + 1))
+        header = ["caption", "url"] if is_conceptual else numbers
+    header = [name.strip() for name in header]
+    records = read_rows(file, header, _table_rows(file, header, rows, mark))
+    if not ends_well:
+        file.suspect(
+            "expected a newline after the last row; found "
+            f"{shown(lines[-1])}. Add the newline if the file is complete.",
+            len(lines),
+        )
+    return records
+
+
+def _is_row(file, header):
+    """Returns whether the first line names a photo instead of columns."""
+    with contextlib.suppress(UnknownColumns):
+        return not find_layout(header, file.columns)
+    pairs = itertools.product(header, (False, True))
+    return any(file.has_photos([cell], by_stem) for cell, by_stem in pairs)
+
+
+def _parsed(file, lines, delimiter, is_quoted):
+    """Yields (line, cells) for each line that is not empty."""
+    # Between tabs, quotes have a meaning only if the header has quotes.
+    is_raw = delimiter == "|" or delimiter == "\t" and not is_quoted
+    reader = csv.reader(
+        (line + "\n" for line in lines),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if is_raw else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    for line, row in _with_lines(file, reader):
+        if row:
+            is_table_of_tabs = is_raw and delimiter == "\t"
+            yield line, [*map(_unquoted, row)] if is_table_of_tabs else row
+
+
+def _unquoted(cell):
+    # Spreadsheets and pandas quote a cell of a tab-separated table only if its
+    # text contains quotes.
+    inner = cell[1:-1].replace('""', "")
+    if len(cell) > 1 and cell[0] + cell[-1] == '""' and '"' not in inner:
+        return cell[1:-1].replace('""', '"')
+    return cell
+
+
+def _table_rows(file, header, rows, mark):
+    """Yields a `Row` for each line with as many cells as the header.
+
+    If the last column has captions, it may contain unquoted delimiters.
+    """
+    width, repaired, may_join = len(header), [], False
+    with contextlib.suppress(UnknownColumns):
+        may_join = header[-1] in find_layout(header, file.columns).captions
+    for line, row in rows:
+        if len(row) != width:
+            if mark == "|":
+                row = _with_bar(row, width) or row
+            elif len(row) > width and may_join:
+                row = [*row[: width - 1], mark.join(row[width - 1 :])]
+            repaired += [line] * (len(row) == width)
+        if len(row) == width:
+            yield Row(line, dict(zip(header, map(_value, row))))
+        else:
+            advice = f"Quote captions that contain {shown(mark)}."
+            expected = f"{width} columns ({listed(header)})"
+            file.refuse(expected, row, line, f"It has {len(row)}. {advice}")
+    if repaired:
+        why = (
+            "lacked a bar" if mark == "|" else f"had {shown(mark)} in captions"
+        )
+        file.suspect(
+            f"expected {width} columns; repaired {len(repaired)} rows that "
+            f"{why}. The first is line {repaired[0]}.",
+            repaired[0],
+        )
+
+
+def _value(cell):
+    """Returns the items of a cell with a list, and all other cells as text."""
+    if cell.lstrip()[:1] == "[" and _LIST.fullmatch(cell):
+        for parse in (parse_json, _python_strings):
+            with contextlib.suppress(ValueError, SyntaxError):
+                return parse(cell.strip())
+    return cell
+
+
+def _python_strings(text):
+    # NumPy writes no commas. Python would join strings without commas.
+    return [ast.literal_eval(part) for part in re.findall(_STRING, text)]
+
+
+def _with_bar(row, count):
+    # A row of Kaggle's results.csv of Flickr30k lacks the bar before a caption.
+    match = re.fullmatch(r"\s*(\d+)\s+(.+)", row[-1])
+    return (
+        [*row[:-1], *match.groups()] if match and len(row) + 1 == count else []
+    )
+
+
+def _with_lines(file, reader):
+    while True:
+        first = reader.line_num + 1
+        try:
+            yield first, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            advice = ""
+            if "unexpected end" in str(error):
+                advice = (
+                    " A double quote that starts here is not closed. Write it "
+                    "twice, or copy the file again."
+                )
+            elif "new-line character" in str(error):
+                error = "a carriage return without a newline"
+                advice = " End each row with a newline, or quote the value."
+            file.report(f"expected a row; found: {error}.{advice}", first)
+
+
+_NAMED_ROWS = 100
+"""Number of objects whose keys are the columns."""
+
+
+def _format_of_json(file):
+    """Returns the name of the format of a JSON `CaptionFile`, or ""."""
+    content = file.content
+    if isinstance(content, list):
+        return "phrases" if published_reader(content) else "records"
+    if not isinstance(content, dict) or not content:
+        return "records" if file.is_json_lines else ""
+    lists = _lists_of_objects(content)
+    first = {key: value[0] for key, value in lists.items()}
+    if "images" in first and "caption" in first.get("annotations", ()):
+        return "coco"
+    if "sentences" in first.get("images", ()):
+        return "karpathy"
+    if _is_mapping(file, content):
+        return "mapping"
+    is_split = all(map(split_names.is_usual, content))
+    is_list = len(lists) == 1 or _columns(file, content)
+    return "records" if is_split or is_list else ""
+
+
+def _is_mapping(file, content):
+    """Returns whether all keys are names of photos."""
+    is_named = all(map(is_photo_name, content))
+    return is_named or file.has_photos(content, by_stem=True)
+
+
+def _lists_of_objects(content):
+    return {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+    }
+
+
+def _columns(file, content):
+    """Returns a list of columns, or None if the values are no columns.
+
+    The values are lists of equal length or, as pandas writes them, objects with
+    equal keys.
+    """
+    first, *others = content.values()
+    kind = type(first)
+    if kind not in (list, dict) or not all(type(x) is kind for x in others):
+        return None
+    try:
+        find_layout([*content], file.columns)
+    except UnknownColumns:
+        return None
+    if kind is dict:
+        is_equal = all(value.keys() == first.keys() for value in others)
+        columns = [[*value.values()] for value in content.values()]
+    else:
+        is_equal = all(len(value) == len(first) for value in others)
+        columns = [*content.values()]
+    return columns if is_equal else None
+
+
+def read_records(file):
+    """Reads a list of objects, or an object from photos to captions."""
+    if file.is_json_lines:
+        return read_rows(file, *_rows_of_lines(file))
+    return read_rows(file, *_json_rows(file, file.content))
+
+
+def _json_rows(file, content, split=None):
+    """Returns the names of the columns, and an iterable of `Row`s."""
+    part = WHOLE_FILE if split is None else split
+    place = split or ""
+    if isinstance(content, dict) and content:
+        if split is None and all(map(split_names.is_usual, content)):
+            parts = [_json_rows(file, content[name], name) for name in content]
+            names = [name for names, _ in parts for name in names]
+            rows = itertools.chain.from_iterable(rows for _, rows in parts)
+            return [*dict.fromkeys(names)], rows
+        if _is_mapping(file, content):
+            return _rows_of_mapping(content, part)
+        if lists := _lists_of_objects(content):
+            place = "images" if "images" in lists else next(iter(lists))
+            content = lists[place]
+        elif columns := _columns(file, content):
+            content = [dict(zip(content, row)) for row in zip(*columns)]
+    if not isinstance(content, list):
+        file.refuse("a list of objects", content, place or None)
+        return [], []
+    names = {
+        key: 0 for x in content[:_NAMED_ROWS] if type(x) is dict for key in x
+    }
+    rows = (Row(x, row, part) for x, row in entries_of(file, content, place))
+    return [*names], rows
+
+
+def _rows_of_mapping(content, split):
+    first, texts = next(iter(content.items()))
+    has_paths = _ends_with(texts, first)
+
+    def values(name, texts):
+        if isinstance(texts, dict):
+            return {"image": name, **texts}
+        if has_paths:
+            texts = texts[:-1] if _ends_with(texts, name) else None
+        return {"image": name, "caption": texts}
+
+    rows = (
+        Row(f"[{shown(name)}]", values(name, texts), split)
+        for name, texts in content.items()
+    )
+    return [*values(first, texts)], rows
+
+
+def _ends_with(texts, name):
+    # The last item of a list may be the path of the image.
+    last = texts[-1] if isinstance(texts, list) and texts else ""
+    return isinstance(last, str) and last.endswith(name)
+
+
+def _rows_of_lines(file):
+    names = {}
+    for line in file.start.split("\n")[:_NAMED_ROWS]:
+        with contextlib.suppress(ValueError):  # Reported later.
+            row = parse_json(line)
+            names |= dict.fromkeys(row if isinstance(row, dict) else ())
+    return [*names], (Row(line, row) for line, row in file.json_rows(()))
+
+
+def read_phrases(file):
+    """Reads a file of phrases, and returns them as captions of their images."""
+    rows = (
+        Row(place, row | {"caption": row["phrase"]})
+        for place, row in rows_of(file)
+    )
+    names = ["image", "caption"]
+    first = next(rows, None)
+    if first is None:
+        return []
+    names += ["split"] * ("split" in first.values)
+    return read_rows(file, names, itertools.chain([first], rows))
+
+
+def read_coco(file):
+    """Reads a list of images and a list of captions, joined by image ids.
+
+    This is the format of `captions_*.json` of MSCOCO. All images are in the
+    split "all".
+    """
+    content, records = file.content, {}
+    for place, image in entries_of(file, content["images"], "images"):
+        key = key_of(file, image, "id", place)
+        name = file.file_name(image.get("file_name"), place)
+        if key in records:
+            file.refuse("a unique 'id'", key, place)
+        elif None not in (key, name):
+            records[key] = ImageRecord(key, [], WHOLE_FILE, name)
+    rows = entries_of(file, content["annotations"], "annotations")
+    for place, row in rows:
+        key = key_of(file, row, "image_id", place)
+        caption = file.caption(row.get("caption"), place)
+        if key is not None and key not in records:
+            expected = f"an 'id' among the {len(records)} valid 'images'"
+            file.refuse(expected, key, place)
+        elif None not in (key, caption):
+            records[key].captions.append(caption)
+    return [*records.values()]
+
 
 _PACKED = {
     b"\x1f\x8b": "a gzip file. Decompress it first with gunzip",
@@ -154,14 +479,14 @@ def read_precomputed(file):
 READERS = {
     "precomputed": read_precomputed,
     "flickr": read_flickr,
-    "phrases": caption_json.read_phrases,
-    "karpathy": caption_json.read_records,
-    "coco": caption_json.read_coco,
-    "records": caption_json.read_records,
-    "mapping": caption_json.read_records,
+    "phrases": read_phrases,
+    "karpathy": read_records,
+    "coco": read_coco,
+    "records": read_records,
+    "mapping": read_records,
     "webdataset": caption_archives.read_shards,
     "parquet": caption_archives.read_parquet,
-    "table": caption_tables.read_table,
+    "table": read_table,
 }
 """Maps each format to its reader."""
 OF_SEVERAL_FILES = ("precomputed", "flickr")
@@ -198,7 +523,7 @@ def _format_of(file):
     if any(map(file.head.startswith, _PACKED)):
         return ""
     if file.is_json:
-        return caption_json.format_of(file)
+        return _format_of_json(file)
     return "flickr" if _TOKEN_START.match(file.start) else "table"
 
 

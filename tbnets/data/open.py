@@ -25,8 +25,11 @@ from tbnets.data.photos import (
 from tbnets.data.phrases import read_phrases
 from tbnets.data.sources import Sources
 from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
-from tbnets.data.store.manifest import extraction_differences
-from tbnets.data.store.opening import load_features, read_made_by
+from tbnets.data.store.reader import (
+    extraction_differences,
+    load_features,
+    read_made_by,
+)
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import shown
 from tbnets.text.trees import trees_of

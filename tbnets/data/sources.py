@@ -12,7 +12,7 @@ from tbnets.data.layouts import Columns
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
-from tbnets.data.store.manifest import MANIFEST
+from tbnets.data.store.reader import MANIFEST
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 

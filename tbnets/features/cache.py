@@ -26,9 +26,12 @@ import time
 
 from tbnets.data import archives, pictures
 from tbnets.data.store.locks import FolderLock
-from tbnets.data.store.manifest import MANIFEST, check_same
-from tbnets.data.store.opening import check_features
-from tbnets.data.store.reader import open_store
+from tbnets.data.store.reader import (
+    MANIFEST,
+    check_features,
+    check_same,
+    open_store,
+)
 from tbnets.errors import InputError
 from tbnets.files import can_be_written, is_kind, parse_json, write_text
 from tbnets.progress import progress_bar, say

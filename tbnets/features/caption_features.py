@@ -10,8 +10,8 @@ import pathlib
 import numpy as np
 
 from tbnets.data.captions import caption_key
-from tbnets.data.store.manifest import check_same
 from tbnets.data.store.npy import ERRORS, read_npz
+from tbnets.data.store.reader import check_same
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features.caption_encoder import FORMAT, CaptionEncoder, MeanFeatures

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.data.images import decode_image, decode_images
-from tbnets.data.store.opening import SIDE_BY_SIDE
+from tbnets.data.store.features import SIDE_BY_SIDE
 from tbnets.errors import InputError, check_choice
 from tbnets.features import hub
 from tbnets.features.cnn import (

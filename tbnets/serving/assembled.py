@@ -24,7 +24,7 @@ import tensorflow as tf
 from tbnets.data import images
 from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.locks import FolderLock
-from tbnets.data.store.manifest import file_sha256
+from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError, UserError
 from tbnets.features import cnn, efficientnet_lite, folding, photo_features
 from tbnets.files import CheckedFile, new_folder, write_text

@@ -10,7 +10,7 @@ import re
 
 from tbnets.checks import Path
 from tbnets.data.photos import list_files
-from tbnets.data.store.manifest import file_sha256
+from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_text
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tbnets
 from tbnets.checks import Path, checked_number
 from tbnets.data.pictures import MAX_PIXELS
-from tbnets.data.store.manifest import file_sha256
+from tbnets.data.store.reader import file_sha256
 from tbnets.errors import (
     ExistingFileError,
     FileError,

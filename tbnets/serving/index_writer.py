@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tbnets.checks import Array, Path, refuse_single, short_repr, short_text
-from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.reader import FeatureStore, open_store
+from tbnets.data.store.reader import MANIFEST, FeatureStore, open_store
 from tbnets.data.store.writer import FeatureWriter, check_ids, checked_arrays
 from tbnets.errors import InputError, import_extra
 from tbnets.files import is_kind

@@ -6,7 +6,7 @@
           features.npy  ids.txt
           cells-4a09c1....faiss       only for approximate search
 
-An index is a feature store (`data.store.manifest`) whose `extraction` names the
+An index is a feature store (`data.store.reader`) whose `extraction` names the
 model that embedded the rows, and the file of cells. `index_writer.IndexWriter`
 replaces the manifest last, so the old index is valid until then.
 """
@@ -32,8 +32,7 @@ from tbnets.checks import (
     short_repr,
 )
 from tbnets.data.images import require
-from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.reader import FeatureStore, open_store
+from tbnets.data.store.reader import MANIFEST, FeatureStore, open_store
 from tbnets.errors import (
     InputError,
     MissingFileError,

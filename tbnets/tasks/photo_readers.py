@@ -2,7 +2,7 @@
 
 import os
 
-from tbnets.data.store.opening import SIDE_BY_SIDE
+from tbnets.data.store.features import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM, open_photo_features

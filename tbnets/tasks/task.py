@@ -11,7 +11,7 @@ import numpy as np
 
 from tbnets.data.open import Data
 from tbnets.data.photos import MATCHED
-from tbnets.data.store.manifest import extraction_differences
+from tbnets.data.store.reader import extraction_differences
 from tbnets.errors import InputError
 from tbnets.files import is_kind, shown
 from tbnets.tasks import texts

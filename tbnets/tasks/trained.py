@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.data.store.manifest import file_sha256
+from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
 from tbnets.features.photo_features import RANDOM

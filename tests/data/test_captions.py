@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tbnets.data import caption_tables
+from tbnets.data import caption_formats
 from tbnets.data.caption_formats import READERS
 from tbnets.data.captions import (
     CaptionedImages,
@@ -417,7 +417,7 @@ def test_a_file_of_all_splits_is_read_once(tmp_path, monkeypatch):
 
     def reader(file):
         read.append(file.path)
-        return caption_tables.read_table(file)
+        return caption_formats.read_table(file)
 
     monkeypatch.setitem(READERS, "table", reader)
     assert CaptionSource(path).splits() == ("train", "test")

@@ -12,7 +12,7 @@ import pytest
 
 from tbnets.data import pictures
 from tbnets.data.store import locks
-from tbnets.data.store.manifest import MANIFEST
+from tbnets.data.store.reader import MANIFEST
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import cache
 from tbnets.files import try_lock

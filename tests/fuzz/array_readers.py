@@ -9,7 +9,7 @@ import PIL.Image
 from tbnets.cli import evaluate
 from tbnets.data import pictures
 from tbnets.data.images import fault_of, read_photo, read_photo_sizes
-from tbnets.data.store.opening import load_features, open_features
+from tbnets.data.store.reader import load_features, open_features
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation import retrieval
 from tbnets.features import caption_features

@@ -11,7 +11,7 @@ import pytest
 
 import tbnets
 from tbnets import lite
-from tbnets.data.store.manifest import file_sha256
+from tbnets.data.store.reader import file_sha256
 from tbnets.errors import MissingPackageError
 from tbnets.lite import model as lite_model
 from tbnets.serving import checksums, litert

@@ -10,7 +10,7 @@ import pytest
 
 from tbnets import files
 from tbnets.data.store import reader
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import open_features
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import ExistingFileError, MissingFileError
 from tbnets.serving.index_writer import IndexWriter

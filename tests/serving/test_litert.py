@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.data.images import decode_images
-from tbnets.data.store.manifest import file_sha256
+from tbnets.data.store.reader import file_sha256
 from tbnets.errors import ExistingFileError
 from tbnets.serving import litert
 from tbnets.serving.endpoints import (

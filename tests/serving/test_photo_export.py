@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import open_features
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures

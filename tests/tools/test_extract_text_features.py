@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import open_features
 from tbnets.features.caption_features import load_encoder_of
 from tests import verbs
 

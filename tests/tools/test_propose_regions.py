@@ -5,7 +5,7 @@ import pytest
 
 from tbnets.data.scenes.dataset import ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import open_features
 from tests import verbs
 
 VERB = "propose_regions"

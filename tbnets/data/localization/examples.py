@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
+import tqdm
 
-from tbnets.checks import SAME_THING, numbered
-from tbnets.data.batches import sampled
+from tbnets.checks import SAME_THING, numbered, place_among_equals, rows_by
+from tbnets.data.batches import Batches, batch_bounds, sampled
 from tbnets.data.phrases import PhraseRegions
+from tbnets.errors import InputError
 from tbnets.evaluation import boxes
+from tbnets.progress import progress_bar
+from tbnets.seeds import generator_of
 
 # A region of a photo is a positive or a negative of a phrase, or neither:
 #
@@ -185,3 +190,324 @@ class PhraseExamples:
             return roles
         pairs = zip(owners.tolist(), self.text_ids.tolist())
         return roles.with_common_negatives(numbered(pairs))
+
+
+class PhraseBatches(Batches):
+    """The batches of successive epochs of phrase localization.
+
+    In a batch, `images` contains the features of the drawn regions, `captions`
+    contains the phrases, and the ids identify the objects that the phrases name
+    (`phrase_to_chain`). `data.localization.mining` describes the other keys.
+    """
+
+    def __init__(self, examples, sampler):
+        self._sampler = sampler
+        super().__init__(examples, sampler.num_batches)
+
+    def _rows(self):
+        return zip(self._sampler.epoch(self.epoch))
+
+    def batch(self, rows, share):
+        """Reads the features and texts of a share of `BatchRows`."""
+        examples, drawn = self.examples, share.of(len(rows.regions))
+        images = rows.regions[drawn]
+        candidates = rows.candidates[share.of(len(rows.candidates))]
+        regions = np.concatenate([images, candidates])
+        features = examples.features.take_regions(regions)
+        chains = examples.phrases.phrase_to_chain[rows.phrases]
+        return self._of_texts(rows.phrases, chains, share) | {
+            "images": features[: len(images)],
+            "image_ids": chains[rows.drawn_for][drawn],
+            "drawn_for": rows.drawn_for[drawn].astype(np.int32),
+            "candidates": features[len(images) :],
+            "is_negative": rows.is_negative[share.of(len(rows.phrases))],
+        }
+
+    def signature(self):
+        """Returns the `tf.TensorSpec`s of a batch."""
+        regions = tf.TensorSpec((None, self.examples.features.dim), tf.float32)
+        return super().signature() | {
+            "images": regions,
+            "drawn_for": tf.TensorSpec((None,), tf.int32),
+            "candidates": regions,
+            "is_negative": tf.TensorSpec((None, None), tf.bool),
+        }
+
+
+NEGATIVE_REGIONS = ("photo", "batch")
+
+
+class Sampling(NamedTuple):
+    """Settings for drawing batches. The defaults are the plain Algorithm 1.
+
+    Attributes:
+        pairs_per_batch: number of phrases drawn per batch.
+        phrases_per_image: number of phrases drawn together from one photo.
+        regions_per_phrase: number of positives drawn per phrase, or 0 for all.
+            Neighbourhood sampling, step 3 (c) ii: 2.
+        phrases_per_region: maximum number of different phrases per object in a
+            batch. Neighbourhood sampling, step 3 (c) i: 2.
+        candidates_per_image: number of regions drawn per photo as possible
+            negatives, or 0 for all.
+        negative_regions: "photo" if negatives are regions of the phrase's
+            photo; "batch" if they are regions drawn for other phrases, as in
+            Wang 2016.
+    """
+
+    pairs_per_batch: int = 100
+    phrases_per_image: int = 1
+    regions_per_phrase: int = 1
+    phrases_per_region: int = 1
+    candidates_per_image: int = 0
+    negative_regions: str = NEGATIVE_REGIONS[0]
+
+
+class BatchRows(NamedTuple):
+    """The rows of a batch's phrases and regions.
+
+    Attributes:
+        phrases: int64 `[p]`, the drawn phrases, then the added phrases.
+        regions: int64 `[d]`, rows of the regions drawn as positives.
+        drawn_for: int64 `[d]`, index in `phrases` of the region's phrase.
+        candidates: int64 `[c]`, rows of the regions that may be negatives.
+        is_negative: bool `[p, c]`, whether a candidate is a negative of a
+            phrase.
+    """
+
+    phrases: np.ndarray
+    regions: np.ndarray
+    drawn_for: np.ndarray
+    candidates: np.ndarray
+    is_negative: np.ndarray
+
+
+class PhraseSampler:
+    """Draws the batches of an epoch.
+
+    Attributes:
+        hard_negatives: int `[num_phrases, n]`, as returned by the function
+            `hard_negatives`, or None. They replace a phrase's other negatives
+            if `negative_regions` is "photo", and are added if it is "batch".
+        num_batches: number of batches in every epoch.
+        num_drawable: number of phrases that have a positive.
+        num_positives: total number of positives.
+
+    Source: Wang et al. 2018, Algorithm 1; 2016, Sec. 3.3. Departure: a phrase
+    of an object is added only if the batch contains no phrase of this object
+    with the same words.
+    """
+
+    def __init__(self, examples, sampling, seed):
+        phrases = examples.phrases
+        self.sampling = sampling
+        self.seed = seed
+        self.hard_negatives = None
+        self._roles = examples.roles.roles
+        self._starts, self._positives = examples.roles.positives()
+        self._drawable = np.flatnonzero(np.diff(self._starts))
+        self._images = phrases.phrase_to_image
+        self._chains = phrases.phrase_to_chain
+        self._texts = phrases.phrase_to_text
+        ids, count = examples.text_ids, phrases.num_phrases
+        self._text_ids = np.arange(count) if ids is None else ids
+        self._counts = examples.num_regions
+        self._first_regions = examples.first_regions
+        self._of_chain = rows_by(self._chains)
+        self.num_drawable = len(self._drawable)
+        self._bounds = batch_bounds(self.num_drawable, sampling.pairs_per_batch)
+        self.num_batches = len(self._bounds)
+        self.num_positives = len(self._positives)
+        if not self.num_drawable:
+            raise InputError(
+                "--regions",
+                "overlap the boxes of phrases enough to be positives",
+                f"no positives for {phrases.num_phrases} phrases of "
+                f"{phrases.images.path}",
+                "Propose more regions.",
+            )
+
+    def epoch(self, epoch):
+        """Yields the `BatchRows` of epoch number `epoch` >= 0."""
+        generator = generator_of(self.seed, "epoch", epoch)
+        order = self._order(generator)
+        for start, stop in self._bounds:
+            yield self._batch(order[start:stop], generator)
+
+    def _order(self, generator):
+        order = generator.permutation(self._drawable)
+        if self.sampling.phrases_per_image == 1:
+            return order
+        images = self._images[order]
+        group = place_among_equals(images) // self.sampling.phrases_per_image
+        keys = images * len(order) + group
+        groups, of_group = np.unique(keys, return_inverse=True)
+        shuffled = generator.permutation(len(groups))
+        return order[np.argsort(shuffled[of_group], kind="stable")]
+
+    def _batch(self, rows, generator):
+        most = self.sampling.regions_per_phrase or None
+        ranges = zip(self._starts[rows], self._starts[rows + 1])
+        drawn = [
+            generator.permutation(self._positives[start:stop])[:most]
+            for start, stop in ranges
+        ]
+        drawn_for = np.repeat(np.arange(len(rows)), [*map(len, drawn)])
+        drawn = np.concatenate(drawn)
+        phrases = np.concatenate([rows, self._added_phrases(rows, generator)])
+        if self.sampling.negative_regions == "photo":
+            negatives = self._of_photos(phrases, generator)
+        else:
+            negatives = self._of_batch(phrases, drawn_for, drawn)
+        return BatchRows(phrases, drawn, drawn_for, *negatives)
+
+    def _added_phrases(self, rows, generator):
+        limit = self.sampling.phrases_per_region
+        if limit == 1:
+            return rows[:0]
+        added, chains = [], self._chains[rows]
+        for chain in dict.fromkeys(chains.tolist()):
+            texts = set(self._texts[rows[chains == chain]])
+            for row in generator.permutation(self._of_chain[chain]):
+                if len(texts) >= limit:
+                    break
+                if self._texts[row] not in texts:
+                    texts.add(self._texts[row])
+                    added.append(row)
+        return np.array(added, np.int64)
+
+    def _of_photos(self, phrases, generator):
+        # Regions are drawn only for phrases without hard negatives.
+        images, places = np.unique(self._images[phrases], return_inverse=True)
+        is_hard = self._is_hard(phrases)
+        has_list = is_hard.any(axis=1)
+        columns = []
+        for place, image in enumerate(images):
+            in_photo = places == place
+            is_needed = is_hard[in_photo].any(axis=0)
+            if not has_list[in_photo].all():
+                is_needed[self._draw_columns(image, generator)] = True
+            columns.append(np.flatnonzero(is_needed))
+        owners = np.repeat(images, [*map(len, columns)])
+        columns = np.concatenate(columns)
+        is_wrong = self._roles[phrases] == NEGATIVE
+        is_negative = np.where(has_list[:, None], is_hard, is_wrong)[:, columns]
+        is_negative &= self._images[phrases][:, None] == owners
+        return self._first_regions[owners] + columns, is_negative
+
+    def _draw_columns(self, image, generator):
+        count = int(self._counts[image])
+        limit = self.sampling.candidates_per_image
+        if not limit or count <= limit:
+            return np.arange(count)
+        return np.sort(generator.permutation(count)[:limit])
+
+    def _of_batch(self, phrases, drawn_for, regions):
+        # A region of another photo is not a negative if a phrase of the batch
+        # with identical words names its object. The hard negatives follow the
+        # drawn regions.
+        images = self._images[phrases]
+        here, there = images[:, None], images[drawn_for]
+        columns = regions - self._first_regions[there]
+        is_wrong = self._roles[phrases][:, columns] == NEGATIVE
+        is_called = self._is_called(phrases)[:, drawn_for]
+        is_negative = np.where(here == there, is_wrong, ~is_called)
+        owners, columns = np.nonzero(self._is_hard(phrases))
+        listed = self._first_regions[images[owners]] + columns
+        hard, places = np.unique(listed, return_inverse=True)
+        is_hard = np.zeros((len(phrases), len(hard)), bool)
+        is_hard[owners, places] = True
+        candidates = np.concatenate([regions, hard])
+        return candidates, np.concatenate([is_negative, is_hard], axis=1)
+
+    def _is_called(self, phrases):
+        # Returns whether phrase i's words name phrase j's object, `[p, p]`.
+        _, texts = np.unique(self._text_ids[phrases], return_inverse=True)
+        _, things = np.unique(self._chains[phrases], return_inverse=True)
+        is_named = np.zeros((texts.max() + 1, things.max() + 1), bool)
+        is_named[texts, things] = True
+        return is_named[texts][:, things]
+
+    def _is_hard(self, phrases):
+        is_hard = np.zeros((len(phrases), self._roles.shape[1]), bool)
+        if self.hard_negatives is not None:
+            table = self.hard_negatives[phrases]
+            rows, places = np.nonzero(table != _NONE)
+            is_hard[rows, table[rows, places]] = True
+        return is_hard
+
+
+TABLE, RECORDED = "hard_negatives", "hard_negatives_recorded"
+"""Keys of a run's state: the table, and the first epoch that uses it."""
+_PER_PHRASE = 50
+_NONE = -1
+_ROWS_AT_ONCE = 4096
+
+
+def hard_negatives(similarities, roles, limit=_PER_PHRASE):
+    """Finds, for each phrase, the negatives that rank before a positive.
+
+    A negative is hard if it is more similar to the phrase than the least
+    similar positive. A phrase without positives has no hard negatives.
+
+    Args:
+        similarities: float `[num_phrases, width]`; larger is closer.
+        roles: int8 `[num_phrases, width]`, from `proposal_roles`.
+        limit: maximum number of negatives per phrase, >= 1. Wang 2016: 50.
+
+    Returns:
+        int16 `[num_phrases, limit]`, columns of `roles`, padded with -1.
+
+    Source: Wang et al. 2016, Sec. 3.3, "Fine-tuned with negative mining".
+    Departures: a phrase that occurs in several photos has a list per photo; a
+    list contains the hardest negatives instead of a sample; regions that
+    overlap the true box too much are not negatives; positives are proposals.
+    """
+    if roles.shape[1] > np.iinfo(np.int16).max:
+        raise InputError(
+            "roles",
+            "have at most 32767 columns",
+            f"{roles.shape[1]} regions of a photo",
+            "Propose fewer regions.",
+        )
+    table = np.full((len(roles), limit), _NONE, np.int16)
+    for start in range(0, len(roles), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        scores = np.asarray(similarities[rows])
+        positives = np.where(roles[rows] == POSITIVE, scores, np.inf)
+        bar = positives.min(axis=1, initial=np.inf, keepdims=True)
+        is_hard = (roles[rows] == NEGATIVE) & (scores > bar)
+        keys = np.where(is_hard, -scores, np.inf)
+        order = np.argsort(keys, axis=1, kind="stable")[:, :limit]
+        is_valid = np.take_along_axis(is_hard, order, axis=1)
+        table[rows, : order.shape[1]] = np.where(is_valid, order, _NONE)
+    return table
+
+
+def record_hard_negatives(state, first, examples, score):
+    """Returns the state of a run with hard negatives; finds them if missing.
+
+    `first` is the first epoch that uses the hard negatives. `score(examples,
+    progress)` returns an object with a `table` of `similarities`.
+    """
+    roles, count = examples.roles.roles, len(examples.image_rows)
+    if state.get(RECORDED) != first:
+        with progress_bar(count, "hard negatives", "photo") as bar:
+            similarities = score(examples, bar.update).table.similarities
+        table = hard_negatives(similarities, roles)
+        counts = (table != _NONE).sum(axis=1)
+        tqdm.tqdm.write(
+            f"hard negatives: {counts.mean():.1f} regions per phrase; "
+            f"{int((counts == 0).sum())} of {len(counts)} phrases have none "
+            "and keep their negatives"
+        )
+        state = {**state, TABLE: table, RECORDED: first}
+    table = state[TABLE]
+    if len(table) != len(roles) or table.max(initial=_NONE) >= roles.shape[1]:
+        raise InputError(
+            "--phrases",
+            "name the phrases with which the run was started",
+            f"{roles.shape} phrases and regions, hard negatives for "
+            f"{len(table)} phrases",
+            "Restore the file, or start a new --run_dir.",
+        )
+    return state

@@ -273,3 +273,67 @@ def check_finite(features: Features) -> None:
                     f"finite features; found {array[offset, column]} in column "
                     f"{column}. Extract the features of this image again."
                 )
+
+
+SIDE_BY_SIDE = "side_by_side"
+"""Key in `made_by` of the list that contains the `made_by` of each source."""
+
+
+class SideBySide(Features):
+    """Features from several sources, concatenated by id.
+
+    Contains only the ids common to all sources, in the first source's order.
+    """
+
+    parts: tuple = ()
+
+    def __init__(self, parts):
+        for part in parts:
+            if not part.has_ids:
+                raise InputError(
+                    f"{part.path}: expected ids, by which features are "
+                    f"concatenated; found no file {ids_file(part.path)}. "
+                    "Write one id per row to this file."
+                )
+        row_of_id = parts[0].row_of_id
+        common = sorted(row_of_id, key=row_of_id.get)
+        for part in parts:
+            missing = set(part.missing(common))
+            common = [key for key in common if key not in missing]
+        if not common:
+            looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
+            raise InputError(
+                "parts",
+                "be features with common ids",
+                looks,
+                "Use matching ids.",
+            )
+        path = ", ".join(part.path for part in parts)
+        super().__init__(common, sum(part.dim for part in parts), path)
+        self.parts = tuple(parts)
+        self._part_rows = [part.rows(self.ids) for part in parts]
+        self.failed = {k: v for part in parts for k, v in part.failed.items()}
+        self.made_by = joined_made_by([part.made_by for part in parts])
+
+    def rows(self, image_ids) -> np.ndarray:
+        """Returns the rows of images. Errors name the source without an id."""
+        for part in self.parts:
+            part.rows(image_ids)
+        return super().rows(image_ids)
+
+    def _read(self, rows):
+        pairs = zip(self.parts, self._part_rows)
+        arrays = [part.take(own_rows[rows]) for part, own_rows in pairs]
+        return np.concatenate(arrays, axis=1)
+
+    def verify(self):
+        """Compares the files with their checksums, if there are any."""
+        for part in self.parts:
+            part.verify()
+
+
+def joined_made_by(parts) -> dict:
+    """Returns the `made_by` of features concatenated from several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return {SIDE_BY_SIDE: list(parts)} if any(parts) else {}

@@ -16,11 +16,17 @@ import weakref
 import numpy as np
 
 from tbnets import files
-from tbnets.data.store import manifest as manifests
 from tbnets.data.store.features import slices
-from tbnets.data.store.manifest import MANIFEST, PARTS
 from tbnets.data.store.npy import HEADER_BYTES, header_bytes
-from tbnets.data.store.reader import FeatureStore, open_store
+from tbnets.data.store.reader import (
+    MANIFEST,
+    PARTS,
+    FeatureStore,
+    Manifest,
+    check_same,
+    open_store,
+    write_manifest,
+)
 from tbnets.errors import ExistingFileError, InputError
 from tbnets.evaluation.boxes import check_boxes
 from tbnets.files import shown
@@ -67,7 +73,7 @@ class FeatureWriter:
     def __init__(self, path, extraction, dim, dtype="float32", kind="images"):
         self.path = pathlib.Path(path)
         extraction = json.loads(json.dumps(extraction, allow_nan=False))
-        new = manifests.Manifest(kind, {**extraction}, int(dim), dtype)
+        new = Manifest(kind, {**extraction}, int(dim), dtype)
         if not (self.path / MANIFEST).exists():
             make_folder(self.path)
         folder = os.open(self.path, os.O_RDONLY)
@@ -81,12 +87,12 @@ class FeatureWriter:
             )
         self.is_new: bool = not (self.path / MANIFEST).exists()
         if self.is_new:
-            manifests.write_manifest(self.path, new)
+            write_manifest(self.path, new)
         self.store: FeatureStore = open_store(self.path, incomplete=True)
         """The store before the changes."""
-        self.manifest: manifests.Manifest = self.store.manifest
+        self.manifest: Manifest = self.store.manifest
         """The manifest that the next `commit` writes."""
-        manifests.check_same(self.path, self.manifest.made_by, new.made_by)
+        check_same(self.path, self.manifest.made_by, new.made_by)
         self.done: set = set(self.store.ids)
         """The ids whose features are stored."""
         self._ids_bytes = sum(len(key.encode()) + 1 for key in self.store.ids)
@@ -228,7 +234,7 @@ class FeatureWriter:
             if manifest.complete and not all(manifest.sha256.values()):
                 sums = FeatureStore(self.path, manifest).checksums()
                 manifest = dataclasses.replace(manifest, sha256=sums)
-            manifests.write_manifest(self.path, manifest)
+            write_manifest(self.path, manifest)
         self._committed = manifest, committed[1]
         self.manifest, self._ids_bytes = self._committed
         if manifest.complete:

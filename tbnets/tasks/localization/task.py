@@ -7,15 +7,15 @@ et al. 2018, Sec. 4).
 import dataclasses
 import functools
 
-from tbnets.data.localization.examples import PhraseExamples
-from tbnets.data.localization.mining import CandidateMining
-from tbnets.data.localization.sampler import (
+from tbnets.data.localization.examples import (
     TABLE,
     PhraseBatches,
+    PhraseExamples,
     PhraseSampler,
     Sampling,
     record_hard_negatives,
 )
+from tbnets.data.localization.mining import CandidateMining
 from tbnets.errors import InputError
 from tbnets.evaluation.grounding import DIRECTION
 from tbnets.serving.endpoints import region_endpoints

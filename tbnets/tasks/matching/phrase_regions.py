@@ -13,7 +13,7 @@ import tensorflow as tf
 from tbnets.checks import rows_by, rows_of
 from tbnets.data.open import Data
 from tbnets.data.phrase_pairs import PhotoRegions
-from tbnets.data.store.manifest import extraction_differences
+from tbnets.data.store.reader import extraction_differences
 from tbnets.errors import InputError
 from tbnets.features.regions import GEOMETRY_DIM
 from tbnets.progress import progress_bar

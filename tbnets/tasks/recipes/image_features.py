@@ -6,8 +6,7 @@ import time
 
 import tqdm
 
-from tbnets.data.store.manifest import DTYPES
-from tbnets.data.store.reader import open_store
+from tbnets.data.store.reader import DTYPES, open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import cache, extraction, photo_features, proposals

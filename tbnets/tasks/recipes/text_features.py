@@ -12,7 +12,7 @@ import tqdm
 
 from tbnets.data.captions import caption_key
 from tbnets.data.splits import DRAWN, WHOLE_FILE
-from tbnets.data.store.manifest import DTYPES, file_sha256
+from tbnets.data.store.reader import DTYPES, file_sha256
 from tbnets.errors import InputError, import_extra
 from tbnets.features import caption_features, hub, text_presets
 from tbnets.features.text_presets import PresetFeatures

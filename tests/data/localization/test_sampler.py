@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import pytest
 
-from tbnets.data.localization.sampler import (
+from tbnets.data.localization.examples import (
     PhraseBatches,
     PhraseSampler,
     Sampling,

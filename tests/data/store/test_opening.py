@@ -6,10 +6,14 @@ import pathlib
 import numpy as np
 import pytest
 
-from tbnets.data.store import opening
+from tbnets.data.store import reader
 from tbnets.data.store.features import ids_file
-from tbnets.data.store.opening import load_features, open_features, read_made_by
-from tbnets.data.store.reader import FeatureStore
+from tbnets.data.store.reader import (
+    FeatureStore,
+    load_features,
+    open_features,
+    read_made_by,
+)
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals
@@ -34,7 +38,7 @@ def write_array(path, values, ids="ba"):
 def read(monkeypatch):
     """Returns a list of the checks of files."""
     names = []
-    verify, finite = FeatureStore.verify, opening.check_finite
+    verify, finite = FeatureStore.verify, reader.check_finite
 
     def verified(store):
         names.append(f"checksums of {os.path.basename(store.path)}")
@@ -45,7 +49,7 @@ def read(monkeypatch):
         return finite(features)
 
     monkeypatch.setattr(FeatureStore, "verify", verified)
-    monkeypatch.setattr(opening, "check_finite", scanned)
+    monkeypatch.setattr(reader, "check_finite", scanned)
     return names
 
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tbnets.data.store.features import check_finite
-from tbnets.data.store.manifest import extraction_differences
-from tbnets.data.store.opening import open_features
-from tbnets.data.store.reader import open_store
+from tbnets.data.store.reader import (
+    extraction_differences,
+    open_features,
+    open_store,
+)
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tbnets import files
-from tbnets.data.store.opening import open_features
-from tbnets.data.store.reader import open_store
+from tbnets.data.store.reader import open_features, open_store
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tests import refusals

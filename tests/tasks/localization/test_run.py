@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets.data.localization.sampler import record_hard_negatives
+from tbnets.data.localization.examples import record_hard_negatives
 from tbnets.data.store import opening
 from tbnets.evaluation import boxes
 from tbnets.tasks import runs

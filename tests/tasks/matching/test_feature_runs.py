@@ -6,8 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.data.store.opening import open_features
-from tbnets.data.store.reader import FeatureStore
+from tbnets.data.store.reader import FeatureStore, open_features
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.tasks import registry, runs
 from tests import tiny

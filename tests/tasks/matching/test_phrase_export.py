@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from zoo_making.served import phrase_scores
 
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import open_features
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.evaluation.boxes import iou
 from tbnets.serving.served import load_saved_model

@@ -10,8 +10,7 @@ import pytest
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.data.store.manifest import MANIFEST
-from tbnets.data.store.opening import open_features
+from tbnets.data.store.reader import MANIFEST, open_features
 from tbnets.features import extraction
 from tbnets.tasks.recipes import plan
 from tbnets.tasks.recipes.plan import missing, read_recipes
