@@ -45,7 +45,8 @@ class Options:
     model: list[str] = flag(
         ["flickr8k_photos"],
         "Models, separated by commas: zoo names (model_zoo/README.md), run "
-        "folders, or folders of versions. NAME=FOLDER sets another name.",
+        "folders, folders of versions, or Keras Hub presets (hub:PRESET). "
+        "NAME=MODEL sets another name.",
     )
     port: Port = flag(8500, "Port of gRPC; 0 for no gRPC.")
     rest_api_port: Port = flag(8501, "Port of REST; 0: a free port.")

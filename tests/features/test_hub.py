@@ -11,17 +11,19 @@ import pytest
 import tensorflow as tf
 
 import tbnets
+from tbnets.cli import demo, serve
 from tbnets.errors import InputError, MissingFileError, MissingPackageError
-from tbnets.extras import hub
 from tbnets.extras.hub import PresetPhotos, presets
-from tbnets.extras.hub.presets import Preset
+from tbnets.extras.server.models import Models
 from tbnets.features import hub as hub_names
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.layers.branch import Branch
-from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.keras_file import load_model
 from tbnets.serving import zoo
 from tests import refusals
+
+CAPTIONS = np.array(["a dog runs", "the red ball", ""])
+PIXELS = np.random.default_rng(0).uniform(0, 255, (2, 16, 16, 3))
+PIXELS = PIXELS.astype("float32")
 
 
 @pytest.fixture
@@ -121,6 +123,17 @@ def test_a_network_of_both_sides_is_made_and_exported(
     resized = np.stack([PresetPhotos(converter, 16)(each) for each in pixels])
     expected = network.embed_images(resized)
     np.testing.assert_allclose(model.embed_images(files), expected, atol=1e-4)
+    # `tbnets serve` and `tbnets demo` use the exported model.
+    models = Models(serve.folders_of([f"clip=hub:{clip}"]), tell=str)
+    models.start()
+    models.close()
+    inputs = {"captions": CAPTIONS.astype(object)}
+    rows = models.get("clip").predict("embed_text", inputs)["embeddings"]
+    np.testing.assert_allclose(rows, texts, atol=1e-5)
+    (tmp_path / "a.png").write_bytes(files[0])
+    options = demo.Options(model=f"hub:{clip}", localizer="")
+    content = demo.load_content(options, tmp_path, CAPTIONS.tolist(), False)
+    np.testing.assert_allclose(content.embeddings, texts, atol=1e-5)
 
 
 def test_preset_folders_are_resolved_and_recorded_by_name(tmp_path):
@@ -149,79 +162,11 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
         presets.open_preset("clip_vit_base_patch16")
 
 
-# Backbones and preprocessors of Keras Hub as objects, not as presets.
-
-CAPTIONS = np.array(["a dog runs", "the red ball", ""])
-PIXELS = np.random.default_rng(0).uniform(0, 255, (2, 16, 16, 3))
-PIXELS = PIXELS.astype("float32")
-
-
-def objects_of(folder, preprocessor):
-    backbone = presets.keras_hub().models.Backbone.from_preset(folder)
-    return backbone, preprocessor.from_preset(folder)
-
-
-@pytest.mark.parametrize(
-    "kind, preprocessor",
-    [
-        ("bert", "BertTokenizer"),
-        ("clip", "CLIPPreprocessor"),
-        ("siglip", "SigLIPPreprocessor"),
-    ],
-)
-def test_keras_hub_objects_give_the_vectors_of_their_preset(
-    hub_presets, kind, preprocessor
-):
-    folder = hub_presets[kind]
-    preprocessor = getattr(presets.keras_hub().models, preprocessor)
-    backbone, preprocessor = objects_of(folder, preprocessor)
-    preset = hub.open_preset(folder)
-    ids = hub.HubTokenizer(preset)(CAPTIONS)
-    tokenizer = hub.HubTokenizer(backbone, preprocessor=preprocessor)
-    np.testing.assert_array_equal(tokenizer(CAPTIONS), ids)
-    if kind == "siglip":
-        return  # Its networks are found as those of a CLIP.
-    texts = hub.HubTextEncoder.of(backbone, preprocessor)(ids)
-    close = {"rtol": 1e-5, "atol": 1e-6}
-    wanted = hub.HubTextEncoder.of(preset)(ids)
-    np.testing.assert_allclose(texts, wanted, **close)
-    if kind != "bert":
-        encoder = hub.PresetEncoder(backbone, preprocessor=preprocessor)
-        wanted = hub.PresetEncoder(preset)(PIXELS)
-        np.testing.assert_allclose(encoder(PIXELS), wanted, **close)
-
-
-def test_networks_of_keras_hub_objects_are_saved_and_loaded(
-    hub_presets, tmp_path
-):
-    preprocessor = presets.keras_hub().models.CLIPPreprocessor
-    objects = objects_of(hub_presets["clip"], preprocessor)
-    network = EmbeddingNetwork(
-        Branch((4,)),
-        Branch((4,)),
-        hub.PresetEncoder(*objects[:1], preprocessor=objects[1]),
-        hub.HubTextEncoder.of(*objects),
-    )
-    ids = hub.HubTokenizer(objects[0], preprocessor=objects[1])(CAPTIONS[:2])
+def test_networks_of_presets_are_saved_and_loaded(clip, tmp_path):
+    network, tokenizer = tbnets.from_preset(clip)
+    ids = tokenizer(CAPTIONS[:2])
     images, texts = network.embed_images(PIXELS), network.embed_text(ids)
     network.save(tmp_path / "network.keras")
     loaded = load_model(tmp_path / "network.keras")
     np.testing.assert_array_equal(loaded.embed_images(PIXELS), images)
     np.testing.assert_array_equal(loaded.embed_text(ids), texts)
-
-
-def test_unsupported_keras_hub_objects_raise_errors(hub_presets):
-    backbone = presets.keras_hub().models.Backbone.from_preset(
-        hub_presets["bert"]
-    )
-    with refusals.refused("preprocessor"):
-        hub.HubTokenizer(backbone)
-    with refusals.refused("preprocessor"):
-        Preset.of(backbone, keras.layers.Rescaling(2.0))
-    with refusals.refused("backbone"):
-        Preset.of(keras.layers.Rescaling(2.0))
-    with refusals.refused("preset"):
-        tokenizer = presets.keras_hub().models.BertTokenizer.from_preset(
-            hub_presets["bert"]
-        )
-        hub.PresetEncoder(backbone, preprocessor=tokenizer)

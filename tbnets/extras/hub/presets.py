@@ -25,7 +25,6 @@ from tbnets.errors import (
     MissingFileError,
     MissingPackageError,
     UserError,
-    check_kind,
     import_extra,
 )
 from tbnets.features.cnn import Cnn, in_float32
@@ -115,49 +114,8 @@ class Preset:
     def __init__(self, name, source, backbone, image_converter=None):
         self.name, self.source, self.backbone = name, source, backbone
         self._image_converter = image_converter
-        self.preprocessor = None
         self.backbone_name = type(backbone).__name__
         self.sides = _sides(backbone)
-
-    @classmethod
-    def of(cls, backbone, preprocessor=None):
-        """Returns a preset of a backbone, or `backbone` if it is a `Preset`.
-
-        `preprocessor` is a Keras Hub `Preprocessor`, `Tokenizer` or
-        `ImageConverter`. If it contains no converter, pixel values are not
-        rescaled.
-        """
-        if isinstance(backbone, cls):
-            return backbone
-        hub = keras_hub()
-        kinds = {
-            "tokenizer": hub.tokenizers.Tokenizer,
-            "image_converter": hub.layers.ImageConverter,
-        }
-        advice = (
-            "Pass for example keras_hub.models.ViTBackbone.from_preset(...)."
-        )
-        check_kind("backbone", backbone, hub.models.Backbone, advice)
-        known = *kinds.values(), hub.models.Preprocessor, type(None)
-        advice = "Pass the preprocessor of the backbone."
-        check_kind("preprocessor", preprocessor, known, advice)
-        preset = cls(f"the {type(backbone).__name__}", None, backbone)
-        preset.preprocessor = preprocessor
-        for name, kind in kinds.items():
-            is_part = isinstance(preprocessor, kind)
-            part = getattr(preprocessor, name, None)
-            vars(preset)[name] = preprocessor if is_part else part
-        if preset.image_converter is None:
-            with in_float32():
-                preset.image_converter = kinds["image_converter"]()
-        if preset.tokenizer is None and preset.sides == ("text",):
-            raise InputError(
-                "preprocessor",
-                "have a tokenizer, because the backbone reads texts",
-                f"{short_text(preprocessor)} for {preset.name}",
-                "Pass a keras_hub.models.Preprocessor or Tokenizer.",
-            )
-        return preset
 
     def require(self, side):
         """Raises an error if the preset lacks `side`, a value in `SIDES`."""
@@ -438,15 +396,13 @@ class PresetEncoder(PooledEncoder):
     """Encodes photos with the image network of a Keras Hub preset.
 
     Args:
-        preset: a Keras Hub `Backbone`, whose weights the layer shares; an
-            opened `Preset`; or its `config` as JSON text, from which the layer
-            is rebuilt with random weights.
+        preset: result of `open_preset`, whose weights the layer shares; or its
+            `config` as JSON text, from which the layer is rebuilt with random
+            weights.
         image_size: side of the square input in pixels; None for the preset's
             own size.
         fine_tune: whether to train the preset's weights. If False, batch
             normalisation and dropout are in inference mode.
-        preprocessor: the backbone's `Preprocessor` or `ImageConverter`; None to
-            leave the pixels unscaled.
 
     A call maps RGB photos, float `[n, image_size, image_size, 3]` in [0, 255],
     to the vectors that the preset was trained to produce, `[n, dim]`.
@@ -457,14 +413,11 @@ class PresetEncoder(PooledEncoder):
         preset: Any,
         image_size: int | None = None,
         fine_tune: bool = False,
-        preprocessor: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(preset, str):
             preset = rebuild(json.loads(preset))
-        self.preprocessor = None  # The config of the preset has its converter.
-        preset = Preset.of(preset, preprocessor)
         self.preset = json.dumps(preset.config())
         cnn = vision_of(preset, image_size)
         self.image_size = cnn.image_size

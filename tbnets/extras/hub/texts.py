@@ -105,9 +105,8 @@ class HubTextEncoder(ConfiguredLayer):
     __repr__ = short_repr("output_dim", "pooling")
 
     @classmethod
-    def of(cls, preset: Any, preprocessor: Any = None, **kwargs: Any) -> Self:
-        """Returns a layer with the weights of a backbone or a `Preset`."""
-        preset = presets.Preset.of(preset, preprocessor)
+    def of(cls, preset: Any, **kwargs: Any) -> Self:
+        """Returns a layer with the weights of a `presets.Preset`."""
         tokenizer, pooling = HubTokenizer(preset), pooling_of(preset)
         layer = cls(preset.config(), pooling, tokenizer.padding_id, **kwargs)
         network = TextSide(preset.backbone, pooling).network
@@ -141,26 +140,22 @@ class HubTokenizer(tf.Module):
     """Maps captions to a preset's token ids, plus 1 so that 0 is padding.
 
     Args:
-        preset: a `keras_hub.models.Backbone` or a `Preset`, with a text
-            network.
-        max_tokens: maximum number of ids in a caption, including the start and
-            end ids. The preset may have a lower limit.
-        preprocessor: the backbone's `Preprocessor` or `Tokenizer`.
+        preset: a `presets.Preset` with a text network.
 
     Attributes:
         vocabulary: None.
+        max_tokens: maximum number of ids in a caption, including the start and
+            end ids.
         padding_id: the preset's own padding id.
     """
 
     vocabulary = None
 
-    def __init__(self, preset, max_tokens=None, preprocessor=None):
+    def __init__(self, preset):
         super().__init__(name="tokenizer")
-        preset = presets.Preset.of(preset, preprocessor)
         tokenizer = preset.tokenizer
         self.padding_id = getattr(tokenizer, "pad_token_id", None) or 0
-        limits = max_tokens, most_ids(preset.backbone) or MOST_IDS
-        self.max_tokens = min(number for number in limits if number)
+        self.max_tokens = most_ids(preset.backbone) or MOST_IDS
         kind = _PairTokenizer if len(preset.sides) > 1 else _TextTokenizer
         if type(tokenizer).__name__ == "CLIPTokenizer":
             kind = _ClipTokenizer
@@ -236,12 +231,7 @@ class _PairTokenizer(tf.Module):
         kind = next(name for name in names if hasattr(models, name))
         preprocessor = getattr(models, kind)
         flags = ("canonicalize_text", "to_lower", "add_start_token")
-        if preset.source is None:
-            own = preset.preprocessor
-            options = {n: getattr(own, n) for n in flags if hasattr(own, n)}
-            packer = preprocessor(preset.tokenizer, **options)
-        else:
-            packer = preset.part(preprocessor, image_converter=None)
+        packer = preset.part(preprocessor, image_converter=None)
         packer.sequence_length = most
         self.packer, self.tokenizer = packer, packer.tokenizer
         self.settings = [kind, most, *(getattr(packer, n, None) for n in flags)]
@@ -292,7 +282,7 @@ def _plain(name):
 
 def pooling_of(preset):
     """Returns how a preset pools token states, a value in `POOLINGS`."""
-    if len(preset.sides) > 1 or preset.source is None:
+    if len(preset.sides) > 1:
         return OWN
     path = preset.source / "task.json"
     task = json.loads(path.read_text("utf-8")) if path.is_file() else {}
