@@ -93,8 +93,7 @@ class Options(ModelFlags, ChoiceFlags):
     )
     output: str = flag(
         "",
-        "Output with drawn boxes: a .png file, or a folder for one "
-        "PHOTO.localized.png per photo. A name without an ending is a folder.",
+        "Folder for the photos with drawn boxes, PHOTO.localized.png.",
     )
     json: str = flag(
         "",
@@ -121,26 +120,9 @@ def read_words(options):
 
 
 def places_of_pictures(options, photos):
-    """Returns the output path for each photo, or "" if --output is not set.
-
-    If the path `--output` does not exist, it is treated as a folder if it has
-    no suffix or ends with a slash.
-    """
-    output, path = options.output, pathlib.Path(options.output)
-    if not output:
+    """Returns the output path for each photo, or "" if --output is not set."""
+    if not options.output:
         return [""] * len(photos)
-    is_folder = path.is_dir()
-    if not path.exists():
-        is_folder = not path.suffix or output.endswith("/")
-    if not is_folder:
-        if len(photos) > 1:
-            raise InputError(
-                "--output",
-                "be a folder for several photos",
-                f"--output={output}",
-                "Name a folder, or localize one photo.",
-            )
-        return [output]
     stems = [pathlib.Path(photo).stem for photo in photos]
     if (twice := first_twice(stems)) is not None:
         raise InputError(
@@ -149,22 +131,8 @@ def places_of_pictures(options, photos):
             f"two photos called {twice}",
             "Localize them one by one.",
         )
-    return [os.path.join(output, f"{stem}.localized.png") for stem in stems]
-
-
-def check_places(options, photos, pictures):
-    """Raises an error if an output would replace a photo or has no folder."""
-    originals = set(map(os.path.realpath, photos))
-    for name, paths in (("output", pictures), ("json", [options.json])):
-        check_place(name, vars(options)[name])
-        for path in paths:
-            if path and os.path.realpath(path) in originals:
-                raise InputError(
-                    f"--{name}",
-                    "differ from the photos",
-                    f"--{name}={path}",
-                    "Choose another name.",
-                )
+    folder = options.output
+    return [os.path.join(folder, f"{stem}.localized.png") for stem in stems]
 
 
 def warn_of_unknown(phrases, notes):
@@ -202,7 +170,7 @@ def write_picture(path, pixels, phrases, phrase_regions):
         for rank, (box, _) in enumerate(regions, start=1)
     ]
     picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
-    pathlib.Path(path).parent.mkdir(exist_ok=True)
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     files.write_atomically(path, lambda file: picture.save(file, "PNG"))
     print(f"\nPhoto with boxes: {path}")
 
@@ -245,7 +213,7 @@ def main(options):
     check_choice_flags(options)
     photos, phrases = read_words(options)
     pictures = places_of_pictures(options, photos)
-    check_places(options, photos, pictures)
+    check_place("json", options.json)
     for photo in photos:
         if not os.path.isfile(photo):
             read_photo(photo)  # Its errors name the file.

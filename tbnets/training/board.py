@@ -166,23 +166,11 @@ class Board:
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
 
-    def add_epoch(self, history):
-        """Writes the scalars of the last epoch in `history`.
-
-        Outside the overview, scalars are not written while they are constant.
-        """
+    def add_epoch(self, row, epoch):
+        """Writes the scalars of an epoch."""
         with self._run.as_default():
-            for key in history[-1]:
-                tag = self.tag(key)
-                values = [row.get(key) for row in history]
-                moves = [value != values[0] for value in values]
-                is_held = not (tag.startswith(OVERVIEW) or any(moves[:-1]))
-                if is_held and not moves[-1]:
-                    continue
-                first = 1 if is_held else len(values)
-                for step, value in enumerate(values[first - 1 :], first):
-                    if value is not None:
-                        _scalar(tag, value, step, key)
+            for key, value in row.items():
+                _scalar(self.tag(key), value, epoch, key)
 
     def add_best(self, split, value, epoch):
         """Writes the best epoch's metric on a split."""

@@ -216,7 +216,7 @@ def _measure_epoch(scores):
 
 def _show_epoch(session, board, scores):
     state = session.state
-    board.add_epoch(state.history)
+    board.add_epoch(state.history[-1], state.epoch)
     if state.best_epoch == state.epoch:
         _show_best(session, board, scores)
     board.flush()

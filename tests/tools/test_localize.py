@@ -41,9 +41,9 @@ def localize_by(folder):
 
 
 def test_each_phrase_has_a_box(localize_by, folder, tmp_path):
-    path, drawn = tmp_path / "found.json", tmp_path / "drawn.png"
+    path, drawn = tmp_path / "found.json", tmp_path / "photo.localized.png"
     out, err, failure = localize_by(
-        *(MODEL, f"--json={path}", "--top=2", f"--output={drawn}"),
+        *(MODEL, f"--json={path}", "--top=2", f"--output={tmp_path}"),
         *(PHOTO, "red", "blue", "a thing, red"),
     )
     assert (err, failure) == ("", "") and f"{drawn}" in out

@@ -1,7 +1,6 @@
 """Tests the event files for TensorBoard."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from tensorboard.plugins.hparams import plugin_data_pb2
 
@@ -9,81 +8,35 @@ from tbnets.tasks.settings.settings import ALL
 from tbnets.training import board
 from tests import tiny
 
-CHOSEN = ("recall_sum",)
 
-
-@pytest.fixture
-def shown(tmp_path):
-    """Returns a function that writes histories and reads the charts.
-
-    It returns `{tag: {step: value}}`.
-    """
-
-    def read(folder):
-        found = {}
-        for step, value in tiny.summaries(folder):
-            array = tf.make_ndarray(value.tensor)
-            found.setdefault(value.tag, {})[step] = array.tolist()
-        return found
-
-    def write(*histories):
-        with board.Board(tmp_path, *CHOSEN) as writer:
-            for history in histories:
-                writer.add_epoch(history)
-        return read(tmp_path / "tensorboard")
-
-    return write
-
-
-def histories(**columns):
-    """Returns the history of a run after each epoch."""
+def test_each_scalar_is_in_the_group_of_its_name(tmp_path):
     rows = [
-        {name.replace("__", "/"): value for name, value in zip(columns, row)}
-        for row in zip(*columns.values())
+        {
+            "dev/recall_sum": 3.0,
+            "dev/mean_rank": 2.0,
+            "train/total_loss": 0.5,
+            "train/learning_rate": 0.25,
+            "health/images/mean_cosine": 0.0,
+            "seconds": 1.0,
+        },
+        {"dev/recall_sum": 4.0},
     ]
-    return [rows[: n + 1] for n in range(len(rows))]
-
-
-def test_a_chart_starts_with_the_first_change_of_its_scalar(shown):
-    found = shown(
-        *histories(
-            train__learning_rate=[0.5, 0.5, 0.25, 0.25],
-            dev__image_to_text__num_queries=[6.0] * 4,
-            dev__mean_recall=[1.0, 2.0, 2.0, 1.0],
-        )
-    )
-    # Values of earlier epochs are written with their own epochs.
-    assert found == {
-        "4_train/learning_rate": {1: 0.5, 2: 0.5, 3: 0.25, 4: 0.25},
-        "3_dev/mean_recall": {1: 1.0, 2: 2.0, 3: 2.0, 4: 1.0},
+    with board.Board(tmp_path, "recall_sum") as writer:
+        for epoch, row in enumerate(rows, start=1):
+            writer.add_epoch(row, epoch)
+    found = {
+        (value.tag, step): tf.make_ndarray(value.tensor).item()
+        for step, value in tiny.summaries(tmp_path / "tensorboard")
     }
-
-
-def test_the_overview_is_written_in_the_first_epoch(shown):
-    found = shown(
-        *histories(
-            dev__recall_sum=[3.0, 3.0],
-            train__total_loss=[0.5, 0.5],
-            health__images__mean_cosine=[0.0, 0.0],
-            seconds=[1.0, 1.0],
-        )
-    )
     assert found == {
-        "1_overview/1_dev_recall_sum": {1: 3.0, 2: 3.0},
-        "1_overview/2_train_total_loss": {1: 0.5, 2: 0.5},
-        "1_overview/3_images_mean_cosine": {1: 0.0, 2: 0.0},
+        ("1_overview/1_dev_recall_sum", 1): 3.0,
+        ("1_overview/1_dev_recall_sum", 2): 4.0,
+        ("1_overview/2_train_total_loss", 1): 0.5,
+        ("1_overview/3_images_mean_cosine", 1): 0.0,
+        ("3_dev/mean_rank", 1): 2.0,
+        ("4_train/learning_rate", 1): 0.25,
+        ("5_time/seconds", 1): 1.0,
     }
-
-
-def test_a_resumed_run_writes_each_epoch_once(shown):
-    first, second, third = histories(dev__mean_rank=[1.0, 2.0, 3.0])
-    shown(first, second)
-    assert shown(third) == {"3_dev/mean_rank": {1: 1.0, 2: 2.0, 3: 3.0}}
-
-
-def test_a_scalar_that_older_epochs_lack_is_shown(shown):
-    rows = [{"dev/mean_rank": 1.0}, {"dev/mean_rank": 1.0, "dev/new": 2.0}]
-    assert shown(rows[:1], rows) == {"3_dev/new": {2: 2.0}}
 
 
 def test_runs_are_compared_by_settings_without_places(tmp_path):
@@ -100,7 +53,7 @@ def test_runs_are_compared_by_settings_without_places(tmp_path):
 
 def test_settings_are_written_as_hyperparameters(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    with board.Board(tmp_path, *CHOSEN) as writer:
+    with board.Board(tmp_path, "recall_sum") as writer:
         writer.add_settings(settings)
         writer.add_best("dev", 300.0, 2)
         pixels = np.zeros((4, 6, 3), np.uint8)
