@@ -6,11 +6,7 @@ import shutil
 import types
 
 import numpy as np
-import scene_ceiling
-from zoo_making import cards
 
-from tbnets.data.scenes import dataset as scenes
-from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import InputError
 from tbnets.serving import checksums, embedding_cache, zoo
 from tbnets.serving.export import export_saved_model
@@ -21,28 +17,6 @@ from tbnets.training import checkpoints, summary
 from tests import tiny
 from tests.fuzz.reader import Reader
 from tests.serving.test_export import VOCABULARY, make_network
-from tests.tools.test_make_zoo import CARD
-
-METRICS = {
-    "takes": "features",
-    "embedding_dim": 4,
-    "test": {
-        f"{way}/{name}": 0.5
-        for way in ("image_to_text", "text_to_image")
-        for name in (*(f"recall_at_{k}" for k in (1, 5, 10)), "median_rank")
-    }
-    | {"recall_sum": 300.0, "mean_recall": 0.5},
-    "run_recall_sum": 300.5,
-    "best_epoch": 2,
-    "epochs": 3,
-    "train_seconds": 100.0,
-    "dev": {"recall_sum": 301.0},
-    "test_split": {"name": "test", "images": 6, "captions": 12},
-    "versions": {"tensorflow": "2.21.0", "keras": "3.15.0"},
-    "date": "2026-01-02",
-    "command": "python tools/train.py --flagfile=configs/tiny.flags",
-}
-SCENES = SceneSettings(2, 1, 1)
 
 
 def _write_run(folder):
@@ -94,9 +68,7 @@ def _write_zoo(folder):
     model = folder / "tiny"
     (model / "1").mkdir(parents=True)
     (model / "1/saved_model.pb").write_bytes(b"graph")
-    (model / "metrics.json").write_text(json.dumps(METRICS, indent=1))
-    card = cards.render_card("tiny", CARD.rstrip(), METRICS)
-    (model / "README.md").write_text(card, "utf-8")
+    (model / "metrics.json").write_text('{"test": {"recall_sum": 300.0}}')
     checksums.write_checksums(model)
 
 
@@ -104,11 +76,6 @@ def _check_zoo(folder):
     zoo.check_files(folder / "tiny")
     read = checksums.read_checksums(folder / "tiny")
     return read, [(folder / "tiny" / name).read_bytes() for name in read]
-
-
-def _render_zoo(folder):
-    text = cards.own_text(folder / "tiny/README.md")
-    return text, cards.summary(text), cards.render_table(folder)
 
 
 NAMES = [f"{number}.jpg" for number in range(4)]
@@ -143,12 +110,6 @@ def _read_cache(folder):
     return cache.get(NAMES)
 
 
-def _read_scenes(folder):
-    path = folder / "scenes"
-    made = scenes.ensure_scenes(path, SCENES)
-    return made, scene_ceiling.read_records(path / scenes.RECORDS, "train")
-
-
 RUN = ("run/settings.json", "run/metrics.json", "run/checkpoints/best.npz")
 READERS = {
     "run": Reader(_write_run, RUN, _read_run, cost=4),
@@ -165,18 +126,10 @@ READERS = {
         _check_zoo,
         sealed=("tiny/metrics.json", "tiny/1/*"),
     ),
-    "zoo_card": Reader(
-        _write_zoo, ("tiny/metrics.json", "tiny/README.md"), _render_zoo
-    ),
     "cache": Reader(
         _write_cache,
         ("cache/files.json", "cache/embeddings-*/manifest.json"),
         _read_cache,
         sealed=("cache/embeddings-*/*s.*",),
-    ),
-    "scenes": Reader(
-        lambda folder: scenes.ensure_scenes(folder / "scenes", SCENES),
-        (f"scenes/{scenes.MANIFEST}", f"scenes/{scenes.RECORDS}"),
-        _read_scenes,
     ),
 }

@@ -16,26 +16,11 @@ from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
-from tests.data.test_layouts import FOLDER, LAYOUTS, expected_captions
-from tests.fuzz.damage import npy
+from tests.data.test_layouts import FOLDER, expected_captions
 from tests.fuzz.reader import both_ways, reader_of
 
 WORDS = ("dog", "cat", "don't", "caf\u00e9")
 TREES = ("(NP (DT a) (NN dog))", "(S (NP (NNS cats)) (VP (VBP sit)) (. .))")
-FLICKR = {
-    "Flickr.token.txt": "".join(
-        f"{i}.jpg#{j}\tA {WORDS[j]} in picture {i} .\n"
-        for i in range(3)
-        for j in range(2)
-    ),
-    "Flickr.trainImages.txt": "0.jpg\n2\n",
-    "Flickr.devImages.txt": "1.jpg\n",
-}
-PRECOMPUTED = {
-    "train_caps.txt": "".join(f"A {word} .\n" for word in WORDS),
-    "train_ids.txt": "0.jpg\n1.jpg\n",
-    "train_ims.npy": npy(np.eye(2, 3, dtype=np.float32)),
-}
 SENTENCES = (
     "[/EN#1/people A man] with [/EN#2/other/animals two dogs] .\n"
     "[/EN#0/notvisual It] is [/EN#3/scene outside] .\n"
@@ -63,34 +48,6 @@ PHRASES = [
     },
     {"image": "1.jpg", "phrase": "a dog", "box": [0, 0, 5, 5]},
 ]
-REGIONS = {
-    "region_descriptions.json": [
-        {
-            "id": 1,
-            "regions": [
-                {"x": 2, "y": 3, "width": 9, "height": 8, "phrase": "a dog"},
-                {"x": -2, "y": 3, "width": 9, "height": 8, "phrase": "a cat"},
-            ],
-        }
-    ],
-    "image_data.json": [
-        {"image_id": 1, "width": 20, "height": 9, "url": "https://x/VG/1.jpg"}
-    ],
-}
-REFERENCES = {
-    "refs.json": [
-        {
-            "ann_id": 3,
-            "image_id": 1,
-            "split": "val",
-            "sentences": [{"sent": "left dog"}, {"sent": "the dog"}],
-        }
-    ],
-    "instances.json": {
-        "images": [{"id": 1, "file_name": "a.jpg", "width": 9, "height": 8}],
-        "annotations": [{"id": 3, "bbox": [0, 1.5, 3, 4]}],
-    },
-}
 PARSED = [
     {"id": f"{i}.jpg#0", "caption": f"c {i}", "tree": tree, "fallback": True}
     for i, tree in enumerate(TREES)
@@ -114,18 +71,22 @@ def _lines(values):
     return "".join(json.dumps(value) + "\n" for value in values)
 
 
-def _dumped(contents):
-    return {name: json.dumps(value) for name, value in contents.items()}
+def _layout(folder):
+    """Returns the content of each file in a folder of `tests/data/layouts`."""
+    paths = sorted((FOLDER / folder).iterdir())
+    return {path.name: path.read_bytes() for path in paths}
 
 
-def _captions(contents, split, name=None):
-    """Returns the reader of a caption file, by default the first one."""
+def _captions(layout, name=None):
+    """Returns the reader of a layout's captions. The user names one file."""
+    contents = _layout(layout)
     name = next(iter(contents)) if name is None else name
+    split = next(iter(expected_captions(f"{layout}/{name}".rstrip("/"))))
 
     def read(folder):
         CaptionSource(folder / name).splits()
         return both_ways(
-            lambda found: read_captions(folder / name, split, found)
+            lambda problems: read_captions(folder / name, split, problems)
         )
 
     return reader_of(contents, read)
@@ -142,9 +103,7 @@ def _read_entities(folder):
     )
 
 
-def _phrases(contents):
-    """Returns the reader of phrases whose first file the user names."""
-    name = next(iter(contents))
+def _phrases(contents, name):
     return reader_of(
         contents,
         lambda folder: both_ways(
@@ -161,26 +120,35 @@ def _word_vectors(name, content):
     return reader_of({name: content}, read)
 
 
+CAPTIONS = {
+    "coco": "coco/captions_val2017.json",
+    "karpathy": "karpathy/dataset_flickr8k.json",
+    "mapping": "flickr30k/flickr30k.json",
+    "records": "blip/flickr30k_test.json",
+    "lines": "imagefolder/metadata.jsonl",
+    "conversations": "llava/messages.jsonl",
+    "csv": "huggingface/flickr_annotations_30k.csv",
+    "bars": "kaggle/results.csv",
+    "tabs": "wit/wit_v1.train.all-00000-of-00010.tsv",
+    "token": "flickr8k/Flickr8k.token.txt",
+    "references": "refcoco/refs.json",
+    "precomputed": "precomp/",
+}
+"""Maps a format to a file of `tests/data/layouts`."""
 READERS = {
     **{
-        f"captions_{path.name}": _captions(
-            {path.name: path.read_text(encoding="utf-8")},
-            next(iter(expected_captions(name))),
-        )
-        for name, path in ((name, FOLDER / name) for name in LAYOUTS)
-        if path.suffix in (".json", ".jsonl", ".csv", ".tsv", ".txt")
-        and path.parent.name not in ("flickr8k", "refcoco")
+        f"captions_{name}": _captions(*path.split("/"))
+        for name, path in CAPTIONS.items()
     },
-    "captions_references": _captions(_dumped(REFERENCES), "val"),
-    "captions_flickr": _captions(FLICKR, "train"),
-    "captions_precomputed": _captions(PRECOMPUTED, "train", ""),
     "entities": reader_of(
         {"Sentences/0.txt": SENTENCES, "Annotations/0.xml": ANNOTATION},
         _read_entities,
     ),
-    "phrase_table": _phrases({"phrases.jsonl": _lines(PHRASES)}),
-    "phrases_of_regions": _phrases(_dumped(REGIONS)),
-    "phrases_of_references": _phrases(_dumped(REFERENCES)),
+    "phrase_table": _phrases({"p.jsonl": _lines(PHRASES)}, "p.jsonl"),
+    "phrases_of_regions": _phrases(
+        _layout("visual_genome"), "region_descriptions.json"
+    ),
+    "phrases_of_references": _phrases(_layout("refcoco"), "refs.json"),
     "photo_list": reader_of(
         {"list.txt": "0.jpg\n1\n"},
         lambda folder: listed_rows(
@@ -204,6 +172,5 @@ READERS = {
         lambda folder: Vocabulary.load(folder / "vocabulary.txt").words,
     ),
     "word_vectors_glove": _word_vectors("vectors.txt", GLOVE),
-    "word_vectors_text": _word_vectors("vectors.txt", "4 3\n" + GLOVE),
     "word_vectors_binary": _word_vectors("vectors.bin", BINARY),
 }
