@@ -61,36 +61,22 @@ def read_task(text):
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
-        kind, index = task["type"], int(task["index"])
-        unknown_types = cluster.keys() - {*TYPES, "evaluator"}
+        name = f"{task['type']} {int(task['index'])}"
         addresses = {
             f"{job} {i}": address
             for job in TYPES
             for i, address in enumerate(cluster.get(job, []))
         }
+        is_chief = [*addresses].index(name) == 0
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        received = f"{text!r} ({type(error).__name__}: {error})"
-        raise _wrong(received) from error
-    if unknown_types:
-        raise _wrong(f"a cluster with {', '.join(sorted(unknown_types))}")
-    for address in addresses.values():
-        if not re.fullmatch(r"\S+:\d+", str(address)):
-            raise _wrong(f"the address {address!r}")
-    name = f"{kind} {index}"
-    if name not in addresses:
-        known = ", ".join(addresses) or "no tasks"
-        raise _wrong(f"the task {name} in a cluster of {known}")
-    return WorkerTask(name, name == next(iter(addresses)), addresses)
-
-
-def _wrong(received):
-    return InputError(
-        VARIABLE,
-        "be JSON with the address host:port of every worker and this worker's "
-        "index",
-        received,
-        f"Set for example {VARIABLE}='{EXAMPLE}'.",
-    )
+        raise InputError(
+            VARIABLE,
+            "be JSON with the address host:port of every worker and this "
+            "worker's index",
+            f"{text!r} ({type(error).__name__}: {error})",
+            f"Set for example {VARIABLE}='{EXAMPLE}'.",
+        ) from error
+    return WorkerTask(name, is_chief, addresses)
 
 
 class Workers:

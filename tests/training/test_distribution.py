@@ -38,8 +38,6 @@ def test_worker_0_is_the_chief_without_a_chief():
         "[]",
         '{"cluster": {}}',
         config(index="second"),
-        config({"ps": ["a:1"]}),
-        config({"worker": ["10.0.0.1"]}),
         config(index=2),
         config(kind="chief"),
         config({}),

@@ -174,9 +174,7 @@ class Recipe:
 
 
 def _read_flags(flag, item, kind, sources):
-    path = command_line.find_recipe(
-        flag, item, kind.verb, sources.resolve(item)
-    )
+    path = command_line.find_flagfile(item, "", flag, sources.resolve(item))
     words = command_line.expand([f"--flagfile={path}"])
     try:
         return path, CommandLine(words, flags_of(kind.group)).take(kind.group)

@@ -29,60 +29,32 @@ def configs_folder():
     return shipped_folder("configs")
 
 
-def find_flagfile(name, place=""):
-    """Finds a flag file by its path, or by the name of a configuration.
+def find_flagfile(name, place="", flag="flagfile", path=None):
+    """Finds a flag file by its path, or by the name of a shipped configuration.
 
-    If there is no file at the path `name`, searches the shipped configurations,
-    where `quickstart` and `configs/quickstart.flags` are equivalent. `place` is
-    a prefix of the error message.
+    For example, `quickstart` and `configs/quickstart.flags` are equivalent.
+    Error messages begin with `place` and name the `flag`. `path` is the place
+    where a recipe named `name` is looked for first.
     """
-    path = pathlib.Path(name).expanduser()
+    path = path or pathlib.Path(name).expanduser()
     if path.is_file():
         return path
-    stem, known = _stem(path), _known()
-    if stem in known:
-        return known[stem]
-    raise MissingFileError(
-        f"{place}`--flagfile` must be a file of flags or the name of a "
-        f"configuration. Received: --flagfile={name}. "
-        f"{_nearest(stem, known)}Check the name. See --help."
-    )
-
-
-def find_recipe(flag, name, verb, place):
-    """Returns the path of a recipe.
-
-    The path `place` is tried first, then the package's recipe `name`, such as
-    `features/tfidf.flags`. Error messages name the flag and the command `verb`.
-    """
-    if place.is_file():
-        return place
-    stem, known = _stem(name), _known("features")
-    if stem in known:
-        return known[stem]
-    raise MissingFileError(
-        f"`--{flag}` must be a recipe, a flagfile for tools/{verb}.py. "
-        f"Received: --{flag}={name}, looked for at {place}. "
-        f"{_nearest(stem, known, '.flags')}See docs/recipes.md."
-    )
-
-
-def _stem(name):
-    return str(name).removeprefix("configs/").removesuffix(".flags")
-
-
-def _known(below=""):
-    return {
-        path.relative_to(configs_folder()).with_suffix("").as_posix(): path
-        for path in sorted((configs_folder() / below).rglob("*.flags"))
+    folder = configs_folder()
+    known = {
+        each.relative_to(folder).with_suffix("").as_posix(): each
+        for each in sorted(folder.rglob("*.flags"))
     }
-
-
-def _nearest(stem, known, suffix=""):
+    stem = str(name).removeprefix("configs/").removesuffix(".flags")
+    if stem in known:
+        return known[stem]
     near = difflib.get_close_matches(stem, known)
     near = near or difflib.get_close_matches(pathlib.Path(stem).name, known)
-    names = " or ".join(f"{name}{suffix}" for name in near)
-    return f"Did you mean {names}? " if names else ""
+    raise MissingFileError(
+        f"{place}`--{flag}` must be a file of flags or the name of a "
+        f"configuration. Received: --{flag}={name}, looked for at {path}. "
+        + (f"Did you mean {' or '.join(near)}? " if near else "")
+        + "Check the name."
+    )
 
 
 def expand(words, within=()):
