@@ -16,6 +16,7 @@ from .features.image_encoders import ApplicationEncoder as ApplicationEncoder
 from .features.image_encoders import SmallConvNet as SmallConvNet
 from .layers.text_encoders import TextEncoder as TextEncoder
 from .layers.text_encoders import MeanOfWords as MeanOfWords
+from .layers.text_encoders import FeaturesAndMean as FeaturesAndMean
 from .layers.text_encoders import RecurrentEncoder as RecurrentEncoder
 from .layers.sentence_encoder import SentenceEncoder as SentenceEncoder
 from .layers.tree_lstm import TreeEncoder as TreeEncoder

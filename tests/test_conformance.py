@@ -34,7 +34,11 @@ from tbnets.layers.caption_vectors import (
 from tbnets.layers.feature_transform import FeatureTransform
 from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.sentence_encoder import SentenceEncoder
-from tbnets.layers.text_encoders import MeanOfWords, RecurrentEncoder
+from tbnets.layers.text_encoders import (
+    FeaturesAndMean,
+    MeanOfWords,
+    RecurrentEncoder,
+)
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses import ranking
 from tbnets.losses.infonce import InfoNCELoss
@@ -58,6 +62,8 @@ random = np.random.default_rng(0)
 FEATURES = random.normal(size=(3, 6)).astype("float32")
 PIXELS = random.uniform(0, 255, (3, 8, 8, 3)).astype("float32")
 TOKEN_IDS = np.array([[2, 3, 5, 0], [1, 0, 0, 0], [6, 4, 3, 2]], np.int32)
+# The bits of features, followed by word ids.
+FEATURES_AND_WORDS = np.hstack([FEATURES.view(np.int32), TOKEN_IDS])
 TREES = (
     "(S (NP (DT a) (NN dog)) (PP (IN on) (NP (NP (JJ red)) (NN cat))))",
     "(NN cat)",
@@ -135,6 +141,11 @@ OF_TREES = {
     ),
     "child_sum_lstm": lambda: TreeEncoder(SIZE, 3, 4, tied=True),
 }
+OF_BOTH = {
+    "features_and_mean": lambda: FeaturesAndMean(
+        SIZE, 6, embedding_dim=4, word_dropout=0.2, seed=3
+    ),
+}
 LAYERS = {
     name: Part(make, inputs)
     for makes, inputs in (
@@ -142,6 +153,7 @@ LAYERS = {
         (OF_PIXELS, PIXELS),
         (OF_WORDS, TOKEN_IDS),
         (OF_TREES, TREE_ROWS),
+        (OF_BOTH, FEATURES_AND_WORDS),
     )
     for name, make in makes.items()
 }
@@ -436,7 +448,7 @@ def test_xla_equals_eager(name):
 
 
 # Their outputs are features for a branch, and have the layer's compute dtype.
-COMPUTE_DTYPE = {"seeded_dropout", *OF_PIXELS, *OF_WORDS, *OF_TREES}
+COMPUTE_DTYPE = {"seeded_dropout", *OF_PIXELS, *OF_WORDS, *OF_TREES, *OF_BOTH}
 
 
 @every_name

@@ -111,6 +111,39 @@ class MeanOfWords(TextEncoder):
 
 
 @keras.saving.register_keras_serializable(package="tbnets")
+class FeaturesAndMean(MeanOfWords):
+    """Appends the mean of learned word vectors to fixed text features.
+
+    Args:
+        vocabulary_size: number of word ids.
+        feature_dim: number of features.
+        **kwargs: other arguments of `TextEncoder`, and the layer's name and
+            dtype.
+
+    A call maps int32 `[n, feature_dim + words]`, the bits of float32 features
+    followed by word ids, to float `[n, feature_dim + embedding_dim]`.
+
+    Example:
+        encoder = tbnets.FeaturesAndMean(vocabulary.size, 64)
+        bits = tf.bitcast(text_features, tf.int32)
+        encoder(tf.concat([bits, word_ids], axis=1)).shape  # (30, 364)
+    """
+
+    def __init__(
+        self, vocabulary_size: int, feature_dim: int, **kwargs: Any
+    ) -> None:
+        super().__init__(vocabulary_size, **kwargs)
+        self.feature_dim = feature_dim
+        self.output_dim += feature_dim
+
+    def call(self, inputs: Array, training: bool = False) -> tf.Tensor:
+        """Returns each row's features and mean word vector."""
+        features = tf.bitcast(inputs[:, : self.feature_dim], tf.float32)
+        words = super().call(inputs[:, self.feature_dim :], training)
+        return tf.concat([tf.cast(features, words.dtype), words], axis=1)
+
+
+@keras.saving.register_keras_serializable(package="tbnets")
 class RecurrentEncoder(TextEncoder):
     """Encodes captions with an LSTM or a GRU.
 

@@ -11,7 +11,7 @@ from tbnets.checks import check_finite, checked_array
 from tbnets.data.batches import EpochBatches, distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.configured import ConfiguredLayer
-from tbnets.layers.text_encoders import TextEncoder
+from tbnets.layers.text_encoders import FeaturesAndMean, TextEncoder
 from tbnets.training.retrieval_metrics import RetrievalMetrics
 
 CHECKED = ("loss", "gradient_norm")
@@ -103,8 +103,7 @@ def prepare_data(arguments, name, reader):
     In `arguments`, `EpochBatches` are replaced by their dataset, and string
     captions by a tensor. `reader` is the layer that reads the captions.
     """
-    reads_ids = isinstance(reader, TextEncoder)
-    num_words = reader.vocabulary_size if reads_ids else None
+    num_words = _num_words(reader)
     data = arguments.get(name)
     inputs = data[0] if isinstance(data, tuple) and data else data
     if isinstance(inputs, Mapping) and may_read_text(reader):
@@ -212,10 +211,17 @@ def checked_inputs(name, inputs, encoder, reader, shape):
             f"{name}.shape={input_shape}",
             "Pass inputs of the shape that the network was built for.",
         )
-    reads_words = isinstance(encoder, TextEncoder) and input_shape.rank == 2
-    if reads_words and isinstance(inputs, np.ndarray | tf.Tensor):
-        _check_words(name, inputs, encoder.vocabulary_size)
+    num_words = _num_words(encoder) if input_shape.rank == 2 else None
+    if num_words and isinstance(inputs, np.ndarray | tf.Tensor):
+        _check_words(name, inputs, num_words)
     return inputs
+
+
+def _num_words(encoder):
+    """Returns the number of word ids if an encoder reads only word ids."""
+    if isinstance(encoder, FeaturesAndMean):
+        return None
+    return encoder.vocabulary_size if isinstance(encoder, TextEncoder) else None
 
 
 def _check_words(argument, words, num_words):

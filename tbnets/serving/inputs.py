@@ -161,6 +161,25 @@ def is_trees(spec):
     return spec.name == TreeReader.spec.name
 
 
+class FeaturesAndWordsReader(tf.Module):
+    """Converts captions for `layers.text_encoders.FeaturesAndMean`.
+
+    `features` is a `CaptionReader`, and `words` is a `Tokenizer`. A call maps
+    strings `[n]` to int32 `[n, feature_dim + words]`.
+    """
+
+    def __init__(self, features, words):
+        super().__init__(name="reader")
+        self.features, self.words = features, words
+        self.tokenizer = features.tokenizer
+        self.vocabulary, self.max_tokens = words.vocabulary, words.max_tokens
+
+    def __call__(self, captions):
+        """Returns the bits of the features, followed by the ids."""
+        bits = tf.bitcast(self.features(captions), tf.int32)
+        return tf.concat([bits, self.words(captions)], axis=1)
+
+
 class TreeReader:
     """Replaces the `Tokenizer` of a network that reads trees.
 

@@ -91,10 +91,9 @@ def _build_preset_encoder(settings: Settings, config):
 
 def build_text_encoder(settings: Settings, inputs: NetworkInputs):
     """Returns the layer that encodes texts, or None for text features."""
-    if settings.reads_text_features:
-        return None
-    if settings.reads_captions_by_preset:
-        return text_preset(settings).layer()
+    of_features = settings.reads_text_features
+    if not settings.learns_words:
+        return None if of_features else text_preset(settings).layer()
     options, words = settings.texts, len(inputs.words)
     table = inputs.word_vectors
     common = {
@@ -104,6 +103,8 @@ def build_text_encoder(settings: Settings, inputs: NetworkInputs):
     }
     if table is not None or settings.run.from_:
         common["word_training"] = options.word_vectors_training
+    if of_features:
+        return text_encoders.FeaturesAndMean(words, inputs.text_dim, **common)
     if options.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
     common |= {"units": options.rnn_units, "mean_beside": options.mean_beside}
@@ -175,9 +176,8 @@ def create_cca(settings: Settings, inputs: NetworkInputs):
     """
     texts = settings.texts
     frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
-    if not settings.reads_text_features and not (
-        texts.text_encoder == "mean" and frozen
-    ):
+    is_fixed = texts.text_encoder.endswith("mean") and frozen
+    if settings.learns_words and not is_fixed:
         raise InputError(
             "--text_encoder",
             "be features, or mean with frozen word vectors, with --model=cca, "
@@ -256,7 +256,8 @@ def build_network(settings: Settings, inputs: NetworkInputs):
 
 def _input_shapes(network, settings, inputs):
     shapes = {"images": (None, inputs.image_dim)}
-    shapes["captions"] = (None, inputs.text_dim)
+    is_width = not settings.learns_words
+    shapes["captions"] = (None, inputs.text_dim if is_width else None)
     if settings.image_encoder != "features":
         size = settings.images.image_size
         size = getattr(network.image_encoder, "image_size", size)

@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import tensorflow as tf
 
 from tbnets.errors import InputError
@@ -9,7 +10,11 @@ from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.caption_features import load_encoder_of
 from tbnets.features.text_presets import open_texts
-from tbnets.serving.inputs import MOST_WORDS, TreeReader
+from tbnets.serving.inputs import (
+    MOST_WORDS,
+    FeaturesAndWordsReader,
+    TreeReader,
+)
 from tbnets.serving.saved_files import check_ops
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text import word_vectors
@@ -32,10 +37,8 @@ class Texts:
         self.settings = settings
         self._data = data
         self._of_features = settings.reads_text_features
-        # A trained preset reads words. A frozen preset has made features.
-        self._of_preset = (
-            settings.reads_captions_by_preset and not self._of_features
-        )
+        # A frozen preset has made features.
+        self._of_preset = settings.text_preset and not self._of_features
         self._of_trees = settings.texts.text_encoder == "h_lstm"
         self._begun_with, self._words = {}, ()
 
@@ -84,7 +87,7 @@ class Texts:
 
     def check_preset(self):
         """Raises an error if the text preset cannot be opened or exported."""
-        if self.settings.reads_captions_by_preset:
+        if self.settings.text_preset:
             tokenizer = self._tokenizer
             if self.settings.run.export:
                 self._check_served(tokenizer)
@@ -95,7 +98,7 @@ class Texts:
             return
         texts, flag = self.settings.texts, "text_features"
         value = texts.text_features
-        if self.settings.reads_captions_by_preset:
+        if self.settings.text_preset:
             flag, value = "text_encoder", texts.text_encoder
         try:
             check_ops("tokeniser", tokenizer.graph_def())
@@ -114,11 +117,12 @@ class Texts:
             fitted["begun_with"] = self._begun_with
         if self._of_features:
             rows = self._train.texts
-            made_by = rows.features.made_by
-            new = {"text_dim": rows.shape[0], "text_features_made_by": made_by}
-            return fitted | new
+            fitted["text_dim"] = rows.shape[0]
+            fitted["text_features_made_by"] = rows.features.made_by
         if self._of_preset:
-            return fitted | {"text_encoder_made_by": self._reads_by}
+            fitted["text_encoder_made_by"] = self._reads_by
+        if not self.settings.learns_words:
+            return fitted
         counts, lengths = count_words(self._train.text_records.captions)
         options = self.settings.texts
         vocabulary = Vocabulary.of_counts(
@@ -145,30 +149,39 @@ class Texts:
 
     def rows(self, split, fitted):
         """Returns the texts of a split as inputs of the text encoder."""
-        if self._of_features:
-            return split.texts
         if self._of_preset:
             return tokenize(
                 self._tokenizer_of(fitted), split.text_records.captions
             )
+        if not self.settings.learns_words:
+            return split.texts
         vocabulary = Vocabulary(fitted["words"])
         if self._of_trees:
             return TreeRows(tree_arrays(split.trees(), vocabulary))
-        return tokenize(Tokenizer(vocabulary), split.text_records.captions)
+        words = tokenize(Tokenizer(vocabulary), split.text_records.captions)
+        return (
+            FeaturesAndWords(split.texts, words) if self._of_features else words
+        )
 
     def reader(self, fitted):
         """Returns an object that converts captions to a network's inputs.
 
         It is a `Tokenizer` or a trained preset's tokenizer for words, a
-        `TreeReader` for trees, and a `CaptionReader` for features. Returns None
-        if the store of features contains no encoder. Raises an error if that
-        encoder is missing, damaged or changed.
+        `TreeReader` for trees, a `CaptionReader` for features, and a
+        `FeaturesAndWordsReader` for both. Returns None if the store of features
+        contains no encoder. Raises an error if that encoder is missing, damaged
+        or changed.
         """
         if self._of_preset:
             return self._tokenizer_of(fitted)
-        if fitted["words"]:
-            kind = TreeReader if self._of_trees else Tokenizer
-            return kind(Vocabulary(fitted["words"]), most_words(fitted))
+        features = self._feature_reader(fitted) if self._of_features else None
+        if not fitted["words"]:
+            return features
+        kind = TreeReader if self._of_trees else Tokenizer
+        words = kind(Vocabulary(fitted["words"]), most_words(fitted))
+        return FeaturesAndWordsReader(features, words) if features else words
+
+    def _feature_reader(self, fitted):
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
@@ -196,9 +209,34 @@ class Texts:
         return self._tokenizer
 
 
+class FeaturesAndWords:
+    """The features and the words of captions, as `Rows` of one array.
+
+    A row of a batch, int32 `[feature_dim + words]`, has the bits of the float32
+    features, followed by the ids of the words. So a caption with two inputs is
+    batched, distributed and cached like any other text.
+
+    Args:
+        features: `FeatureRows` of the captions.
+        words: `PaddedRows` of the captions.
+    """
+
+    dtype, shape = tf.int32, (None,)
+
+    def __init__(self, features, words):
+        self.features, self.words = features, words
+        self.lengths = words.lengths
+
+    def batch(self, rows):
+        """Returns int32 `[len(rows), feature_dim + words]`."""
+        features = np.ascontiguousarray(self.features.batch(rows), np.float32)
+        words = self.words.batch(rows)
+        return np.concatenate([features.view(np.int32), words], axis=1)
+
+
 def text_preset(settings: Settings, weights=True):
     """Opens the preset of --text_encoder, as `text_presets.open_texts`."""
-    name = hub.placed(settings.texts.text_encoder, *settings.sources().starts)
+    name = hub.placed(settings.text_preset, *settings.sources().starts)
     return open_texts(name, weights)
 
 

@@ -242,7 +242,7 @@ class MatchingTask(Task):
     @property
     def example_queries(self):
         """Captions of two images in `last` if the run has own photos, or []."""
-        if not self.own_photos or self.settings.reads_text_features:
+        if not self.own_photos or self.settings.texts.text_features:
             return []
         return example_captions(self.last.records)
 

@@ -30,10 +30,15 @@ class TextSettings:
     text_encoder: str = flag(
         "lstm",
         "Text encoder. lstm: Wang 2018; gru: Vilalta 2017; h_lstm: Niu 2017; "
-        "mean: mean of word vectors; features: --text_features; hub:PRESET: "
-        "the text encoder of a Keras Hub preset (a name, handle or folder) "
-        "with its own pooling (docs/keras_hub.md).",
-        choices=OneOf("mean", "lstm", "gru", "h_lstm", "features", PRESET),
+        "mean: mean of word vectors; features: --text_features; minilm: the "
+        "sentence encoder all-MiniLM-L6-v2 of a pip package; hub:PRESET: the "
+        "text encoder of a Keras Hub preset (a name, handle or folder) or of "
+        "a folder of sentence-transformers (docs/keras_hub.md). minilm,mean "
+        "or hub:PRESET,mean: both beside each other.",
+        choices=OneOf(
+            *("mean", "lstm", "gru", "h_lstm", "features", "minilm"),
+            *("minilm,mean", PRESET),
+        ),
     )
     fine_tune_text: bool = flag(
         False,

@@ -85,15 +85,19 @@ class Settings:
         )
 
     @property
-    def reads_captions_by_preset(self) -> bool:
-        """Whether a Keras Hub preset reads the captions."""
-        return self.texts.text_encoder.startswith("hub:")
+    def text_preset(self) -> str:
+        """The preset that reads the captions, `hub:PRESET`, or ""."""
+        return _preset_and_words(self.texts)[0]
 
     @property
     def frozen_text_preset(self) -> str:
         """The preset whose text features the run reads, or ""."""
-        frozen = self.reads_captions_by_preset and not self.texts.fine_tune_text
-        return self.texts.text_encoder if frozen else ""
+        return "" if self.texts.fine_tune_text else self.text_preset
+
+    @property
+    def learns_words(self) -> bool:
+        """Whether the run learns vectors of the words of its captions."""
+        return _preset_and_words(self.texts)[1]
 
     @property
     def reads_text_features(self) -> bool:
@@ -157,6 +161,8 @@ class Settings:
         }
 
 
+BESIDE = ",mean"
+"""Ending of --text_encoder for a preset beside the mean of learned words."""
 _FIELDS = dataclasses.fields(Settings)[:-1]  # Without `started_in`.
 GROUPS: dict[str, type] = {
     field.name: (typing.get_args(field.type) or [field.type])[0]
@@ -204,6 +210,19 @@ def complete(values) -> dict:
         if flag.default is None and not (is_read and flag.name in known):
             record[flag.name] = defaults.get(flag.name)
     return record
+
+
+def _preset_and_words(texts):
+    """Returns the preset of --text_encoder, and whether words are learned.
+
+    `minilm,mean` has both.
+    """
+    name = texts.text_encoder.removesuffix(BESIDE)
+    if name == "minilm":
+        name = f"hub:{name}"
+    if not name.startswith("hub:"):
+        return "", texts.text_encoder != "features"
+    return name, texts.text_encoder.endswith(BESIDE)
 
 
 def conditions(settings: Settings) -> dict:
@@ -267,17 +286,19 @@ def _data_conditions(settings):
 
 def _text_conditions(texts, begins_with_model):
     encoder = texts.text_encoder
-    is_preset = encoder.startswith("hub:")
-    words = encoder != "features" and not is_preset
+    preset, words = _preset_and_words(texts)
     vectors = words and texts.word_vectors != ""
-    text = "with --text_encoder other than features or hub:PRESET"
+    text = "with a --text_encoder that learns words"
     recurrent = (
         encoder in ("lstm", "gru", "h_lstm"),
         "with --text_encoder=lstm or gru or h_lstm",
     )
     of_words = ("min_count", "max_words", "word_dropout")
     return {
-        "fine_tune_text": (is_preset, "with --text_encoder=hub:PRESET"),
+        "fine_tune_text": (
+            preset != "" and not words,
+            "with --text_encoder=minilm or hub:PRESET",
+        ),
         "trees": (encoder == "h_lstm", "with --text_encoder=h_lstm"),
         "text_features": (
             encoder == "features",
