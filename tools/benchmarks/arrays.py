@@ -63,17 +63,6 @@ def matches(arrays):
     return arrays["image_ids"][:, None] == arrays["owners"][None]
 
 
-def labels(arrays):
-    """Returns the labels of the images, followed by the captions' labels."""
-    return np.concatenate([arrays["image_ids"], arrays["owners"]])
-
-
-def one_view(arrays):
-    """Returns two inputs of a loss; both contain all images and captions."""
-    rows = np.concatenate([arrays["images"], arrays["texts"]])
-    return {"images": rows, "texts": rows}
-
-
 def recall_sum(owners, captions, photos):
     """Sums recall at 1, 5 and 10, in per cent, over both directions.
 

@@ -96,7 +96,6 @@ def _package(package, title, builder, module="peers_torch", same=True):
 FLOOR = Row("matmuls alone, TensorFlow", "peers_tensorflow:matmuls")
 TORCH_FLOOR = _torch("matmuls alone, PyTorch", "matmuls")
 METRIC = "pytorch-metric-learning"
-SENTENCES = "sentence-transformers"
 MINED = "BatchHardMiner, TripletMarginLoss"
 SUPERVISED = _package(METRIC, "SupConLoss", "supervised_metric")
 CROSSED = _package(METRIC, "NTXentLoss", "crossed_metric")
@@ -129,17 +128,6 @@ TABLES = {
             _package(METRIC, "TripletMarginLoss", "all_metric"),
         ],
     ),
-    "one_view": Table(
-        "images and captions as one view, hardest positive and negative",
-        [
-            FLOOR._replace(builder="peers_tensorflow:within_matmuls"),
-            _tbnets("TripletLoss", "batch_hard"),
-            TORCH_FLOOR._replace(builder="peers_torch:within_matmuls"),
-            _package(METRIC, MINED, "batch_hard_metric"),
-            _package(SENTENCES, "BatchHardTripletLoss", "batch_hard_sentences"),
-        ],
-        captions=1,
-    ),
     "infonce": Table(
         "softmax over the batch, both directions",
         [
@@ -148,7 +136,7 @@ TABLES = {
             TORCH_FLOOR,
             _package("open_clip_torch", "ClipLoss", "clip"),
             _package(
-                SENTENCES,
+                "sentence-transformers",
                 "MultipleNegativesRankingLoss, both directions",
                 "ranking_both",
             ),

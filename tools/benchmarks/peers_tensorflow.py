@@ -34,11 +34,6 @@ def matmuls(arrays):
     return graph(products, *_some(arrays, "images", "texts"))
 
 
-def within_matmuls(arrays):
-    """Measures the lower bound for one view."""
-    return matmuls(data.one_view(arrays))
-
-
 def _some(arrays, *names):
     return [arrays[name] for name in names]
 
@@ -68,22 +63,6 @@ every = _learning(
     TripletLoss(margin=data.MARGIN, negatives="all", term_weights=BOTH)
 )
 softmax = _learning(InfoNCELoss(temperature=data.TEMPERATURE))
-
-
-def batch_hard(arrays):
-    """Times `TripletLoss` on one view."""
-    loss = TripletLoss(
-        margin=data.MARGIN,
-        negatives="hardest",
-        reduction="mean",
-        gradient=gradient(),
-    )
-    labels = tf.constant(data.labels(arrays))
-
-    def total(images, texts):
-        return loss(tf.concat([images, texts], 0), labels).total
-
-    return graph(learning(total), *_some(arrays, "images", "texts"))
 
 
 def train_step(arrays):

@@ -25,11 +25,6 @@ def matmuls(arrays):
     return step
 
 
-def within_matmuls(arrays):
-    """Measures the lower bound for one view."""
-    return matmuls(data.one_view(arrays))
-
-
 def hardest(arrays):
     """Times the sum of cosine hinges with each pair's hardest negatives."""
     owners, match = _owners_and_matches(arrays)
@@ -153,51 +148,14 @@ def ranking_both(arrays):
     )
 
 
-def batch_hard_sentences(arrays):
-    """Times BatchHardTripletLoss from sentence-transformers on one view."""
-    from sentence_transformers.sentence_transformer import losses
-
-    loss = losses.BatchHardTripletLoss(
-        torch.nn.Identity(),
-        losses.BatchHardTripletLossDistanceFunction.euclidean_distance,
-        data.MARGIN,
-    )
-    labels = torch.from_numpy(data.labels(arrays)).to(DEVICE)
-    return _learning(
-        arrays,
-        lambda *pair: loss.batch_hard_triplet_loss(labels, torch.cat(pair)),
-    )
-
-
-def batch_hard_metric(arrays):
-    """Times BatchHardMiner and TripletMarginLoss on one view."""
-    from pytorch_metric_learning import distances, reducers
-
-    distance = distances.LpDistance(normalize_embeddings=False)
-    loss, miner = _mined(distance, reducers.MeanReducer())
-    labels = torch.from_numpy(data.labels(arrays)).to(DEVICE)
-
-    def total(*pair):
-        rows = torch.cat(pair)
-        return loss(rows, labels, miner(rows, labels))
-
-    return _learning(arrays, total)
-
-
 def hardest_metric(arrays):
     """Times BatchHardMiner and TripletMarginLoss in both directions."""
-    from pytorch_metric_learning import distances, reducers
+    from pytorch_metric_learning import distances, losses, miners, reducers
 
     distance = distances.CosineSimilarity()
-    return _two_ways(arrays, *_mined(distance, reducers.SumReducer()))
-
-
-def _mined(distance, reducer):
-    from pytorch_metric_learning import losses, miners
-
-    options = {"distance": distance, "reducer": reducer}
+    options = {"distance": distance, "reducer": reducers.SumReducer()}
     loss = losses.TripletMarginLoss(data.MARGIN, **options)
-    return loss, miners.BatchHardMiner(distance=distance)
+    return _two_ways(arrays, loss, miners.BatchHardMiner(distance=distance))
 
 
 def all_metric(arrays):
