@@ -119,10 +119,10 @@ def large(options):
 
 
 def training(options):
-    """Trains `quickstart` for two epochs, with and without --jit_compile."""
+    """Trains `scenes_pixels` for two epochs, with and without --jit_compile."""
     with tempfile.TemporaryDirectory() as place:
         line = [sys.executable, "tools/train.py", "--noexport"]
-        line += ["--flagfile=configs/quickstart.flags", "--epochs=2"]
+        line += ["--flagfile=configs/scenes_pixels.flags", "--epochs=2"]
         line += [f"--scenes={place}/scenes"]
         line += ["--num_scenes=200,50,50"] if options.small else []
         for word in ("--nojit_compile", "--jit_compile"):

@@ -3,7 +3,7 @@ r"""Compares training on replicas with training on one device.
 For example, with two and three replicas in one process, and with two and four
 processes:
 
-  python tools/compare_replicas.py --configuration=quickstart \
+  python tools/compare_replicas.py --configuration=scenes_pixels \
       --replicas=2,3 --workers=2,4
 
 Prints the largest relative difference in the loss at any step, the relative
@@ -35,7 +35,7 @@ from tbnets.tasks.settings.flag import Count, flag
 class Options:
     """Flags for the training run and its devices."""
 
-    configuration: str = flag("quickstart", "Flag file of the training run.")
+    configuration: str = flag("scenes_pixels", "Flag file of the training run.")
     more: list[str] = flag(
         [], "Additional flag of the run, without dashes.", kind="repeated"
     )

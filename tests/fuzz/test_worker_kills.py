@@ -1,9 +1,9 @@
 """Workers of a training that are killed (-9), and how the others end.
 
-Some workers train a small `quickstart`, once undisturbed. Then one of them is
-killed in an epoch's steps, or while the chief writes a checkpoint. The others
-must end within a minute and name it, and what they all go on with must become
-the numbers of the undisturbed training, bit for bit.
+Some workers train a small `scenes_pixels`, once undisturbed. Then one of them
+is killed in an epoch's steps, or while the chief writes a checkpoint. The
+others must end within a minute and name it, and what they all go on with must
+become the numbers of the undisturbed training, bit for bit.
 """
 
 import os
@@ -26,7 +26,7 @@ from tests.fuzz.runs import arrays_of_run
 
 COUNT = 3
 FLAGS = (
-    *("--flagfile=configs/quickstart.flags", "--num_scenes=60,20,20"),
+    *("--flagfile=configs/scenes_pixels.flags", "--num_scenes=60,20,20"),
     *("--images_per_batch=6", "--schedule=constant", "--epochs=3"),
     "--noexport",
 )
