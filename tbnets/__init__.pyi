@@ -70,7 +70,7 @@ from .text.packed_trees import tree_arrays as tree_arrays
 from .features.tfidf import TfidfFeatures as TfidfFeatures
 from .features.caption_encoder import MeanFeatures as MeanFeatures
 from .features.fisher import FisherFeatures as FisherFeatures
-from .features.hybrid_mixture import HybridMixture as HybridMixture
+from .features.fisher import HybridMixture as HybridMixture
 from .text.word_vectors import WordVectors as WordVectors
 from .text.word_vectors import read_word_vectors as read_word_vectors
 

@@ -10,8 +10,8 @@ import PIL.Image
 import tensorflow as tf
 
 from tbnets.data.images import decode_photo
-from tbnets.features.cutting import roi_average
 from tbnets.features.proposals import Proposer
+from tbnets.features.regions import roi_average
 from tbnets.serving.endpoints import region_endpoints
 from tbnets.serving.export import write_saved_model
 from tbnets.text.vocabulary import Tokenizer, Vocabulary

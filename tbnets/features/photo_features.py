@@ -15,12 +15,12 @@ from tbnets.features.cnn import (
     SQUEEZED,
     build_cnn,
     call_with_any_batch,
+    fold_batch_normalization,
     full_network_outputs,
     in_float32,
     maps_network,
     pooled_network,
 )
-from tbnets.features.folding import fold_batch_normalization
 
 
 class SeveralNetworks:

@@ -26,7 +26,7 @@ from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError, UserError
-from tbnets.features import cnn, efficientnet_lite, folding, photo_features
+from tbnets.features import cnn, efficientnet_lite, photo_features
 from tbnets.files import CheckedFile, new_folder, write_text
 from tbnets.progress import say
 from tbnets.serving import endpoints, export, inputs, photo_reader
@@ -50,7 +50,6 @@ _GRAPH_MODULES = (
     images,
     cnn,
     efficientnet_lite,
-    folding,
     photo_features,
     endpoints,
     export,

@@ -7,13 +7,11 @@ from tbnets.errors import InputError
 from tbnets.features import fisher
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import (
+    SCALE_FLOOR,
     FisherFeatures,
+    HybridMixture,
     gradient_terms,
     independent_components,
-)
-from tbnets.features.hybrid_mixture import (
-    SCALE_FLOOR,
-    HybridMixture,
     weighted_medians,
 )
 from tbnets.text.word_vectors import WordVectors

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from tbnets.features.folding import fold_batch_normalization
+from tbnets.features.cnn import fold_batch_normalization
 
 
 def chain(between=lambda outputs: outputs, **options):

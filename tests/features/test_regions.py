@@ -12,11 +12,13 @@ from tbnets.errors import InputError
 from tbnets.features import regions
 from tbnets.features.cnn import Cnn
 from tbnets.features.cnn_weights import weights_sha256
-from tbnets.features.cutting import roi_average, roi_pool, warped_crops
 from tbnets.features.regions import (
     AveragedFeatures,
     RoiFeatures,
     WarpFeatures,
+    roi_average,
+    roi_pool,
+    warped_crops,
 )
 from tests import reference, refusals
 from tests.features.tiny_cnn import SIDE as TINY_SIDE
