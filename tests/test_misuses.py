@@ -468,7 +468,7 @@ EVALUATE = [
     ("--model=clip --run_dir={root}/run", "--model"),
     ("--image_features=a --text_features=b", "--image_features"),
     (BOTH + "--text_features=no.npy", "`--text_features` must"),
-    (BOTH + "--text_features={{split}}_ims.npy", "--text_features"),
+    (BOTH + "--text_features={{split}}_ims.npy", "image_ids"),
 ]
 
 EXPORT = [

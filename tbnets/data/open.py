@@ -91,16 +91,6 @@ class SplitData:
         records = self.text_records
         if features.has_ids:
             keys = [caption_key(caption) for caption in records.captions]
-            if missing := features.missing(keys):
-                raise InputError(
-                    "--text_features",
-                    f"contain every caption of split {records.split}",
-                    f"{features.path} without {len(missing)} of {len(keys)} "
-                    f"captions of {records.path}, first {shown(missing[0])}; "
-                    f"{features.looks()}",
-                    "Extract the features of these captions. If the rows are "
-                    "in the order of the captions, remove the file of ids.",
-                )
             return FeatureRows(features, features.rows(keys))
         if len(features) != records.num_captions:
             raise InputError(
@@ -199,7 +189,6 @@ class Data:
         self.matches = None
         self._splits = {}
         self._features = {}
-        self._widths = {}
 
     @functools.cached_property
     def sources(self):
@@ -405,8 +394,7 @@ class Data:
         """Opens, checks and caches the `Features` of a split.
 
         Raises ValueError or FileNotFoundError if features are missing, damaged
-        or not finite, or if their extraction settings or numbers of dimensions
-        differ between splits.
+        or not finite, or if their extraction settings differ between splits.
         """
         self.make(flag)
         paths = self._paths_there(flag, split)
@@ -419,14 +407,6 @@ class Data:
         )
         train = [self.original_sources.train_split]
         self.check_made_by(flag, train, features.made_by, features.path)
-        dim, first = self._widths.setdefault(flag, (features.dim, split))
-        if features.dim != dim:
-            raise InputError(
-                f"--{flag}",
-                "have equal widths in all splits",
-                f"{dim} in {first}, {features.dim} in {split}",
-                "Extract the features with identical settings.",
-            )
         self._features[paths] = features
         return features
 

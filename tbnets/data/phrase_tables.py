@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from tbnets.checks import letters
 from tbnets.data.caption_files import CaptionFile
-from tbnets.errors import InputError
 from tbnets.files import CheckedFile, shown
 
 
@@ -222,7 +221,6 @@ def _span(text, caption, used_spans):
 
 
 NEEDED = ("image", "phrase", "box")
-PICKLES = (".p", ".pkl", ".pickle")
 INSTANCES, IMAGE_DATA = "instances.json", "image_data.json"
 
 
@@ -233,7 +231,6 @@ def rows_of(file):
     RefCOCO, it contains `bbox` instead of `box`: x, y, width and height of a
     box that may extend beyond its image.
     """
-    _refuse_pickle(file)
     if file.is_json_lines:
         yield from file.json_rows(NEEDED)
     elif file.content is not None:
@@ -260,19 +257,6 @@ def _rows(file, entries):
             keys = ", ".join(map(repr, NEEDED))
             expected = f"{keys}; 'regions'; or 'sentences' and 'ann_id'"
             file.refuse(expected, sorted(row), place)
-
-
-def _refuse_pickle(file):
-    if file.path.lower().endswith(PICKLES):
-        name = os.path.basename(file.path)
-        raise InputError(
-            "path",
-            "be JSON, because a pickle can run any program",
-            f"path={file.path}",
-            "If you trust its source, convert the file: python -c 'import "
-            f'json, pickle; json.dump(pickle.load(open("{name}", "rb")), '
-            'open("refs.json", "w"))\'.',
-        )
 
 
 def _regions(file, images):

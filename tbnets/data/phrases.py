@@ -149,18 +149,10 @@ class PhraseRegions:
         """Returns a copy whose boxes are in pixels of the photos on disk.
 
         `photo_sizes`, int `[num_images, 2]`, contains the widths and heights of
-        the upright photos. Raises ValueError if a size is not positive, or a
-        box is not inside its photo.
+        the upright photos. Raises ValueError if a box is not inside its photo.
         """
         sizes = np.asarray(photo_sizes)
         _require_shape("photo_sizes", sizes, self.image_sizes.shape)
-        if sizes.dtype.kind not in "iu" or (sizes <= 0).any():
-            raise InputError(
-                "photo_sizes",
-                "be integers >= 1",
-                f"dtype {sizes.dtype}, minimum {sizes.min()}",
-                "Pass width and height in pixels.",
-            )
         known = np.where(self.image_sizes > 0, self.image_sizes, sizes)
         boxes = self.boxes * self._by_phrase(sizes) / self._by_phrase(known)
         return dataclasses.replace(self, image_sizes=sizes, boxes=boxes)

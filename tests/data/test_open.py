@@ -84,7 +84,7 @@ def test_text_features_are_matched_with_captions_by_id(tmp_path):
         folder, lambda records, row: records.captions[row], turned
     )
     np.testing.assert_array_equal(found, wanted)
-    with refusals.refused("--text_features"):
+    with refusals.refused("image_ids"):
         text_features(folder, lambda records, row: f"caption {row}")
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tbnets.data.phrases import read_phrases
-from tbnets.errors import InputError
 from tests import refusals
 from tests.data.test_phrases import images_named
 
@@ -167,11 +166,3 @@ def test_instances_must_be_in_the_folder(write):
     path = write(REFERENCES, instances={"images": 3, "annotations": []})
     with refusals.at(path.with_name("instances.json")):
         read_phrases(path)
-
-
-def test_a_pickle_is_never_read(tmp_path):
-    path = tmp_path / "refs(unc).p"
-    path.write_bytes(b"cposix\nsystem\n(S'touch owned'\ntR.")
-    with pytest.raises(InputError, match="pickle") as error:
-        read_phrases(path)
-    assert error.value.argument == "path"

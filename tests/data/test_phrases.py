@@ -133,8 +133,8 @@ def test_boxes_scale_to_photos_exactly(folder):
     # 20 of 50 of 224 pixels: 89.6; 8 of 40: 44.8; borders stay borders.
     assert photos.boxes[1].tolist() == [89.6, 0, 224, 44.8]
     assert photos.boxes[3].tolist() == [0, 0, 60, 60]
-    for sizes in ([[0, 1], [1, 1]], [[1, 1]]):
-        with refusals.refused("photo_sizes"):
+    for sizes, argument in ([[0, 1]] * 2, "boxes"), ([[1, 1]], "photo_sizes"):
+        with refusals.refused(argument):
             found.in_photos(sizes)
     none = read_phrases(folder, images_named())
     assert none.boxes.shape == (0, 4) and none.fractions().shape == (0, 4)

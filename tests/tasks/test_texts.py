@@ -71,7 +71,7 @@ def test_missing_text_features_raise_errors_before_training(folder, tmp_path):
     path = folder / "dev_caps.txt"
     first, *others = path.read_text().splitlines()
     path.write_text("\n".join(["something else", *others]) + "\n")
-    with refused("--text_features"):
+    with refused("image_ids"):
         prepare(folder, tmp_path / "run", **by_features("tfidf"))
     path.write_text("\n".join([first, *others]) + "\n")
     (folder / "tfidf" / "encoder.npz").unlink()
