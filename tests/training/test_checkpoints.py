@@ -130,6 +130,17 @@ def rewritten(path, **values):
     np.savez(path, header=header, **arrays)
 
 
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "complex64", "S4"])
+def test_arrays_that_are_not_real_numbers_are_rejected(path, dtype):
+    with np.load(path) as file:
+        arrays = dict(file)
+    key = next(key for key in arrays if key.startswith("model/"))
+    arrays[key] = np.zeros(arrays[key].shape, dtype)
+    np.savez(path, **arrays)
+    with pytest.raises(UserError, match="best.npz"):
+        checkpoints.read_checkpoint(path)
+
+
 @pytest.mark.parametrize(
     "values",
     [

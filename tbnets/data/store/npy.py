@@ -151,9 +151,10 @@ def _read(file, size, only):
                 raise InputError(f"{entry.filename} is compressed")
             with archive.open(entry) as stream:
                 shape, dtype, num_bytes, _ = parse_header(stream)
-                if not num_bytes == entry.file_size <= size:
+                is_whole = num_bytes == entry.file_size <= size
+                if not is_whole or dtype.kind not in "biuf":
                     raise InputError(
-                        f"{entry.filename}, whose header has {shape} numbers "
+                        f"{entry.filename}, whose header has an array {shape} "
                         f"of {dtype}, in {entry.file_size} bytes"
                     )
                 stream.seek(0)
