@@ -182,111 +182,69 @@ def test_incomplete_store_is_opened_only_on_request(tmp_path):
     assert store.ids == ("a", "b") and not store.complete
 
 
-FINE = [("extraction", {"a": "b"}), ("complete", True)]
+def changed(**fields):
+    """Returns a function that changes fields of the manifest."""
+    return lambda manifest: manifest.update(fields)
 
 
-@pytest.mark.parametrize(
-    "value", [None, "other", -1, True, 1.5, ["a"], {"a": "b"}], ids=repr
-)
-def test_wrong_type_in_the_manifest_raises_an_error(path, value):
-    manifest = json.loads((path / "manifest.json").read_text())
-    for key, good in manifest.items():
-        if (key, value) not in FINE:
-            manifest[key] = value
-            (path / "manifest.json").write_text(json.dumps(manifest))
-            with pytest.raises(InputError, match=r"manifest\.json"):
-                open_features(path)
-            manifest[key] = good
+def without(key):
+    return lambda manifest: manifest.pop(key)
 
 
-@pytest.mark.parametrize(
-    "named, change",
-    [
-        (MANIFEST, lambda m: m.update(more=1)),
-        (MANIFEST, lambda m: m.pop("dim")),
-        (MANIFEST, lambda m: m.update(dim=0)),
-        (MANIFEST, lambda m: m.update(kind="regions")),
-        (MANIFEST, lambda m: m["sha256"].update(x="0")),
-        (MANIFEST, lambda m: m["sha256"].pop("ids")),
-        (MANIFEST, lambda m: m.update(rows=5)),
-        (MANIFEST, lambda m: m.update(images=0)),
-        (MANIFEST, lambda m: m["failed"].update(a="cut")),
-        ("features.npy", lambda m: m.update(dim=4)),
-        ("features.npy", lambda m: m.update(dtype="float16")),
-        ("features.npy", lambda m: m.update(images=7, rows=7)),
-        ("features.npy", lambda m: m.update(images=2**60, rows=2**60)),
-        ("features-1.npy", lambda m: m.update(version=1)),
-    ],
-)
-def test_manifest_that_contradicts_files_raises_an_error(path, named, change):
-    manifest = json.loads((path / MANIFEST).read_text())
-    change(manifest)
-    (path / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises((InputError, FileNotFoundError), match=named):
-        open_features(path)
+COUNTS_FILE, FEATURES = "counts.npy", "features.npy"
+DAMAGES = [
+    # A manifest of other types, or one that contradicts the files.
+    *((MANIFEST, changed(**{key: ["a"]})) for key in ("format", "kind", "dim")),
+    *((MANIFEST, changed(**{key: True})) for key in ("images", "version")),
+    *((MANIFEST, changed(**{key: -1})) for key in ("rows", "failed", "sha256")),
+    (MANIFEST, changed(more=1)),
+    (MANIFEST, without("dim")),
+    (MANIFEST, changed(dim=0)),
+    (MANIFEST, changed(kind="regions")),
+    (MANIFEST, changed(rows=5)),
+    (MANIFEST, changed(images=0)),
+    (MANIFEST, changed(sha256={"features": ""})),
+    (MANIFEST, changed(failed={"a": "cut"})),
+    (FEATURES, changed(dim=4)),
+    (FEATURES, changed(dtype="float16")),
+    (FEATURES, changed(images=2**60, rows=2**60)),
+    ("features-1.npy", changed(version=1)),
+    # The content of a file.
+    *((MANIFEST, content) for content in (b"", b"[]", b"1", b"\xff")),
+    ("ids.txt", b"c\na\n"),
+    ("ids.txt", b"c\na\nb\nd\ne\nf"),
+    ("ids.txt", b"c\n\xff\n"),
+    (FEATURES, b""),
+    (FEATURES, np.full((6, 3), {}, object)),
+    (FEATURES, np.zeros((6, 3))),
+    (FEATURES, np.zeros((6, 3), ">f4")),
+    (FEATURES, np.zeros((5, 3), np.float32)),
+    (FEATURES, np.zeros((9, 2), np.float32)),
+    (FEATURES, np.zeros((6, 3), np.float32, "F")),
+    # Files of a store of regions.
+    (COUNTS_FILE, np.array([2, 0, 1, 3, 0, 0])),
+    (COUNTS_FILE, np.array([2, 0, 1, 3, 2, -1])),
+    (COUNTS_FILE, np.array([2**62] * 4 + [7, 0])),
+    ("sizes.npy", np.array([[1, 1]] * 5 + [[50, 0]])),
+    ("sizes.npy", np.array([[50, 1, 1]] * 6)),
+]
 
 
-@pytest.mark.parametrize(
-    "name, content, named, line",
-    [
-        (MANIFEST, b"", MANIFEST, 1),
-        (MANIFEST, b"{", MANIFEST, 1),
-        (MANIFEST, b"[]", MANIFEST, None),
-        (MANIFEST, b"\xff", MANIFEST, 1),
-        (MANIFEST, b"1", MANIFEST, None),
-        ("ids.txt", b"c\na\n", "ids.txt", 2),
-        ("ids.txt", b"", "ids.txt", 0),
-        ("ids.txt", b"c\na\nb\nd\ne\nf", "ids.txt", 6),
-        ("ids.txt", b"c\n\xff\n", "ids.txt", 2),
-        ("ids.txt", b"c\nc\nb\nd\ne\nf\n", MANIFEST, None),
-    ],
-)
-def test_errors_about_text_files_contain_the_line(
-    path, name, content, named, line
-):
-    (path / name).write_bytes(content)
-    with refusals.at(path / named, line):
-        open_features(path)
-
-
-@pytest.mark.parametrize(
-    "kind, name, array",
-    [
-        ("images", "features.npy", np.full((6, 3), {}, object)),
-        ("images", "features.npy", np.zeros((6, 3))),
-        ("images", "features.npy", np.zeros((6, 3), ">f4")),
-        ("images", "features.npy", np.zeros((5, 3), np.float32)),
-        ("images", "features.npy", np.zeros((9, 2), np.float32)),
-        ("images", "features.npy", np.zeros(18, np.float32)),
-        ("images", "features.npy", np.zeros((6, 3), np.float32, "F")),
-        ("regions", "counts.npy", np.array([2, 0, 1, 3, 0, 0])),
-        ("regions", "counts.npy", np.array([2, 0, 1, 3, 2, -1])),
-        ("regions", "counts.npy", np.array([2**62] * 4 + [7, 0])),
-        ("scored", "sizes.npy", np.array([[1, 1]] * 5 + [[50, 0]])),
-        ("scored", "sizes.npy", np.array([[50, 1, 1]] * 6)),
-    ],
-)
-def test_array_of_wrong_shape_or_dtype_raises_an_error(
-    tmp_path, kind, name, array
-):
-    write(tmp_path / "s", kind)
-    np.save(tmp_path / "s" / name, array)
-    with pytest.raises(InputError, match=name):
+@pytest.mark.parametrize("name, damage", DAMAGES)
+def test_the_error_of_a_damaged_store_names_the_file(tmp_path, name, damage):
+    has_regions = name in (COUNTS_FILE, "sizes.npy")
+    write(tmp_path / "s", "scored" if has_regions else "images")
+    path = tmp_path / "s" / name
+    if isinstance(damage, bytes):
+        path.write_bytes(damage)
+    elif isinstance(damage, np.ndarray):
+        np.save(path, damage)
+    else:
+        manifest = json.loads((tmp_path / "s" / MANIFEST).read_text())
+        damage(manifest)
+        (tmp_path / "s" / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises((InputError, FileNotFoundError), match=name):
         open_features(tmp_path / "s")
-
-
-def test_truncated_or_missing_file_raises_an_error(path):
-    file = path / "features.npy"
-    content = file.read_bytes()  # 128 + 6 rows of 12 bytes = 200
-    for end in (0, 6, 60, 128, 199):
-        file.write_bytes(content[:end])
-        with pytest.raises(InputError, match=r"features\.npy"):
-            open_features(path)
-    file.write_bytes(content[:200])
-    for name in ("ids.txt", file.name, MANIFEST):
-        (path / name).unlink()
-        with pytest.raises(FileNotFoundError, match=name):
-            open_features(path)
 
 
 def test_numpy_reads_the_arrays_and_rows_after_the_last_are_ignored(path):
