@@ -129,21 +129,6 @@ def test_batches_contain_the_drawn_rows(ids):
                 np.testing.assert_array_equal(batch[key], array)
 
 
-def test_errors_of_batches_name_the_argument():
-    words, bad = np.zeros((2, 3)), np.full((2, 3), np.nan)
-    nothing = Examples(RECORDS.subset([1]), ArrayRows([[0.0]]), None)
-    for argument, create, *values in (
-        ("images_per_batch", EpochBatches, examples(), 0, 2, 0),
-        ("examples", EpochBatches, nothing, 2, 2, 0),
-        ("captions_per_image", EpochBatches, examples(), 2, 0, 0),
-        ("caption_to_image", Examples.from_arrays, words, words, [0, 2]),
-        ("images", Examples.from_arrays, bad, words, [0, 1]),
-        ("captions", Examples.from_arrays, words, bad, [0, 1]),
-    ):
-        with refusals.refused(argument):
-            create(*values)
-
-
 def test_examples_from_arrays_contain_the_rows_of_the_arrays():
     [batch] = pairs_of_words().dataset.as_numpy_iterator()
     # Image i has the features 2 i and 2 i + 1.

@@ -1,6 +1,5 @@
 """Tests of phrases with boxes, and of reading Flickr30K Entities."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -138,27 +137,6 @@ def test_boxes_scale_to_photos_exactly(folder):
             found.in_photos(sizes)
     none = read_phrases(folder, images_named())
     assert none.boxes.shape == (0, 4) and none.fractions().shape == (0, 4)
-
-
-@pytest.mark.parametrize(
-    "argument, value",
-    [
-        ("boxes", [[0, 0, 9, 9]]),
-        (None, [[5, 1, 5, 3]] * 4),
-        (None, [[5, 1, 51, 3]] * 4),
-        (None, [[-1, 1, 5, 3]] * 4),
-        ("boxes", [[9, 1, 5, 3]] * 4),
-        ("phrase_ids", ("a", "b", "a", "c")),
-        ("spans", [[0, 1]]),
-        ("chains", ("1",)),
-    ],
-)
-def test_inconsistent_arguments_of_phrases_raise_errors(
-    folder, argument, value
-):
-    found = read_phrases(folder)
-    with refusals.refused(argument):
-        dataclasses.replace(found, **{argument or "boxes": value})
 
 
 BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]>\n<annotation>'

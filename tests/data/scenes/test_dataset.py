@@ -27,7 +27,6 @@ from tbnets.data.scenes.layout import (
     scene_split,
 )
 from tbnets.text.trees import read_tree
-from tests import refusals
 
 SETTINGS = SceneSettings(6, 2, 2, image_size=64)
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
@@ -237,24 +236,6 @@ def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         ensure_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("num_train", -1),
-        ("num_dev", 2.5),
-        ("num_test", True),
-        ("image_size", 32),
-        ("seed", -1),
-        ("clutter", 1.5),
-        ("clutter", float("nan")),
-        ("clutter", "much"),
-    ],
-)
-def test_scenes_refuse_bad_settings(name, value):
-    with refusals.refused(name):
-        SceneSettings(**{name: value})
 
 
 def test_whole_number_as_clutter_becomes_a_float():
