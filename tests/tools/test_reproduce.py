@@ -70,23 +70,6 @@ def test_a_table_without_a_file_or_a_command_is_found(results, pages):
     assert checks.findings(results, pages) == []
 
 
-def test_published_numbers_equal_the_comments_of_flag_files(results):
-    """Both were taken from the papers, one by one."""
-    compared = 0
-    for table in results.published:
-        for row in table["rows"]:
-            if "configuration" not in row:
-                continue
-            name = row["configuration"]
-            path = measured.ROOT / "configs" / f"{name}.flags"
-            text = path.read_text("utf-8")
-            for cell in row["published"]:
-                if " " in cell and not name.startswith("entities_"):
-                    assert cell.replace(" ", "/") in text, (name, cell)
-                    compared += 1
-    assert compared > 80
-
-
 def test_flags_of_each_row_change_its_configuration(results, monkeypatch):
     """What stands after its configuration changes it, flag by flag."""
     settings = functools.cache(lambda *words: read_settings(words))
