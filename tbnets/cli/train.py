@@ -28,7 +28,8 @@ from tbnets import progress, startup
 from tbnets.cli import run_line
 from tbnets.errors import InputError
 from tbnets.evaluation.tables import format_table
-from tbnets.tasks import registry, runs
+from tbnets.features import text_presets
+from tbnets.tasks import own_photos, registry, runs
 from tbnets.tasks.recipes import plan
 from tbnets.tasks.settings.flag import (
     Flag,
@@ -135,6 +136,9 @@ def checked_settings(options, line):
         resolved = resolved.with_usual(line, usual_files)
         if usual := resolved.usual():
             print(f"usual flags  {usual}")
+        source = resolved.sources.get("text_encoder")
+        if source == own_photos.WORDS_ONLY and not text_presets.has_minilm():
+            print(own_photos.WITHOUT_ENCODER)
     settings = resolved.settings
     run_line.check_read(line, settings)
     if "example_query" in line.typed and not settings.run.export:

