@@ -59,8 +59,8 @@ def load_graph(path, trust=False):
 
     `path` is as in `newest_version`. If `trust` is True, all ops are allowed.
     Returns (path, root, metadata): the SavedModel's folder, the object that
-    TensorFlow loaded, and the metadata. Raises ValueError if it is damaged, has
-    no signatures or has forbidden ops.
+    TensorFlow loaded, and the metadata. Raises ValueError if it is damaged or
+    has forbidden ops.
     """
     path = newest_version(path)
     metadata = read_metadata(path)
@@ -76,13 +76,6 @@ def load_graph(path, trust=False):
         root = tf.saved_model.load(str(path))
     except Exception as error:  # Damaged files can raise any error.
         raise _failed(path, error) from error
-    if not root.signatures:
-        raise InputError(
-            "path",
-            "be a SavedModel exported by tbnets",
-            f"path='{path}' without signatures",
-            "Export the run again.",
-        )
     return path, root, metadata
 
 

@@ -289,22 +289,14 @@ class PhotoSearch:
             model.search(images="photos", like=["dog.jpg"])
         """
         top = checked_number("top", top, 1, whole=True)
-        uses_own_index = images is None and self.has("search")
-        if images is None and (len(like) or not uses_own_index):
-            raise InputError(
-                "images",
-                "be a folder, photos or their embeddings",
-                "None",
-                "Pass a folder, such as images='photos'.",
-            )
         for name, values in (("queries", queries), ("like", like)):
             if not (isinstance(values, np.ndarray) and values.ndim):
                 refuse_single(name, values)
-        if not uses_own_index:
-            names, embeddings = _gallery(self, images, cache)
-        _warn_of_unknown(self, queries)
-        if uses_own_index:
+        if images is None and not len(like) and self.has("search"):
+            _warn_of_unknown(self, queries)
             return self.search_own_index(queries, top)
+        names, embeddings = _gallery(self, images, cache)
+        _warn_of_unknown(self, queries)
         ranked = rank(self, queries, like, embeddings, top)
         return [
             [answer(names[row], *numbers) for row, *numbers in zip(*results)]

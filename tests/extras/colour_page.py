@@ -10,6 +10,7 @@ import PIL.Image
 from tbnets.data.images import fault_of, read_photo
 from tbnets.evaluation.boxes import clip_boxes
 from tbnets.extras.demo.demo import Content, Demo, Photos
+from tbnets.serving.served import Served
 from tbnets.text.vocabulary import Vocabulary
 
 COLOURS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
@@ -53,6 +54,8 @@ class Colours:
         """Looks at each pixel."""
         [photo] = photos
         return read_photo(photo)[None] / np.float32(255)
+
+    heat_maps = Served.heat_maps
 
     def compare(self, first, second):
         return first @ second.T

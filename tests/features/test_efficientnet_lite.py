@@ -15,7 +15,6 @@ from tbnets.data.images import decode_image
 from tbnets.errors import InputError
 from tbnets.features import efficientnet_lite
 from tbnets.features.cnn import build_cnn
-from tests.features.tiny_cnn import tiny_cnn
 from tests.features.torch_checkpoints import checkpoint
 
 LITE0_CHANNELS = (16, 24, 24, *[40] * 2, *[80] * 3, *[112] * 3, *[192] * 4, 320)
@@ -195,15 +194,6 @@ def test_weights_load_without_the_classifier(tensors, published):
         bare.get_layer("head_conv").get_weights()[0][0, 0],
         tensors["_conv_head.weight"][:, :, 0, 0].T,
     )
-
-
-def test_keras_weights_load(tmp_path):
-    source, network = tiny_cnn(seed=0).network, tiny_cnn(seed=1).network
-    path = tmp_path / "x.weights.h5"
-    source.save_weights(str(path))
-    efficientnet_lite.load_lite_weights(network, path)
-    for old, new in zip(source.get_weights(), network.get_weights()):
-        np.testing.assert_array_equal(old, new)
 
 
 def test_weights_of_another_network_are_refused(

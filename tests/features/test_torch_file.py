@@ -99,52 +99,33 @@ def forged(size, offset, shape, strides):
     return one_tensor(tensor(floats(size), offset, shape, strides))
 
 
-def with_keys(*keys):
-    return one_tensor(tensor(floats(), 0, (6,), (1,)), keys)
-
-
 @pytest.mark.parametrize(
     "content",
     [
         b"PK\x03\x04rest",
-        b"no weights",
         b"",
         pickle.dumps({"x": 1}, 2),
-        *(
-            GOOD.replace(head(), head(**{name: value}))
-            for name, value in (
-                *(("magic", 5), ("version", 1002), ("facts", [])),
-                ("facts", {"little_endian": False}),
-            )
-        ),
-        *(head() + pickle.dumps(one, 2) for one in ([], {"x": 1}, {1: 1}, 1.5)),
-        head() + pickle.dumps({"x": b""}, 4),
+        GOOD.replace(head(), head(version=1002)),
+        GOOD.replace(head(), head(facts={"little_endian": False})),
+        *(head() + pickle.dumps(one, 2) for one in ([], {"x": 1})),
         head() + b"\x80\x02ctorch\nload\n.",
-        head() + b"\x80\x02ctorch\nHalfStorage\n.",
         head() + b"\x80\x02cos\nsystem\n.",
         forged(HUGE, 0, (HUGE,), (1,)),
-        *(forged(size, 0, (size,), (1,)) for size in (5, 0)),
-        forged(-6, 0, (2,), (1,)),
+        forged(5, 0, (5,), (1,)),
         forged(6, 0, (0,), (1,)),
         forged(6, 0, (HUGE,), (0,)),
-        forged(6, 0, (HUGE, HUGE), (0, 0)),
         forged(6, 1, (6,), (1,)),
         forged(6, 0, (2, 3), (4, 1)),
-        forged(6, 0, (2,), (HUGE,)),
-        forged(6, 0, (5,), (1 << 60,)),
         forged(6, -1, (2,), (1,)),
-        forged(6, 0, (-2,), (1,)),
         forged(6, 0, (2,), (-1,)),
         forged(6, 0, (2, 3), (1,)),
-        *(forged(6, 0, (1,) * rank, (1,) * rank) for rank in (9, 99)),
+        forged(6, 0, (1,) * 9, (1,) * 9),
         one_tensor(tensor(number(6), 0, (2,), (1,))),
-        one_tensor(tensor(floats(kind="HalfStorage"), 0, (2,), (1,))),
         one_tensor(DICTIONARY),
-        one_tensor(b"ctorch\nFloatStorage\n)R"),
         one_tensor(text("a") + number(1) + b"b"),
         one_tensor(b"\x88r" + (1 << 30).to_bytes(4, "little")),
         GOOD + b"x",
-        *(with_keys(*keys) for keys in (("8",), ("7", "7"), (7,))),
+        one_tensor(tensor(floats(), 0, (6,), (1,)), ["8"]),
     ],
     ids=str,
 )

@@ -199,14 +199,6 @@ def test_model_with_unexpected_embeddings_is_not_cached(part, told):
     assert list(kept) == []
 
 
-def test_unknown_image_networks_raise_an_error(made, tmp_path):
-    metadata = {"metadata": {"image_features_made_by": {"side_by_side": [{}]}}}
-    part = shutil.copytree(made.folder / "zoo/tiny/1", tmp_path / "1")
-    (part / "assets.extra/tbnets.json").write_text(json.dumps(metadata))
-    with refused("source"):
-        assembled.add_image_networks(part, tmp_path / "2")
-
-
 def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("TBNETS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

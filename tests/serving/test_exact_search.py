@@ -46,16 +46,3 @@ def test_top_k_without_queries_or_rows_is_empty():
         rows, values = search_index.top_k(queries, blocks, 3)
         assert (rows.shape, rows.dtype) == (shape, tf.int32)
         assert (values.shape, values.dtype) == (shape, tf.float32)
-
-
-def test_top_k_uses_a_learned_similarity():
-    def similarities(queries, rows):
-        return -tf.reduce_sum(tf.abs(queries[:, None] - rows[None]), 2)
-
-    rows, values = search_index.top_k(
-        QUERIES, [ROWS[:9], ROWS[9:]], 4, similarities
-    )
-    wanted = -np.abs(QUERIES[:, None] - ROWS).sum(axis=2)
-    order, best = search.best(wanted, 4)
-    np.testing.assert_array_equal(rows, order)
-    np.testing.assert_array_equal(values, best)

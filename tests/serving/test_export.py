@@ -296,6 +296,3 @@ def test_other_folders_and_saved_models_raise_an_error(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"half")
     with refused("path"):
         load_saved_model(tmp_path)
-    tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
-    with refused("path"):
-        load_saved_model(tmp_path / "1")

@@ -205,12 +205,6 @@ def test_ids_must_be_a_list_or_an_iterator(tmp_path):
     assert "".join(content_of(tmp_path)) == "cd"
 
 
-def test_invalid_notes_create_no_folder(tmp_path):
-    with refused("notes"):
-        IndexWriter(tmp_path / "index", MODEL, 3, notes={"photos": 3})
-    assert not (tmp_path / "index").exists()
-
-
 @pytest.mark.parametrize("is_there", [True, False])
 def test_failed_block_leaves_no_new_index(tmp_path, monkeypatch, is_there):
     path = tmp_path / "index"
@@ -245,16 +239,6 @@ def test_disk_that_is_full_at_the_manifest_leaves_the_old_index(
             with pytest.raises(TypeError):
                 write(tmp_path, **changes)
         assert state(tmp_path) == before
-
-
-def test_models_are_compared_as_json(tmp_path):
-    model = {1: ("a", 2.5)}
-    for key in "ab":
-        with IndexWriter(tmp_path, model, 3) as writer:
-            writer.put([key], rows_of(key))
-    assert len(open_index(tmp_path, model)) == 2
-    with refused("index"):
-        open_index(tmp_path, object())
 
 
 def test_another_model_or_another_folder_raises_an_error(tmp_path):

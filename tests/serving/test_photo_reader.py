@@ -168,10 +168,3 @@ def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
     assert found == sorted(str(tmp_path / name) for name in photo_files.PHOTOS)
     told = photo_files.reasons(capsys.readouterr().err.split("\n"), tmp_path)
     photo_files.assert_all_left_out(told)
-
-
-@pytest.mark.parametrize("max_pixels", [0, 80_000_001])
-def test_a_limit_that_is_none_is_refused(exported, tmp_path, max_pixels):
-    options = {"read_photos": tf.identity, "max_pixels": max_pixels}
-    with refused("max_pixels"):
-        export_saved_model(exported[0], VOCABULARY, tmp_path / "1", **options)

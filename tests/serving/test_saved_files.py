@@ -1,6 +1,5 @@
 """A SavedModel that is damaged, or of somebody else."""
 
-import json
 import pathlib
 
 import numpy as np
@@ -34,15 +33,6 @@ def path(tmp_path):
     return write_features_model(tmp_path / "1")
 
 
-@pytest.fixture
-def unsigned(path):
-    """A model of an earlier version, which named no checksums."""
-    metadata = json.loads((path / METADATA_FILE).read_text())
-    del metadata[saved_files.SHA256]
-    (path / METADATA_FILE).write_text(json.dumps(metadata))
-    return path
-
-
 def cut(path):
     path.write_bytes(path.read_bytes()[:-9])
 
@@ -53,17 +43,6 @@ def test_error_about_a_damaged_model_names_the_file(path, name, damage):
     damage(path / name)
     with pytest.raises((InputError, MissingFileError), match=name):
         load_saved_model(path, trust=True)
-
-
-@pytest.mark.parametrize("name", FILES[:2])
-def test_damaged_model_without_checksums_raises_an_error(unsigned, name):
-    cut(unsigned / name)
-    with refused("path"):
-        load_saved_model(unsigned)
-
-
-def test_model_without_checksums_is_loaded(unsigned):
-    assert load_saved_model(unsigned).embed_text(["a dog"]).shape == (1, 4)
 
 
 def test_any_error_of_tensorflow_is_reported_as_damage(path, monkeypatch):

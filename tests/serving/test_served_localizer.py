@@ -6,7 +6,6 @@ import pytest
 from tbnets.data import pictures
 from tbnets.data.images import BrokenImageError, read_photo
 from tbnets.errors import InputError
-from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.serving import served
 from tbnets.serving.inputs import MOST_WORDS
 from tbnets.serving.served import load_saved_model
@@ -147,13 +146,3 @@ def test_model_of_features_takes_no_photos(tmp_path, folder):
     assert not model.takes_photos
     with pytest.raises(InputError):
         model.localize(["red"], folder / "photo.png", BOXES)
-
-
-def test_proposer_is_built_from_its_description():
-    pytest.importorskip("cv2")
-    before = Proposer("selective_search", 7, 0.9, 300, 0.01)
-    assert proposer_of(before.description()) == before
-    described = Proposer().description()
-    for other in ({}, [], described | {"limit": 0}, described | {"edges": []}):
-        with refused("description"):
-            proposer_of(other)

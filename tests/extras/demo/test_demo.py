@@ -341,15 +341,6 @@ def test_file_names_that_are_not_text_have_keys(tmp_path):
         assert photos.picture(key, 400)
 
 
-def test_embeddings_from_a_server_are_not_saved(tmp_path):
-    model = colour_page.Colours(tmp_path / "model")
-    model.path = "http://localhost:8501/colours"
-    photos = demo.Photos(model, colour_page.write_photos(tmp_path))
-    photos.embed()
-    assert len(photos.embedded()[0]) == 4
-    assert not (tmp_path / "photos.tbnets").exists()
-
-
 def test_a_folder_with_only_links_to_other_folders_is_rejected(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "a.png").write_bytes(png("red"))
@@ -357,13 +348,6 @@ def test_a_folder_with_only_links_to_other_folders_is_rejected(tmp_path):
     model = colour_page.Colours(tmp_path / "model")
     with pytest.raises(MissingFileError):
         demo.Photos(model, tmp_path / "photos", False)
-
-
-def test_a_port_in_use_is_refused(made):
-    server = loopback.server_of(made.demo)
-    with errors.refused("port"):
-        loopback.server_of(made.demo, port=server.port)
-    server.server_close()
 
 
 @pytest.fixture
@@ -429,18 +413,6 @@ def test_without_a_folder_scenes_are_drawn(tmp_path, monkeypatch, opened):
     assert not any(" ." in one for one in content.captions)
     assert content.about["model"] == "scenes_embedding" and was_there
     assert not os.path.exists(content.photos.folder)
-
-
-def test_another_host_prints_a_warning(tmp_path, monkeypatch, opened):
-    opened(tmp_path)
-    folder = colour_page.write_photos(tmp_path)
-
-    def stop(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(demo.Photos, "embed", stop)
-    _, err, failure = ask("demo", "--port=0", "--host=0.0.0.0", folder)
-    assert failure == "" and "--host=0.0.0.0" in err
 
 
 @pytest.mark.parametrize(
