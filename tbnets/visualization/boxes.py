@@ -16,8 +16,13 @@ from tbnets.visualization import montage
 from tbnets.visualization.fonts import font
 
 COLOURS = (
-    *("#e69f00", "#56b4e9", "#009e73", "#f0e442"),
-    *("#0072b2", "#d55e00", "#cc79a7"),
+    "#e69f00",
+    "#56b4e9",
+    "#009e73",
+    "#f0e442",
+    "#0072b2",
+    "#d55e00",
+    "#cc79a7",
 )
 """Okabe & Ito 2008, "Color universal design", without black."""
 DARK = {"#0072b2"}

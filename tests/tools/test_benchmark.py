@@ -15,13 +15,26 @@ from tests.features.test_photo_features import photo
 from tests.serving import test_embedding_cache
 
 SMALL = (
-    *("--embedding_dim=4", "--hidden_dim=5", "--repeats=1", "--num_images=2"),
-    *("--num_photos=2", "--num_captions=3", f"--cnn={tiny_cnn.NAME}"),
+    "--embedding_dim=4",
+    "--hidden_dim=5",
+    "--repeats=1",
+    "--num_images=2",
+    "--num_photos=2",
+    "--num_captions=3",
+    f"--cnn={tiny_cnn.NAME}",
 )
 NUM_ROWS = {
-    **{"loss": 6, "train_step": 4, "region_step": 3, "tree_lstm": 3},
-    **{"evaluation": 2, "extraction": 2, "search": 5},
-    **{"fisher_vectors": 4, "batch_sizes": 14, "index": 12, "mapped": 0},
+    "loss": 6,
+    "train_step": 4,
+    "region_step": 3,
+    "tree_lstm": 3,
+    "evaluation": 2,
+    "extraction": 2,
+    "search": 5,
+    "fisher_vectors": 4,
+    "batch_sizes": 14,
+    "index": 12,
+    "mapped": 0,
 }
 
 

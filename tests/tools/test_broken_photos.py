@@ -94,10 +94,16 @@ def test_train_names_missing_and_broken_photos(folder, tmp_path):
     photos = tmp_path / "photos"
     shutil.copytree(folder / "photos", photos, symlinks=True)
     flags = [
-        *(f"--images={photos}", f"--captions={folder / 'captions.csv'}"),
-        *("--dev_split=train", "--image_encoder=small", "--image_size=16"),
-        *("--text_encoder=mean", "--loss=infonce", "--image_units=4"),
-        *("--text_units=4", f"--run_dir={tmp_path / 'run'}"),
+        f"--images={photos}",
+        f"--captions={folder / 'captions.csv'}",
+        "--dev_split=train",
+        "--image_encoder=small",
+        "--image_size=16",
+        "--text_encoder=mean",
+        "--loss=infonce",
+        "--image_units=4",
+        "--text_units=4",
+        f"--run_dir={tmp_path / 'run'}",
     ]
     errors = verbs.train(*flags).stderr
     assert f"1 of {len(NAMES)} are missing, first link.jpg" in errors

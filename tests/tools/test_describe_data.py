@@ -34,8 +34,10 @@ def test_layout_and_matching_of_names_are_printed(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("bild;worte\na.jpg;A dog runs.\nx/b;A cat sleeps.\n")
     result = describe(
-        *(f"--captions={path}", f"--images={tmp_path}"),
-        *("--image_column=bild", "--caption_column=worte"),
+        f"--captions={path}",
+        f"--images={tmp_path}",
+        "--image_column=bild",
+        "--caption_column=worte",
     )
     assert (result.returncode, result.stderr) == (0, "")
     columns = "table (columns bild, worte), 2 images, 2 captions"

@@ -69,8 +69,12 @@ def made(run_dir, tmp_path_factory):
     folder = tmp_path_factory.mktemp("zoo")
     (folder / "card.md").write_text(CARD)
     ended = anew(
-        *(f"--zoo={folder / 'zoo'}", f"--run_dir={run_dir}", "--name=tiny"),
-        *(f"--card={folder / 'card.md'}", "--table", "--most_lost=5"),
+        f"--zoo={folder / 'zoo'}",
+        f"--run_dir={run_dir}",
+        "--name=tiny",
+        f"--card={folder / 'card.md'}",
+        "--table",
+        "--most_lost=5",
     )
     assert ended.returncode == 0, ended.stderr
     return folder / "zoo", ended.stdout

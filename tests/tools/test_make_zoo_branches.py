@@ -25,9 +25,14 @@ def test_a_model_without_image_networks_is_made_and_measured(tmp_path, eagerly):
         (tmp_path / "card.md").write_text(CARD)
         told = verbs.ask(
             "make_zoo",
-            *(f"--run_dir={tmp_path / 'run'}", "--name=tiny", "--branches"),
-            *(f"--zoo={tmp_path / 'zoo'}", f"--card={tmp_path / 'card.md'}"),
-            *(f"--images={tmp_path / 'photos'}", "--most_lost=5", "--table"),
+            f"--run_dir={tmp_path / 'run'}",
+            "--name=tiny",
+            "--branches",
+            f"--zoo={tmp_path / 'zoo'}",
+            f"--card={tmp_path / 'card.md'}",
+            f"--images={tmp_path / 'photos'}",
+            "--most_lost=5",
+            "--table",
         )
         assert told[2] == ""
     part = tmp_path / "zoo/tiny"

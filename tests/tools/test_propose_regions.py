@@ -35,9 +35,12 @@ def test_propose_regions_prints_recall_and_draws(folder, tmp_path):
     picture = tmp_path / "new" / "picture.png"
     output = run(
         f"--images={folder / 'images'}",
-        *(f"--captions={folder / 'dataset.json'}", "--splits=test"),
-        *(f"--recall={folder / 'Annotations'}", "--recall_at=1,50"),
-        *(f"--output={tmp_path / 'store'}", f"--picture={picture}"),
+        f"--captions={folder / 'dataset.json'}",
+        "--splits=test",
+        f"--recall={folder / 'Annotations'}",
+        "--recall_at=1,50",
+        f"--output={tmp_path / 'store'}",
+        f"--picture={picture}",
         "--limit=60",
     )
     assert "3 in the store" in output

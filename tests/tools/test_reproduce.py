@@ -182,7 +182,8 @@ def test_recording_an_evaluated_row_evaluates_its_runs(
     record, tmp_path, monkeypatch
 ):
     made = {
-        **{"configuration": "quickstart", "of": "quickstart"},
+        "configuration": "quickstart",
+        "of": "quickstart",
         "evaluation": "--combine_with=runs/other_{seed} --query_bank=train",
     }
     rows = tmp_path / "measured" / "rows.json"

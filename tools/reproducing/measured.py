@@ -19,10 +19,7 @@ from tbnets.files import CheckedFile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "measured"
-_SHARES = (
-    *("recall_at_", "average_precision", "upper_bound", "accuracy"),
-    *("correspondence_chance", "whole_photo", "pointing_chance"),
-)
+_SHARES = "recall_at_", "precision", "accuracy", "chance", "bound", "photo"
 _COUNTS = ("rank", "num_", "links")
 _MADE_BY = ("configuration", "flags", "of", "evaluation")
 
