@@ -48,12 +48,6 @@ def rows(seed=0, epoch=0, images=2, captions=2):
     ]
 
 
-def test_examples_are_equal_only_to_themselves():
-    one, other = examples(np.zeros(6, np.int64)), examples()
-    assert one == one != other
-    assert len({one, other, one}) == 2
-
-
 def test_the_ids_of_a_batch_are_identities():
     records = dataclasses.replace(RECORDS, identities="xyzx")
     some = dataclasses.replace(examples(), records=records)

@@ -272,23 +272,6 @@ def test_listed_images_without_captions_raise_an_error(tmp_path, listed, lines):
     ]
 
 
-def test_coco_file_without_pattern_is_one_split(tmp_path):
-    path = write(
-        tmp_path / "c.json",
-        coco(
-            [(1000092796, "v/1.jpg"), (1000092795, "v/2.jpg"), (7, "v/3.jpg")],
-            [(1000092795, "p"), (1000092796, "q\n"), (1000092795, "r")],
-        ),
-    )
-    assert CaptionSource(path).splits() == ("all",)
-    images = read_captions(path, "all")
-    ids = ("1000092796", "1000092795", "7")
-    assert columns(images) == (ids, ("q", "p", "r"), [0, 1, 1])
-    assert images.file_names == ("v/1.jpg", "v/2.jpg", "v/3.jpg")
-    with pytest.raises(NoSuchSplit):
-        read_captions(path, "train")
-
-
 @pytest.mark.parametrize(
     "rows, ids, image_ids, owners",
     [

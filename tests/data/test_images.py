@@ -289,10 +289,3 @@ def test_large_jpeg_is_decoded_at_a_smaller_scale(sides, decoded):
         return  # The last column of pixels is a part of one.
     whole = tf.image.resize(decode_photo(content), [8, 8], antialias=True)
     np.testing.assert_allclose(decode_image(content, 8), whole, atol=4)
-
-
-def test_large_png_and_turned_jpeg():
-    pixels = np.zeros([140, 150, 3])
-    assert decode_photo(encode(pixels=pixels), 8).shape == (140, 150, 3)
-    content = smooth(130, 200, exif=exif(6))  # Turned by a quarter.
-    assert decode_photo(content, 8).shape == (65, 100, 3)

@@ -70,13 +70,6 @@ def test_photos_and_captions_in_a_file(tmp_path, column):
     assert images.fault_of(path / "5.jpg") == "does not exist"
 
 
-def test_several_columns_of_captions(tmp_path):
-    texts = {"caption_0": [*"abcde"], "caption_1": [None, *"BCDE"]}
-    path = write(tmp_path / "data.parquet", image=photos_of(), **texts)
-    found = captions_of(read(path))
-    assert (found["0.jpg"], found["4.jpg"]) == (["a"], ["e", "E"])
-
-
 def test_names_of_photos(tmp_path):
     texts = CAPTIONS["caption"]
     plain = pa.array(PHOTOS, pa.large_binary())

@@ -114,10 +114,6 @@ def test_a_subfolder_that_cannot_be_listed_is_an_error(unlisted, function):
     assert isinstance(error.value, OSError)
 
 
-def test_a_folder_that_does_not_exist_has_no_archives(tmp_path):
-    assert not has_archives(tmp_path / "nowhere")
-
-
 COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
 
 

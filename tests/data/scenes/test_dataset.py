@@ -73,14 +73,6 @@ def test_scenes_of_a_version_are_always_the_same(seed, expected):
     assert digest.hexdigest()[:16] == expected
 
 
-def test_ensure_scenes_same_seed_same_bytes(folder, tmp_path):
-    ensure_scenes(tmp_path / "again", SETTINGS)
-    again = files_of(tmp_path / "again")
-    # 10 scenes of 4 files, and dataset.json, scenes.jsonl, README, manifest.
-    assert len(again) == 44
-    assert again == files_of(folder)
-
-
 def test_ensure_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
     fewer = dataclasses.replace(SETTINGS, num_train=3)
     ensure_scenes(tmp_path / "fewer", fewer)
@@ -236,7 +228,3 @@ def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         ensure_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_whole_number_as_clutter_becomes_a_float():
-    assert isinstance(SceneSettings(clutter=1).clutter, float)

@@ -5,7 +5,6 @@ from tbnets.data.scenes.layout import (
     RING_HOLE,
     draw_objects,
     draw_scene,
-    find_gap,
     find_position,
     find_relation,
     scene_split,
@@ -52,13 +51,6 @@ def test_find_position_literal_places(centre, expected):
     x, y = centre
     box = (x - 5, y - 5, x + 5, y + 5)
     assert find_position(box, 100) == expected
-
-
-def test_find_gap_literal_boxes():
-    # 3 across and 4 down: 5 apart.
-    assert find_gap((0, 0, 10, 10), (13, 14, 20, 20)) == 5
-    assert find_gap((13, 0, 20, 10), (0, 0, 10, 10)) == 3
-    assert find_gap((0, 0, 10, 10), (5, 5, 20, 20)) == 0
 
 
 def test_split_of_gives_one_eighth_to_dev_and_to_test():

@@ -1,7 +1,6 @@
 """Tests of arrays of features and the ids beside them."""
 
 import io
-import re
 import tracemalloc
 
 import numpy as np
@@ -45,13 +44,6 @@ def test_rows_are_found_by_id(tmp_path, dtype, order):
             features.take([row])
     assert (len(features), features.dim) == (3, 2)
     assert features.path == str(path)
-
-
-def test_ids_may_end_with_any_newline(tmp_path):
-    for name in ("train_ims.npy", "train.npy"):
-        path = save(tmp_path, np.zeros((2, 1)), name=name)
-        (tmp_path / "train_ids.txt").write_bytes(b"\xef\xbb\xbfa\r\nb")
-        assert open_array(path).ids == ("a", "b")
 
 
 def test_row_numbers_are_ids_without_a_file_of_ids(tmp_path):
@@ -178,18 +170,6 @@ def test_invalid_arrays_raise_an_error_without_allocation(tmp_path, content):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**23
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 2**20])
-def test_error_about_nan_contains_the_row(tmp_path, monkeypatch, chunk_bytes):
-    monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", chunk_bytes)
-    array = np.ones((4, 3))
-    array[1, 2] = np.nan
-    features = open_array(save(tmp_path, array, "abcd"))
-    with refusals.at(features.path) as error:
-        check_finite(features)
-    message = error.value.problem.message
-    assert re.match(r"row 1 \(id 'b'\): .* column 2", message)
 
 
 def test_numbers_too_large_for_float32_are_not_finite():

@@ -166,12 +166,6 @@ def test_store_of_other_settings_is_not_continued(tmp_path, changes):
     assert content_of(tmp_path / "s") == before
 
 
-def test_settings_are_compared_as_json(tmp_path):
-    for _ in range(2):
-        FeatureWriter(tmp_path, {"size": (224, 224)}, 3).finish()
-    assert open_store(tmp_path).extraction == {"size": [224, 224]}
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -9,7 +9,7 @@ import tensorflow as tf
 from zoo_making.served import served_scores
 
 from tbnets.data.localization.examples import record_hard_negatives
-from tbnets.data.store import opening
+from tbnets.data.store import reader
 from tbnets.evaluation import boxes
 from tbnets.tasks import runs
 from tbnets.tasks.localization import scores as sentence_scores
@@ -238,13 +238,13 @@ def test_feature_statistics_come_from_training_regions(tiny_run, tmp_path):
 
 
 def test_each_store_is_opened_once(tiny_run, tmp_path, monkeypatch):
-    opened, open_store = [], opening.open_store
+    opened, open_store = [], reader.open_store
 
     def counting(path):
         opened.append(path)
         return open_store(path)
 
-    monkeypatch.setattr(opening, "open_store", counting)
+    monkeypatch.setattr(reader, "open_store", counting)
     session, _ = prepared(tiny_run.settings(tmp_path / "run", "localization"))
     session.task.load("test", session.state.fitted)
     assert opened == [str(tiny_run.phrases / "regions")]
