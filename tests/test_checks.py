@@ -20,7 +20,7 @@ from tbnets.checks import (
 )
 
 
-def test_texts_that_read_the_same_have_one_id():
+def test_texts_that_differ_in_case_and_spaces_have_one_id():
     texts = ["A dog", "a  dog ", "a cat", "A DOG", "\ufeffa dog", "a dog."]
     assert text_ids(texts).tolist() == [0, 0, 1, 0, 0, 2]
 
@@ -29,7 +29,7 @@ def test_a_spelling_keeps_its_capitals():
     assert spelling(" A\tDog \n") == "A Dog"
 
 
-def test_letters_are_what_two_hands_share():
+def test_letters_ignore_case_spaces_and_punctuation():
     assert letters("A T-shirt , isn't it ?") == letters("a t shirt isn't IT")
 
 
@@ -38,7 +38,7 @@ def test_rows_are_found_by_id():
     assert rows_of((), ("a",)).dtype == np.int64
 
 
-def test_rows_of_each_value_ascend():
+def test_rows_by_value_ascend():
     values = np.array([2, 0, 2, 0, 4])
     found = rows_by(values, 6)
     wanted = [[1, 3], [], [0, 2], [], [4], []]
@@ -49,7 +49,7 @@ def test_rows_of_each_value_ascend():
     assert [rows.tolist() for rows in nobody] == [[], []]
 
 
-def test_places_count_the_equal_ones_before():
+def test_places_count_earlier_equal_values():
     values = np.array([7, 3, 7, 7, 3])
     assert place_among_equals(values).tolist() == [0, 0, 1, 2, 1]
 
@@ -95,7 +95,7 @@ EXAMPLES = tbnets.Examples.from_arrays(
         ),
     ],
 )
-def test_sizes_stand_for_contents(value, wanted):
+def test_repr_shows_sizes_instead_of_contents(value, wanted):
     assert repr(value) == wanted
 
 
@@ -116,7 +116,7 @@ def test_values_are_short(value, wanted):
     assert short_text(value) == wanted
 
 
-def test_what_is_not_known_in_a_graph_is_not_asked():
+def test_symbolic_tensors_have_a_short_text():
     seen = []
 
     @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([])])

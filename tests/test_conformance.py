@@ -362,7 +362,7 @@ def test_no_public_class_is_missing():
 
 
 @every_name
-def test_files_and_config_make_the_same_part(name, tmp_path):
+def test_saved_files_and_configs_restore_a_part(name, tmp_path):
     """A `.keras` file restores the part, and a checkpoint its weights."""
     (first, outputs), array = whole(name), PARTS[name].inputs
     inputs, model = map_arrays(tf.constant, array), first
@@ -475,7 +475,7 @@ def test_mixed_precision_is_finite_and_close(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_loss_config_gives_the_same_loss(name):
+def test_loss_config_restores_the_loss(name):
     kind, arguments = LOSSES[name]
     if arguments.get("negatives", "top_k") != "top_k":
         arguments = arguments | {"num_negatives": None}

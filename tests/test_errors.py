@@ -26,7 +26,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_one_of_pythons_own_too(kind):
+def test_each_error_has_a_builtin_base(kind):
     error = kind("`x` must be y.")
     assert isinstance(error, errors.UserError)
     assert str(error) == "`x` must be y."
@@ -44,7 +44,7 @@ def test_an_error_carries_its_data():
 
 
 @pytest.mark.parametrize("kind", [errors.InputError, errors.InputTypeError])
-def test_a_graph_raises_the_same_kind(kind):
+def test_errors_keep_their_type_in_graphs(kind):
     @tf.function
     def fail():
         if tf.constant(1).shape.rank == 0:
@@ -69,7 +69,7 @@ def made_plain(tree):
             yield node.lineno, f"class {node.name}"
 
 
-def test_what_is_raised_on_purpose_is_for_the_user():
+def test_modules_raise_only_user_errors():
     problems = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for folder in ("tbnets", "tools")

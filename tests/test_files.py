@@ -57,7 +57,7 @@ def write(path, text):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path, kind):
+def test_next_write_removes_files_of_a_killed_writer(tmp_path, kind):
     start_writer(tmp_path, kind).communicate()
     [left] = os.listdir(tmp_path)
     assert files.is_partial(left)
@@ -69,7 +69,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_living_writer_writes_stays(tmp_path, kind):
+def test_files_of_a_running_writer_are_kept(tmp_path, kind):
     process = start_writer(tmp_path, kind, "waits")
     with files.new_folder(tmp_path / "folder"):
         write(tmp_path / "b.txt", "whole")
@@ -80,7 +80,7 @@ def test_what_a_living_writer_writes_stays(tmp_path, kind):
     assert sorted(os.listdir(tmp_path)) == ["b.txt", "folder", "other"]
 
 
-def test_one_taken_for_abandoned_too_early_is_written_again(
+def test_a_partial_file_that_was_removed_is_written_again(
     tmp_path, monkeypatch
 ):
     lock, calls = files.try_lock, []
@@ -96,7 +96,7 @@ def test_one_taken_for_abandoned_too_early_is_written_again(
     assert (tmp_path / "a.txt").read_text() == "whole" and len(calls) == 2
 
 
-def test_two_writers_of_one_file_share_no_name(tmp_path):
+def test_two_writers_of_one_file_use_different_names(tmp_path):
     path, inner = tmp_path / "a.txt", []
 
     def outer(file):
@@ -109,7 +109,7 @@ def test_two_writers_of_one_file_share_no_name(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_a_file_is_synced_before_it_is_renamed(tmp_path, monkeypatch):
     called = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
@@ -123,7 +123,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert called == ["fsync", "replace"]
 
 
-def test_what_is_there_and_no_file_is_written_to(tmp_path):
+def test_pipes_are_written_and_not_replaced(tmp_path):
     """A device or a pipe, which a rename would replace."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -133,7 +133,7 @@ def test_what_is_there_and_no_file_is_written_to(tmp_path):
     os.close(reader)
 
 
-def test_a_folder_is_there_when_it_is_whole(tmp_path):
+def test_a_folder_appears_when_it_is_complete(tmp_path):
     model = tmp_path / "model"
     with pytest.raises(KeyError), files.new_folder(model):
         raise KeyError
@@ -147,7 +147,7 @@ def test_a_folder_is_there_when_it_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("rights", [0o700, 0o750, 0o755])
-def test_what_is_kept_beside_a_folder_has_its_rights(tmp_path, rights):
+def test_cache_next_to_a_folder_has_its_permissions(tmp_path, rights):
     photos = tmp_path / "photos"
     photos.mkdir()
     photos.chmod(rights)
@@ -159,9 +159,7 @@ def test_what_is_kept_beside_a_folder_has_its_rights(tmp_path, rights):
     assert (tmp_path / "mine" / "cache").stat().st_mode == plain
 
 
-def test_what_is_computed_from_a_folder_is_kept_beside_it(
-    tmp_path, monkeypatch
-):
+def test_default_cache_is_next_to_the_folder(tmp_path, monkeypatch):
     (tmp_path / "photos" / "sub").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "photos" / "sub")
     beside = tmp_path / "photos.tbnets"
@@ -196,7 +194,7 @@ def test_a_name_is_printed_on_one_line(name, shown):
         b'\xef\xbb\xbf{"a": 1}',  # A byte order mark.
     ],
 )
-def test_json_is_read_as_python_does(text):
+def test_json_is_parsed_like_the_json_module(text):
     assert parse_json(text) == json.loads(text)
 
 
@@ -212,7 +210,7 @@ def test_json_is_read_as_python_does(text):
         (b"{\n1", "x.json:2:"),
     ],
 )
-def test_what_is_no_json_is_refused(tmp_path, content, place):
+def test_invalid_json_raises_an_error_with_its_place(tmp_path, content, place):
     with pytest.raises(ValueError):
         parse_json(content)
     path = tmp_path / "x.json"
@@ -224,7 +222,7 @@ def test_what_is_no_json_is_refused(tmp_path, content, place):
     assert [place in str(one) for one in problems] == [True]
 
 
-def test_only_tables_of_people_may_be_in_cp1252(tmp_path):
+def test_cp1252_is_read_only_where_allowed(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"a\ncaf\xe9\n")
     with pytest.warns(UserWarning, match="x.txt:2: .* cp1252"):

@@ -20,7 +20,7 @@ PUBLIC |= {"Served": Served, "Features": Features}  # What is returned.
 
 
 @pytest.mark.parametrize("name", tbnets.__all__)
-def test_name_is_what_its_module_calls_so(name):
+def test_public_name_is_the_object_of_its_module(name):
     value = getattr(tbnets, name)
     assert value is getattr(tbnets, name)
     assert name in dir(tbnets)
@@ -30,17 +30,17 @@ def test_name_is_what_its_module_calls_so(name):
         assert inspect.getdoc(value)
 
 
-def test_what_completes_is_public():
+def test_dir_lists_the_public_names():
     shown = [name for name in dir(tbnets) if not name.startswith("__")]
     assert shown == sorted(tbnets.__all__)
 
 
-def test_names_hide_no_room():
+def test_public_names_differ_from_packages():
     packages = {path.stem for path in (ROOT / "tbnets").iterdir()}
     assert not packages & set(tbnets.__all__)
 
 
-def test_asking_what_there_is_imports_nothing():
+def test_listing_names_does_not_import_tensorflow():
     code = (
         "import sys, tbnets\n"
         "assert not {'absl', 'numpy', 'keras'} & sys.modules.keys()\n"
@@ -58,7 +58,9 @@ def test_asking_what_there_is_imports_nothing():
     assert (ended.stdout, ended.stderr) == ("False False\n", "")
 
 
-def test_what_a_name_imports_is_quiet(tmp_path, monkeypatch, capfd):
+def test_importing_a_public_name_prints_no_messages(
+    tmp_path, monkeypatch, capfd
+):
     noise = "import os\nos.write(2, b'noise from a library')\nthing = 1\n"
     (tmp_path / "noisy.py").write_text(noise)
     monkeypatch.syspath_prepend(tmp_path)
@@ -99,7 +101,7 @@ def functions_of(value):
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_signature_says_what_it_takes_and_returns(name):
+def test_public_signatures_are_annotated(name):
     value = PUBLIC[name]
     found = {"": value} if inspect.isfunction(value) else functions_of(value)
     for method, function in dict(found).items():

@@ -13,7 +13,7 @@ def read(name):
     return (ROOT / name).read_text("utf-8")
 
 
-def test_the_version_is_the_same_everywhere():
+def test_version_agrees_in_all_files():
     assert re.fullmatch(r"\d+\.\d+\.\d+(rc\d+|\.dev\d+)?", tbnets.__version__)
     told = re.search(r"^version: (\S+)$", read("CITATION.cff"), re.M)
     assert told[1] == tbnets.__version__
@@ -22,7 +22,7 @@ def test_the_version_is_the_same_everywhere():
     assert re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", newest[2])
 
 
-def test_every_model_of_the_zoo_has_its_licence_and_data_in_the_notice():
+def test_notice_names_licence_and_data_of_every_zoo_model():
     notice, _, notes = read("model_zoo/NOTICE").partition("\n[1] ")
     said = dict(re.findall(r"^(\w+)\n((?:    .+\n)+)", notice, re.M))
     assert sorted(said) == sorted(zoo.names())
@@ -33,7 +33,7 @@ def test_every_model_of_the_zoo_has_its_licence_and_data_in_the_notice():
         assert all(f"[{one}] " in f"[1] {notes}" for one in pointed), name
 
 
-def test_weights_of_others_in_a_model_are_in_the_notice():
+def test_notice_names_weights_of_other_authors():
     notice = read("model_zoo/NOTICE").partition("\n[1] ")[0]
     for name in zoo.names():
         own = re.search(rf"^{name}\n((?:    .+\n)+)", notice, re.M)[1]

@@ -10,7 +10,7 @@ def block(run_seed, stream):
     return range(first, first + seeds.PER_STREAM)
 
 
-def test_streams_of_runs_do_not_meet():
+def test_seeds_of_streams_do_not_overlap():
     # The limits of --seed are 0 and 2,000,000; neighbours meet first.
     blocks = [
         block(run_seed, stream)
@@ -23,7 +23,7 @@ def test_streams_of_runs_do_not_meet():
     assert max(max(one) for one in blocks) < 2**31
 
 
-def test_numbers_of_streams_stay_what_they_are():
+def test_seeds_of_streams_are_fixed():
     # What a trained network was trained with: a run's numbers hang on these.
     assert {name: seeds.seed_of(7, name) for name in seeds.STREAMS} == {
         "image_branch": 7100,
@@ -34,7 +34,7 @@ def test_numbers_of_streams_stay_what_they_are():
     }
 
 
-def test_streams_of_the_host_never_meet():
+def test_host_streams_do_not_overlap():
     # Every stream at once, with no, one and two places, zeros included.
     places = [
         (),
@@ -52,7 +52,7 @@ def test_streams_of_the_host_never_meet():
     assert len({*drawn}) == len(drawn)
 
 
-def test_streams_of_the_host_stay_what_they_are():
+def test_draws_of_host_streams_are_fixed():
     # A run's numbers depend on these.
     drawn = {
         name: int(seeds.generator_of(7, name, 3).integers(1000))

@@ -86,7 +86,7 @@ def default_level(monkeypatch):
         ("2", False, True),
     ],
 )
-def test_native_noise_is_hidden_unless_it_tells(
+def test_native_messages_are_shown_if_an_import_fails(
     capfd, monkeypatch, level, fails, shown
 ):
     """It explains an import that fails, and is shown to who asks for it."""
@@ -159,7 +159,7 @@ BUG = "This is a bug in tbnets."
         ("unread", 141, ""),
     ],
 )
-def test_a_program_ends_as_the_error_deserves(run, kind, code, last_line):
+def test_exit_code_and_last_line_of_each_error(run, kind, code, last_line):
     ended = run(kind)
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     assert ended.returncode == code, ended.stderr
@@ -226,7 +226,7 @@ def test_errors_of_files_and_a_full_disk_are_for_the_user(error, expected):
 @pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="no affinity on this system"
 )
-def test_cores_that_the_process_may_not_use_do_not_count():
+def test_usable_cores_follow_the_affinity():
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})

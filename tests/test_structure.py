@@ -100,17 +100,17 @@ def graph():
     return imports_of(ROOT / "tbnets")
 
 
-def test_packages_are_those_of_the_order():
+def test_all_packages_are_in_the_dependency_order():
     packages = {path.parent.name for path in ROOT.glob("tbnets/*/__init__.py")}
     assert packages == {*ORDER}
 
 
-def test_no_import_goes_back(graph):
+def test_imports_follow_the_dependency_order(graph):
     problems = backward(graph)
     assert not problems, "\n" + "\n".join(problems)
 
 
-def test_no_modules_import_each_other_in_a_circle(graph):
+def test_there_are_no_import_cycles(graph):
     of_tools = imports_of(ROOT / "tools", base=ROOT / "tools")
     for one in graph, of_tools:  # A circle raises a CycleError that names it.
         graphlib.TopologicalSorter(edges_of(one)).prepare()
@@ -122,7 +122,7 @@ PRIVATE = re.compile(
 )
 
 
-def test_nothing_private_of_tensorflow_and_keras_is_used():
+def test_no_private_api_of_tensorflow_and_keras_is_used():
     found = [
         f"{path.relative_to(ROOT)}: {match}"
         for folder in ("tbnets", "tools")
@@ -144,7 +144,7 @@ def test_tbnets_imports_neither_tools_nor_tests(graph):
         assert not problems, "\n" + "\n".join(problems)
 
 
-def test_modules_and_functions_can_be_read_at_once():
+def test_modules_and_functions_have_limited_length():
     too_long = []
     for path in sorted((ROOT / "tbnets").rglob("*.py")):
         text = path.read_text("utf-8")

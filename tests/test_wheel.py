@@ -81,7 +81,7 @@ print(tbnets.__version__, tbnets.zoo.folder(), find_flagfile("quickstart"))
 """
 
 
-def test_the_built_package_is_whole_by_itself(installed):
+def test_the_built_package_works_without_the_repository(installed):
     told = subprocess.run(
         [sys.executable, "-c", TOLD],
         cwd=installed,
@@ -95,7 +95,7 @@ def test_the_built_package_is_whole_by_itself(installed):
     assert told == [VERSION, str(package / "model_zoo"), str(config)]
 
 
-def test_the_source_distribution_has_neither_tests_nor_what_they_leave(dist):
+def test_the_source_distribution_has_no_tests_and_no_leftovers(dist):
     with tarfile.open(dist / f"tbnets-{VERSION}.tar.gz") as source:
         names = {pathlib.PurePath(one.name) for one in source if one.isfile()}
     inside = {path.parts[1] for path in names}
@@ -104,7 +104,7 @@ def test_the_source_distribution_has_neither_tests_nor_what_they_leave(dist):
     assert not any(path.suffix == ".pyc" for path in names)
 
 
-def test_an_index_of_packages_would_take_both(dist):
+def test_twine_accepts_both_distributions(dist):
     pytest.importorskip("twine", reason='needs: pip install ".[release]"')
     files = sorted(str(path) for path in dist.iterdir())
     checked = subprocess.run(
@@ -115,7 +115,7 @@ def test_an_index_of_packages_would_take_both(dist):
     assert checked.returncode == 0 and len(files) == 2, checked.stdout
 
 
-def test_the_zoo_of_a_clone_is_that_of_the_repository():
+def test_zoo_of_a_clone_is_the_repository_folder():
     assert zoo.folder() == ROOT / "model_zoo"
 
 
@@ -127,7 +127,7 @@ def test_each_model_is_as_published_and_small(name):
     assert (path / f"{name}.flags").is_file()
 
 
-def test_the_table_is_that_of_the_folders():
+def test_zoo_table_lists_all_folders():
     page = (ROOT / "model_zoo" / "README.md").read_text("utf-8")
     assert page == cards.render_table(ROOT / "model_zoo"), (
         "run: python tools/make_zoo.py --table"
