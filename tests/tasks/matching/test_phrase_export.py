@@ -47,14 +47,9 @@ def folder(tmp_path_factory):
         )
         store = open_features("averages")
         features, boxes = zip(*map(store.regions, range(len(store.ids))))
-        proposals = {**store.made_by["proposals"], "whole_photo": False}
-        for name, change in {
-            "without": {"proposals": proposals},
-            "crops": {"regions": "warp"},
-        }.items():
-            made_by = {**store.made_by, **change}
-            values = store.ids, features, boxes, 40, made_by
-            tiny_scenes.write_regions(name, *values)
+        made_by = {**store.made_by, "regions": "warp"}
+        values = store.ids, features, boxes, 40, made_by
+        tiny_scenes.write_regions("crops", *values)
         trained = verbs.train(
             *("--images=photos", "--captions=captions.csv", "--noexport"),
             "--image_features=second.flags",
@@ -148,14 +143,12 @@ def test_run_and_export_have_equal_metrics(model, tmp_path):
     first, second = (each.table.similarities for each in both)
     assert first.shape == (1, len(BOXES)) and np.ptp(first)
     np.testing.assert_allclose(first, second, atol=1e-5)
-    with refused("--regions"):
-        phrase_scores(session, model, *given, "without")
 
 
 def test_zoo_model_is_evaluated_on_phrases(
     folder, model, tmp_path, monkeypatch
 ):
-    def copied(session, path, fitted, metadata, endpoints, **options):
+    def copied(session, path, fitted, *, metadata, endpoints, **options):
         """Checks the arguments of an export, and copies the `model`."""
         assert fitted["image_features_made_by"]["regions"] == "roi_average"
         assert metadata == {"choice": model.metadata["metadata"]["choice"]}
@@ -180,5 +173,3 @@ def test_zoo_model_is_evaluated_on_phrases(
     assert found["test"]["phrase_to_region/num_queries"] == 1
     assert found["test"]["phrase_to_region/recall_at_1"] == is_right
     assert found["takes"] == "photos with boxes"
-    with refused("--phrases"):
-        call(*line)
