@@ -296,12 +296,10 @@ def _ends_with(texts, name):
 
 
 def _rows_of_lines(file):
-    names = {}
-    for line in file.start.split("\n")[:_NAMED_ROWS]:
-        with contextlib.suppress(ValueError):  # Reported later.
-            row = parse_json(line)
-            names |= dict.fromkeys(row if isinstance(row, dict) else ())
-    return [*names], (Row(line, row) for line, row in file.json_rows(()))
+    rows = (Row(line, row) for line, row in file.json_rows(()))
+    first = [*itertools.islice(rows, _NAMED_ROWS)]
+    names = {key: 0 for row in first for key in row.values}
+    return [*names], itertools.chain(first, rows)
 
 
 def read_phrases(file):
