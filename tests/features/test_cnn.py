@@ -16,7 +16,6 @@ from tbnets.features.cnn import (
 )
 from tbnets.features.cnn_weights import load_weights, weights_sha256
 from tbnets.features.photo_features import PhotoFeatures
-from tests import refusals
 from tests.features.tiny_cnn import (
     NAME,
     SIDE,
@@ -90,15 +89,9 @@ def test_last_layer_is_the_input_of_the_classifier():
         assert last is cnn.network.get_layer(name).output
 
 
-def test_unknown_networks_layers_and_sizes_are_refused():
-    with refusals.refused("layers"):
-        tiny_cnn().outputs(["fc7"])
-    with refusals.refused("name"):
-        build_cnn("AlexNet")
+def test_sizes_of_networks():
     with pytest.raises(InputError, match="at least 32x32"):
         build_cnn("MobileNetV2", image_size=8, top=False)
-    with pytest.raises(FileNotFoundError):
-        build_cnn("SqueezeNet", "imagenet")
     with known():
         assert build_cnn(NAME).network.input_shape == (None, SIDE, SIDE, 3)
         assert build_cnn(NAME, image_size=16, top=False).image_size == 16

@@ -1,7 +1,6 @@
 """Tests of extractions into stores: of photos, of regions and of proposals."""
 
 import threading
-import types
 
 import numpy as np
 import PIL.Image
@@ -235,28 +234,6 @@ def test_photos_that_change_while_they_are_read_are_left_for_the_next_run(
     assert_rows(work, store, good)
     assert run(work, photos, tmp_path / "s") == []
     assert_rows(work, open_store(tmp_path / "s"), [*good, *changing])
-
-
-def test_number_of_parallel_batches(monkeypatch):
-    def most_passes(cpus_alone, crops, patience):
-        at_work, second, counts = [], threading.Event(), []
-
-        def forward(batch):
-            at_work.append(batch)
-            counts.append(len(at_work))
-            second.set() if len(counts) > 1 else second.wait(patience)
-            at_work.pop()
-            return tf.constant(batch)
-
-        monkeypatch.setattr(extraction, "no_accelerator", lambda: cpus_alone)
-        features = types.SimpleNamespace(compiled_forward=forward, crops=crops)
-        batches = [([i], i) for i in range(3)]
-        assert [*extraction._computed(features, batches)] == batches
-        return max(counts)
-
-    assert most_passes(True, "one", 10) == 2
-    assert most_passes(True, "ten", 0.1) == 1
-    assert most_passes(False, "one", 0.1) == 1
 
 
 def test_proposals_do_not_depend_on_the_number_of_workers(photos, tmp_path):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tbnets.errors import InputError
 from tbnets.features import fisher
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import (
@@ -15,7 +14,7 @@ from tbnets.features.fisher import (
     weighted_medians,
 )
 from tbnets.text.word_vectors import WordVectors
-from tests import reference, refusals
+from tests import reference
 
 WORDS = tuple(f"w{i}" for i in range(60))
 generator = np.random.default_rng(0)
@@ -118,19 +117,6 @@ def test_directions_without_variance_are_left_out(number, rank):
     wide = WordVectors(WORDS[:number], vectors)
     rows = FisherFeatures(2).fit(captions, wide).transform(captions)
     assert rows.shape == (30, rank * 2 * 2) and np.isfinite(rows).all()
-
-
-def test_word_vectors_that_cannot_be_fitted_are_refused():
-    empty = WordVectors((), np.zeros((0, 6), np.float32), "vectors.bin")
-    for encoder, vectors in (
-        (FisherFeatures(51), VECTORS),
-        (FisherFeatures(2), empty),
-        (FisherFeatures(2), None),
-        (MeanFeatures(), empty),
-        (MeanFeatures(), None),
-    ):
-        with pytest.raises(InputError):
-            encoder.fit(sentences(40), vectors)
 
 
 def test_mean_vectors_by_hand():
@@ -282,9 +268,3 @@ def test_degenerate_points_have_finite_parameters():
         mixture = HybridMixture(count).fit(points)
         for array in (*parameters(mixture), mixture.posteriors(draw(9))):
             assert np.isfinite(array).all()
-
-
-def test_mixtures_of_bad_points_are_refused():
-    for points in (draw(4), [[1.0], [np.nan]]):
-        with refusals.refused("points"):
-            HybridMixture(5).fit(points)

@@ -12,7 +12,6 @@ from tbnets.data.images import read_photo  # noqa: E402
 from tbnets.evaluation import boxes as box_math  # noqa: E402
 from tbnets.features import proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
-from tests import refusals  # noqa: E402
 
 METHODS = tuple(proposals.IOU_THRESHOLDS)
 SQUARE = [12, 8, 36, 32]
@@ -176,23 +175,6 @@ def test_blank_photos_have_proposals(method):
         pixels = np.full((*shape, 3), 120, np.uint8)
         boxes, scores = Proposer(method)(pixels)
         assert boxes.shape == (len(scores), 4) and len(scores) <= 1
-
-
-def test_bad_settings_and_photos_are_refused():
-    for argument, value in (
-        *(("method", "windows"), ("limit", 0), ("iou_threshold", 1.2)),
-        *(("min_area", -0.1), ("longest_side", 3), ("iou_decay", 0.3)),
-        ("max_aspect_ratio", 0.5),
-    ):
-        with refusals.refused(argument):
-            Proposer(**{argument: value})
-    with refusals.refused("iou_decay"):
-        Proposer("selective_search", iou_decay=0.9)
-    shapes = (4, 4), (4, 4, 4), (0, 4, 3)
-    photos = [np.zeros(shape, np.uint8) for shape in shapes]
-    for pixels in (*photos, np.zeros((4, 4, 3), np.float32)):
-        with refusals.refused("pixels"):
-            Proposer()(pixels)
 
 
 @pytest.mark.real_data

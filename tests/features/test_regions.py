@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.errors import InputError
 from tbnets.features import regions
 from tbnets.features.cnn import Cnn
 from tbnets.features.cnn_weights import weights_sha256
@@ -20,7 +19,7 @@ from tbnets.features.regions import (
     roi_pool,
     warped_crops,
 )
-from tests import reference, refusals
+from tests import reference
 from tests.features.tiny_cnn import SIDE as TINY_SIDE
 from tests.features.tiny_cnn import tiny_cnn
 
@@ -286,30 +285,6 @@ def test_warped_features_include_context():
     assert described["weights_sha256"] == weights_sha256(cnn.network)
     described = RoiFeatures(cnn, "fc2").description()
     assert (described["output_size"], described["shorter_side"]) == (4, 600)
-
-
-def test_invalid_region_extractors_are_refused():
-    cnn, deep, photo = vgg_like(), two_depths(), random_photo(9, 9)
-    two, bad = ["last", "early"], [[5, 0, 2, 3]]
-    for argument, call in (
-        ("layers", lambda: WarpFeatures(cnn, "fc7")),
-        ("layers", lambda: AveragedFeatures(cnn, ["fc2"])),
-        ("layers", lambda: AveragedFeatures(cnn, ["nowhere"])),
-        ("grids", lambda: AveragedFeatures(deep, two, grids=[2])),
-        ("scales", lambda: AveragedFeatures(deep, two, scales=[0, 1])),
-    ):
-        with refusals.refused(argument):
-            call()
-    for extract in (WarpFeatures(cnn), AveragedFeatures(deep)):
-        with refusals.refused("boxes"):
-            extract(photo, bad)
-    inputs = keras.Input((8, 8, 3))
-    pooled = keras.layers.Conv2D(2, 8)(inputs)
-    reshaped = keras.layers.Reshape((2,), name="row")(pooled)
-    network = keras.Model(inputs, reshaped)
-    odd = Cnn("odd", network, lambda pixels: pixels, 8, False)
-    with pytest.raises(InputError):
-        RoiFeatures(odd, "row")
 
 
 @functools.cache

@@ -10,7 +10,6 @@ from nltk import stem
 
 from tbnets.features import caption_features, tfidf
 from tbnets.features.tfidf import TfidfFeatures
-from tests import refusals
 
 CAPTIONS = [
     "Two dogs run on the snow.",
@@ -78,15 +77,6 @@ def test_chunks_contain_all_rows(monkeypatch):
     assert rows == (slice(0, 4), slice(4, 6))
     expected = encoder.transform(CAPTIONS)
     np.testing.assert_array_equal(np.concatenate(parts), expected)
-
-
-def test_captions_of_stop_words_are_refused():
-    for captions in ([], ["the of a", ""]):
-        with refusals.refused("captions"):
-            TfidfFeatures().fit(captions)
-    for number in (0, 2.5):
-        with refusals.refused("num_terms"):
-            TfidfFeatures(number)
 
 
 def test_wordnet_is_used_if_its_data_are_installed(monkeypatch):
