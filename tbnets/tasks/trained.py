@@ -25,8 +25,12 @@ from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
 from tbnets.tasks.task import check_fitted_kinds
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.training import checkpoints
-from tbnets.training.checkpoints import checkpoint_path
-from tbnets.training.weight_names import renumbered, uncounted, weight_names
+from tbnets.training.checkpoints import (
+    checkpoint_path,
+    renumbered,
+    uncounted,
+    weight_names,
+)
 
 NETWORK_FLAGS = (
     "task model image_encoder fine_tune image_size image_transform "
