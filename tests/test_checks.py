@@ -112,7 +112,7 @@ def test_repr_shows_sizes_instead_of_contents(value, wanted):
         (object(), "object"),
     ],
 )
-def test_values_are_short(value, wanted):
+def test_short_text_of_values(value, wanted):
     assert short_text(value) == wanted
 
 

@@ -100,7 +100,7 @@ def test_native_messages_are_shown_if_an_import_fails(
     assert capfd.readouterr().err == "noise\n" * shown + "afterwards\n"
 
 
-def test_threads_wait_for_each_other(capfd):
+def test_only_one_thread_at_a_time_imports_tensorflow(capfd):
     left = []
 
     def other():
@@ -119,7 +119,7 @@ def test_threads_wait_for_each_other(capfd):
     assert warnings.filters == before
 
 
-def test_a_program_may_have_no_stderr(monkeypatch):
+def test_tensorflow_is_imported_without_stderr(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     with startup.quiet_tensorflow():
         pass
@@ -237,7 +237,7 @@ def test_usable_cores_follow_the_affinity():
 
 
 @pytest.mark.parametrize("number, expected", [(None, 1), (3, 3)])
-def test_a_system_without_affinity(monkeypatch, number, expected):
+def test_cores_without_affinity_are_all_cores(monkeypatch, number, expected):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: number)
     assert startup.usable_cores() == expected

@@ -14,7 +14,7 @@ def parse(*words):
     return CommandLine(words, flags_of(Options))
 
 
-def test_lines_stand_where_the_file_is_named(tmp_path):
+def test_flags_of_a_file_take_the_place_of_its_flag(tmp_path):
     inner, outer = tmp_path / "inner.flags", tmp_path / "outer.flags"
     inner.write_text("--alpha=1\n--sizes=1,2\n")
     outer.write_text(
@@ -56,7 +56,7 @@ def test_configurations_that_name_others_are_found(monkeypatch, tmp_path):
     assert len(words) > 20
 
 
-def test_a_file_that_is_not_there_is_no_configuration(tmp_path):
+def test_a_path_that_does_not_exist_is_not_a_configuration(tmp_path):
     with refused("--flagfile", kind=MissingFileError):
         command_line.find_flagfile(f"{tmp_path}/else/quickstart.flags")
 
