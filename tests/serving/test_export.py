@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tbnets.errors import InputError, InputTypeError, MissingFileError
+from tbnets.errors import MissingFileError
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -128,21 +128,6 @@ def test_batches_may_be_empty_and_captions_of_any_length(served_features):
     close(rows[2:4], rows[3:])  # Each is one unknown word.
 
 
-@pytest.mark.parametrize(
-    ("method", "values", "name"),
-    [
-        ("embed_text", "a dog", "texts"),
-        ("embed_text", ["a", None], "texts[1]"),
-        ("embed_images", np.ones([2, 6]), "images"),
-    ],
-)
-def test_errors_about_inputs_name_the_argument(
-    served_features, method, values, name
-):
-    with refused(name, kind=(InputError, InputTypeError)):
-        getattr(served_features, method)(values)
-
-
 def test_graph_rejects_captions_of_another_rank(
     features_model,
 ):
@@ -217,12 +202,6 @@ def test_export_keeps_only_the_variables_in_use(
     assert not any("draws" in name for name in names)  # Of word dropout.
 
 
-def test_export_to_an_existing_folder_raises_an_error(features_model):
-    network, path = features_model
-    with refused("path", kind=FileExistsError):
-        export_saved_model(network, VOCABULARY, path)
-
-
 @pytest.mark.parametrize(
     "error",
     [OSError(28, "full"), tf.errors.ResourceExhaustedError(None, None, "full")],
@@ -235,14 +214,6 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
     monkeypatch.setattr(tf.saved_model, "save", save)
     with refused("path", kind=OSError):
         export.save(tf.Module(), {}, tmp_path / "1", {})
-    assert os.listdir(tmp_path) == []
-
-
-def test_max_pixels_without_photos_raises_an_error(features_model, tmp_path):
-    with refused("max_pixels"):
-        export_saved_model(
-            features_model[0], VOCABULARY, tmp_path / "1", max_pixels=100
-        )
     assert os.listdir(tmp_path) == []
 
 

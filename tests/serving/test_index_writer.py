@@ -167,14 +167,6 @@ def test_two_writers_at_once_raise_an_error(tmp_path):
     assert "".join(content_of(tmp_path)) == "ab"
 
 
-@pytest.mark.parametrize("put", [["a", "a"], ["x", "b"]])
-def test_repeated_ids_raise_an_error(tmp_path, put):
-    with refused("ids"):
-        with IndexWriter(tmp_path, MODEL, 3) as writer:
-            writer.put(["b"], rows_of("b"))
-            writer.put(put, np.ones([len(put), 3]))
-
-
 def test_invalid_rows_or_ids_change_nothing(tmp_path):
     write(tmp_path, "abc")
     before = state(tmp_path)
@@ -190,19 +182,6 @@ def test_invalid_rows_or_ids_change_nothing(tmp_path):
     with refused("path"):
         IndexWriter(tmp_path, MODEL, 5)
     assert state(tmp_path) == before
-
-
-def test_ids_must_be_a_list_or_an_iterator(tmp_path):
-    write(tmp_path, "ab")
-    with IndexWriter(tmp_path, MODEL, 3) as writer:
-        for ids in ("cd", {"c", "d"}):  # A set has no order.
-            with refused("ids"):
-                writer.put(ids, rows_of("cd"))
-        with refused("ids"):
-            writer.remove("ab")
-        writer.put((key for key in "cd"), rows_of("cd"))
-        writer.remove({"a", "b"})
-    assert "".join(content_of(tmp_path)) == "cd"
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -255,16 +234,6 @@ def test_another_model_or_another_folder_raises_an_error(tmp_path):
         open_index(tmp_path)
     with refused("path"):  # It contains other files.
         IndexWriter(tmp_path, MODEL, 3)
-
-
-def test_invalid_queries_raise_an_error(tmp_path):
-    write(tmp_path, "abcde")
-    index = open_index(tmp_path)
-    for queries in (np.ones([1, 2]), [[np.nan, 0, 0]]):
-        with refused("queries"):
-            index.search(queries, 1)
-    for k, count in ((2.0, 2), (2**40, 5)):
-        assert index.search(np.ones([1, 3]), k)[0].shape == (1, count)
 
 
 def test_error_about_a_damaged_index_names_the_file(tmp_path):

@@ -10,7 +10,6 @@ import tensorflow as tf
 import tbnets
 from tbnets.data.images import decode_images
 from tbnets.data.store.reader import file_sha256
-from tbnets.errors import ExistingFileError
 from tbnets.serving import litert
 from tbnets.serving.endpoints import (
     region_endpoints,
@@ -132,17 +131,3 @@ def test_several_image_sizes_and_presets_raise_an_error(pairs):
     reader = types.SimpleNamespace(read=types.SimpleNamespace(parts=parts))
     with refused("litert"):
         litert.pixels_of(network, reader)
-
-
-def test_invalid_arguments_raise_an_error(network, tmp_path):
-    model = network, endpoints_of(network)
-    for kind, photos, argument in (
-        ("int4", [], "litert"),
-        ("int8", [], "images"),
-        ("int8", [b"no photo"], "photo"),
-    ):
-        with refused(argument):
-            litert.write_litert(*model, tmp_path / "a", kind, photos)
-    with pytest.raises(ExistingFileError):
-        litert.write_litert(*model, tmp_path, "float32")
-    assert not (tmp_path / "a").exists()

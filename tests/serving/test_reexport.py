@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.errors import ExistingFileError
 from tbnets.serving import export
 from tbnets.serving.export import reexport
 from tbnets.serving.saved_files import METADATA_FILE
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
-from tests.refusals import refused
 
 INPUTS = {
     "phrases": ["red", "a blue one"],
@@ -103,10 +101,3 @@ def test_weights_of_omitted_signatures_are_not_saved(scaling, tmp_path):
     assert not hasattr(model.root, "score")
     shapes = [tuple(one.shape) for one in model.root.used_variables]
     assert shapes == [(1, 3)]  # The new factors, and no words.
-
-
-def test_unknown_signature_or_existing_folder_raises_an_error(source, tmp_path):
-    with refused("signatures"):
-        reexport(source, tmp_path / "1", keep=["score", "nod"])
-    with pytest.raises(ExistingFileError):
-        reexport(source, source / "1")

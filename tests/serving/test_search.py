@@ -9,7 +9,6 @@ from tbnets.serving import search
 from tbnets.serving.search import PhotoSearch
 from tbnets.text import vocabulary
 from tbnets.text.vocabulary import Vocabulary
-from tests.refusals import refused
 
 CAPTIONS = [
     "A green star .",
@@ -107,9 +106,3 @@ def test_unknown_words_in_bytes_cause_a_warning(model, queries):
     model.embed_text = lambda queries: np.eye(len(queries), 2)
     with pytest.warns(UserWarning, match='no word of ".*"'):
         PhotoSearch.search(model, queries, np.eye(2), 1)
-
-
-def test_like_with_a_learned_similarity_raises_an_error(model):
-    model.path = "x/1"
-    with refused("like"):
-        search.rank(model, [], ["a.jpg"], np.eye(1, 2), 5)

@@ -57,15 +57,6 @@ def test_phrases_are_compared_with_boxes_and_features(model, folder):
     assert model.localize(phrases, folder / "photo.png", []).shape == (2, 0)
 
 
-@pytest.mark.parametrize("rows", [[[1, 0]], [[1, 0, 0], [0, np.nan, 0]]])
-def test_comparing_other_arrays_raises_an_error(model, rows):
-    with refused("first"):
-        model.compare(rows, [[1, 0, 0]])
-    with refused("second"):
-        model.compare([[1, 0, 0]], rows)
-    assert model.compare([[0, 0, 1]], np.zeros([0, 3])).shape == (1, 0)
-
-
 def test_find_returns_the_best_box_of_each_phrase(model, folder):
     near = BOXES[0] + [1, 0, 1, 0]  # Overlaps the first one by 39 / 41.
     boxes = np.stack([near, *BOXES])
