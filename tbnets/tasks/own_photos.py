@@ -71,7 +71,7 @@ def usual_files(num_photos, network=NETWORKS[0], has_triplets=True):
     `has_triplets` tells whether the loss is a triplet loss.
     """
     size = next(SIZES[below] for below in SIZES if num_photos < below)
-    names = [network, "photos_network"] if network else []
+    names = [network, "photos_network"] if network else ["photos_from"]
     names += ["photos_training", *["photos_triplets"] * has_triplets, size]
     return names
 

@@ -379,6 +379,7 @@ def test_usual_flags_follow_the_loss_and_the_model_to_start_from():
     begun = {*own_photos.usual_files(10, None)}
     assert every - softmax == {"photos_triplets"}
     assert every - begun == {"photos_network", "photos_words"}
+    assert begun - every == {"photos_from"}
 
 
 @pytest.mark.parametrize(
