@@ -44,7 +44,9 @@ WORDS_ONLY = f"configs/usual/{NETWORKS[0]}.flags"
 WITHOUT_ENCODER = f"""\
 note: for English captions, install a sentence encoder (80 MB):
   {text_presets.INSTALL}
-With it, 240 photos of Flickr8k gave the recall sum 133 instead of 91."""
+With it, 240 photos of Flickr8k gave a recall sum of 127 to 140, not 91."""
+FEW = 3000
+"""Number of photos below which the sentence encoder needs more dropout."""
 LEAST_SHARE = 0.8
 """Share of words by which captions are taken for English."""
 _CAPTIONS = 1000
@@ -71,8 +73,11 @@ def usual_files(num_photos, network=NETWORKS[0], has_triplets=True):
     `has_triplets` tells whether the loss is a triplet loss.
     """
     size = next(SIZES[below] for below in SIZES if num_photos < below)
-    names = [network, "photos_network"] if network else ["photos_from"]
+    names = ["photos_network"] if network else ["photos_from"]
     names += ["photos_training", *["photos_triplets"] * has_triplets, size]
+    names += [network] if network else []
+    if network == NETWORKS[1] and num_photos < FEW:
+        names.append("photos_sentences_few")
     return names
 
 

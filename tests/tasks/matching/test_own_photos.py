@@ -380,6 +380,11 @@ def test_usual_flags_follow_the_loss_and_the_model_to_start_from():
     assert every - softmax == {"photos_triplets"}
     assert every - begun == {"photos_network", "photos_words"}
     assert begun - every == {"photos_from"}
+    few, many = (
+        {*own_photos.usual_files(count, own_photos.NETWORKS[1])}
+        for count in (2999, 3000)
+    )
+    assert few - many >= {"photos_sentences_few"}
 
 
 @pytest.mark.parametrize(
@@ -390,7 +395,9 @@ def test_english_captions_use_the_installed_encoder(
 ):
     monkeypatch.setattr(text_presets, "has_minilm", lambda: True)
     monkeypatch.setattr(text_presets, "minilm_share", lambda captions: share)
-    assert with_usual(*PHOTOS, *CNN).texts.text_encoder == encoder
+    settings = with_usual(*PHOTOS, *CNN)
+    assert settings.texts.text_encoder == encoder
+    assert settings.loss.is_triplet_loss == (encoder == "mean")
     own = with_usual(*PHOTOS, *CNN, "--text_encoder=gru")
     assert own.texts.text_encoder == "gru"
 
