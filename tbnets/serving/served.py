@@ -370,7 +370,14 @@ class Served(PhotoSearch):
         Example:
             model.find(["a red ball"], "photo.jpg")[0]  # [(box, similarity)]
         """
-        self.inputs("embed_phrases")  # Raises an error if it is missing.
+        if not self.has("embed_phrases"):
+            raise InputError(
+                "find",
+                "be called on a network for phrase localization",
+                f"{self.path}, which has {sorted(self.signatures)}",
+                'Load tbnets.zoo.load("entities_localization"), or call '
+                "`search`.",
+            )
         top = checked_number("top", top, 1, whole=True)
         chosen = choice, choice_temperature, choice_area_exponent
         options = own_choice(self) if choice is None else {}

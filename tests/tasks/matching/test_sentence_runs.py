@@ -2,6 +2,7 @@
 
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -99,7 +100,9 @@ def test_runs_are_trained_resumed_served_and_started_from(folder, beside):
     np.testing.assert_array_equal(embedded(opened), embedded(session))
     model = assert_served(opened)
     assert (model.vocabulary is None) == (not beside)
-    for start in ("run", "run/saved_model"):
+    # Models exported with Keras 2 cannot be started from (docs/fine_tuning.md).
+    is_keras_2 = keras.__version__.startswith("2.")
+    for start in ("run",) if is_keras_2 else ("run", "run/saved_model"):
         line = f"--from={start}", f"--run_dir=from/{start}"
         if start == "run":  # Its best epoch is the first or the second.
             shutil.copy("run/checkpoints/last.npz", "run/checkpoints/best.npz")
