@@ -61,7 +61,7 @@ CALLS = [
     ("first", lambda _: model()[2].compare([[1, 0]], np.eye(4))),
     ("first", lambda _: model()[2].compare([[1, 0, 0, np.nan]], np.eye(4))),
     ("second", lambda _: model()[2].compare(np.eye(4), [[1, 0]])),
-    ("signature", lambda _: model()[2].find(["a"], "a.jpg")),
+    ("find", lambda _: model()[2].find(["a"], "a.jpg")),
     ("max_pixels", lambda path: export(path, max_pixels=100)),
     ("signatures", lambda path: reexport(model()[1], path, keep=["nod"])),
     ("like", lambda _: search.rank(Learned(), [], ["a.jpg"], np.eye(1, 2), 5)),
