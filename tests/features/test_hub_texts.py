@@ -14,10 +14,10 @@ from tbnets.errors import InputError
 from tbnets.extras.hub import presets, texts
 from tbnets.extras.hub.texts import HubTextEncoder, HubTokenizer
 from tbnets.features import caption_features
-from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.features.text_presets import PresetFeatures
 from tbnets.serving.saved_files import check_ops
+from tests.features.test_text_presets import assert_stored_without_path
 
 KINDS = ("clip", "siglip", "bert", "t5")
 CAPTIONS = [
@@ -118,16 +118,7 @@ def test_text_embedders_use_their_configured_pooling(opened, embedder):
 def test_stores_record_the_preset_without_its_path(embedder, tmp_path):
     folder, encoder = embedder
     store = tmp_path / "store"
-    writer = caption_features.open_writer(store, encoder)
-    caption_features.extract_captions(CAPTIONS, encoder, writer)
-    writer.finish()
-    again = caption_features.load_encoder(store)
-    assert again.digest() == encoder.digest()
-    assert str(folder) not in json.dumps(caption_features.description(again))
-    reader = CaptionReader(again, 200)
-    found = reader(tf.constant(CAPTIONS)).numpy()
-    np.testing.assert_allclose(found, encoder.transform(CAPTIONS), atol=1e-6)
-    assert not reader.layer.trainable_weights
+    assert_stored_without_path(encoder, CAPTIONS, store, folder)
     # The preset has other words, or other weights.
     expected = weights_sha256(encoder.opened.side.network)
     assert encoder.preset["weights_sha256"] == expected

@@ -35,20 +35,25 @@ def test_vectors_follow_the_definition(tmp_path, pooling, normalize):
         np.testing.assert_allclose(vector, wanted, atol=1e-5)
 
 
-def test_stores_record_the_model_without_its_path(tmp_path):
-    folder = tiny_bert.write_folder(tmp_path / "model")
-    encoder = PresetFeatures.of(f"hub:{folder}")
-    store = tmp_path / "store"
+def assert_stored_without_path(encoder, captions, store, folder):
+    """Embeds captions into a store, and loads the encoder from it."""
     writer = caption_features.open_writer(store, encoder)
-    caption_features.extract_captions(CAPTIONS, encoder, writer)
+    caption_features.extract_captions(captions, encoder, writer)
     writer.finish()
     again = caption_features.load_encoder(store)
     assert again.digest() == encoder.digest()
     assert str(folder) not in json.dumps(caption_features.description(again))
     reader = CaptionReader(again, 200)
-    vectors = reader(tf.constant(CAPTIONS)).numpy()
-    np.testing.assert_allclose(vectors, encoder.transform(CAPTIONS), atol=1e-6)
+    vectors = reader(tf.constant(captions)).numpy()
+    np.testing.assert_allclose(vectors, encoder.transform(captions), atol=1e-6)
     assert not reader.layer.trainable_weights
+
+
+def test_stores_record_the_model_without_its_path(tmp_path):
+    folder = tiny_bert.write_folder(tmp_path / "model")
+    encoder = PresetFeatures.of(f"hub:{folder}")
+    store = tmp_path / "store"
+    assert_stored_without_path(encoder, CAPTIONS, store, folder)
     tiny_bert.write_folder(folder, tiny_bert.random_weights(1))
     with pytest.raises(InputError, match=str(folder)):
         caption_features.load_encoder(store).transform(["a"])
