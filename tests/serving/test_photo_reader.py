@@ -60,7 +60,7 @@ def exported(tmp_path_factory):
     network = EmbeddingNetwork(
         Branch((6, 4), batch_normalization="last", dropout=0.5),
         Branch((5, 4), batch_normalization="last", dropout=0.5),
-        SmallConvNet((2, 3)),
+        SmallConvNet((4, 6)),
         RecurrentEncoder(VOCABULARY.size, "lstm", 3, 2, bidirectional=True),
     )
     shape = (SIZE, SIZE, 3)
