@@ -17,6 +17,7 @@ MAP = ["scikit-learn"]
 LITE = ["ai-edge-litert>=2", "numpy", "pillow"]
 FAISS = ["faiss-cpu>=1.7.4"]
 HUB = ["keras-hub>=0.32", "huggingface_hub", "sentencepiece", "safetensors"]
+BEAM = ["apache-beam>=2.60", *DATA]
 SERVING = ["tensorflow-serving-api"]
 DOCS = [
     "mkdocs>=1.6,<2",
@@ -115,6 +116,7 @@ setuptools.setup(
         # On the current stack alone: Keras Hub needs Keras 3.
         "hub": HUB,
         "serving": SERVING,
+        "beam": BEAM,
         "release": ["build", "twine"],
         # Later versions of the theme print that they come to an end.
         "docs": DOCS,

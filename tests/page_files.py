@@ -68,9 +68,29 @@ def write_all():
         path.symlink_to(pathlib.Path(target).absolute())
     write_vectors("word_vectors/glove_6b_100d.bin")
     write_index("photos.index", "photos")
+    write_embeddings("embeddings", "photos")
     if importlib.util.find_spec("sklearn"):
         write_run_of_texts("runs/flickr8k_fisher")
     write_run_of_regions("runs/entities_localization_similarity_best")
+
+
+def write_embeddings(name, photos):
+    """Writes a Parquet file of embeddings, if pyarrow is installed."""
+    if not importlib.util.find_spec("pyarrow"):
+        return
+    import pyarrow.parquet
+
+    from tbnets.data.store.vectors import table_of
+
+    model = tbnets.zoo.load("flickr8k_photos")
+    paths = sorted(pathlib.Path(photos).iterdir())
+    rows = [
+        {"id": path.name, "embedding": row, "status": "", "sha256": ""}
+        for path, row in zip(paths, model.embed_images(paths))
+    ]
+    pathlib.Path(name).mkdir()
+    table = table_of(rows, model.embedding_dim, identity_of(model))
+    pyarrow.parquet.write_table(table, f"{name}/photos.parquet")
 
 
 def write_store(name, dim):

@@ -30,6 +30,7 @@ SERVER, SERVING = "docs/local_server.md", "docs/serving.md"
 LIBRARY = "docs/library.md"
 NETWORK = "docs/bring_your_network.md"
 REGIONS, ZOO = "docs/regions.md", "model_zoo/README.md"
+SCALE = "docs/scale.md"
 FRESH = "# In a fresh process."
 REPLACED = {
     # The ports of the pages may be in use.
@@ -49,6 +50,11 @@ REPLACED = {
     # the download of VGG.
     (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
     (REGIONS, 'build_cnn("VGG16", "imagenet")'): "vgg_like()",
+    # By default, Beam downloads another runner.
+    (
+        SCALE,
+        "Pipeline()",
+    ): 'Pipeline("apache_beam.runners.portability.fn_api_runner.FnApiRunner")',
     # Phrases of one scene take less time than of four.
     ("docs/localization.md", "[3, 12, 54, 131]"): "[3]",
     # 2500 scenes take half a minute, and /tmp is shared.
@@ -73,9 +79,10 @@ NEEDS = {
     "docs/localization.md": "cv2",
     "docs/text_features.md": "sklearn",
     "docs/zoo.md": "cv2",
+    SCALE: "apache_beam lancedb",
     ZOO: "cv2",
 }
-"""Page -> the package that it requires; without it the test is skipped."""
+"""Page -> the packages that it requires; without them the test is skipped."""
 
 
 def unit_rows(*shape):
@@ -177,8 +184,8 @@ def run(request, tmp_path_factory, module_eagerly):
 
     @functools.cache
     def run(page):
-        if page in NEEDS:
-            pytest.importorskip(NEEDS[page])
+        for package in NEEDS.get(page, "").split():
+            pytest.importorskip(package)
         names = {"__name__": "page", **GIVEN.get(page, dict)()}
         for number, block in enumerate(programs(page, request)):
             if block.startswith(FRESH):

@@ -80,6 +80,15 @@ OTHER_PROGRAMS = {
     "logdir": "tensorboard",
     "no-deps": "pip",
     "strict": "mkdocs",
+    **dict.fromkeys(
+        (
+            *("environment_type", "flink_master", "project", "region"),
+            *("runner", "sdk_container_image", "spark_master_url"),
+            *("temp_location", "direct_num_workers", "direct_running_mode"),
+            *("allow_unsafe_triggers", "default_sdk_harness_log_level"),
+        ),
+        "Apache Beam",
+    ),
 }
 """Flags of other programs that texts of tbnets name, with the program."""
 FLAG = re.compile(r"(?<![\w/-])--([a-z][\w-]*)")

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # A package imports only from those behind it. What stands right below tbnets/
 # comes last; these modules may import each other, as long as there is no cycle.
 ORDER = [
-    *("cli", "extras", "tasks", "models", "training", "visualization"),
+    *("cli", "beam", "extras", "tasks", "models", "training", "visualization"),
     *("lite", "serving", "features", "data", "evaluation"),
     *("layers", "losses", "text"),
 ]

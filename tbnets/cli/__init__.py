@@ -36,6 +36,7 @@ VERBS = {
     "export": "exports a run's network, or changes an export",
     "query": "searches photos by sentences, or sentences by a photo",
     "index": "makes a search index of photos or features",
+    "embed": "embeds photos on Apache Beam, to Parquet files",
     "localize": "finds the boxes of phrases in a photo",
     "serve": "serves models like TensorFlow Serving, for trials",
     "demo": "serves a local page to search your photos",
@@ -49,7 +50,7 @@ VERBS = {
     "make_scenes": "draws a data set of scenes",
 }
 """Maps each verb to its description, in the order in which users need them."""
-SLOW = ("train", "evaluate", "export", "index")
+SLOW = ("train", "evaluate", "export", "index", "embed")
 """Verbs that load TensorFlow and Keras, which takes several seconds."""
 MOST_COLUMNS = 100
 _HELP = {"--help", "-help", "--helpshort", "-h", "-?"}

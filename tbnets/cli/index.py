@@ -13,6 +13,10 @@ Index features, for a network that was trained on them:
   tbnets index --image_features=test_ims.npy --model=runs/flickr8k \
       --output=flickr8k.index
 
+Index the embeddings that tbnets embed computed, for example on a cluster:
+
+  tbnets index --embeddings='embeddings/*.parquet' --output=photos.index
+
 If the index is made with --approximate, tbnets query --approximate finds
 nearly all of the best rows in a fraction of the time. This is worthwhile for
 100,000 rows or more. With --dtype=float16, the index takes half the disk
@@ -24,10 +28,12 @@ import dataclasses
 import os
 
 from tbnets.cli.model_flags import MODEL, ModelFlags, check_endpoints
-from tbnets.data.store.reader import DTYPES, load_features
+from tbnets.data.photos import left_out_lines
+from tbnets.data.store.reader import DTYPES, check_same, load_features
+from tbnets.data.store.vectors import read_vectors
 from tbnets.data.store.writer import CACHE, fault_of_name
 from tbnets.errors import InputError
-from tbnets.progress import progress_bar
+from tbnets.progress import progress_bar, say
 from tbnets.serving import embedding_cache, search, zoo
 from tbnets.serving.checksums import identity_of
 from tbnets.serving.index_writer import IndexWriter
@@ -47,6 +53,11 @@ class Options(ModelFlags):
         "In place of photos: a feature store, or features [n, dim] (.npy) with "
         "their ids in X_ids.txt next to X_ims.npy. Several are concatenated, "
         "as in training.",
+    )
+    embeddings: str = flag(
+        "",
+        "In place of photos: Parquet files that tbnets embed wrote with this "
+        "--model.",
     )
     output: str = flag(REQUIRED, "Folder of the index.")
     dtype: str | None = flag(
@@ -91,14 +102,27 @@ def embed_features(options, model):
             bar.update(len(batch_ids))
 
 
+def read_embeddings(options, model):
+    """Yields (ids, embeddings) of Parquet files, and reports broken photos."""
+    broken, count = {}, 0
+    for path, made_by, ids, rows, failed in read_vectors(options.embeddings):
+        check_same(path, made_by, identity_of(model))
+        broken, count = broken | failed, count + len(ids) + len(failed)
+        yield ids, rows
+    for line in left_out_lines(broken, (), count):
+        say(line)
+
+
 def main(options):
     """Updates the index to contain exactly the given photos or features."""
-    if len(options.folder) + bool(options.image_features) != 1:
+    others = bool(options.image_features) + bool(options.embeddings)
+    if len(options.folder) + others != 1:
         raise InputError(
             "tbnets index",
-            "get one folder of photos, or --image_features",
+            "get one folder of photos, --image_features or --embeddings",
             f"{len(options.folder)} folders, "
-            f"--image_features={','.join(options.image_features)}",
+            f"--image_features={','.join(options.image_features)}, "
+            f"--embeddings={options.embeddings}",
             "Write for example tbnets index photos --output=photos.index.",
         )
     model = zoo.open_model(options.model, options.trust)
@@ -108,6 +132,8 @@ def main(options):
     if options.folder:
         notes["photos"] = os.path.relpath(options.folder[0], options.output)
         batches = index_photos(options, model)
+    elif options.embeddings:
+        batches = read_embeddings(options, model)
     dim, path = model.embedding_dim, options.output
     identity, dtype = identity_of(model), options.dtype
     writing = IndexWriter(

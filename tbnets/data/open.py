@@ -12,7 +12,7 @@ import functools
 import os
 
 from tbnets.data import splits as split_names
-from tbnets.data.archives import is_file, is_folder
+from tbnets.data.archives import has_archives, is_file, is_folder
 from tbnets.data.batches import FeatureRows, FileNames
 from tbnets.data.captions import caption_key, common_images
 from tbnets.data.photos import (
@@ -296,7 +296,7 @@ class Data:
                 f"{error.path}, which exists only for {', '.join(error.names)}",
                 "Extract the features, or choose a split with features.",
             ) from error
-        if missing := [path for path in paths if not os.path.exists(path)]:
+        if missing := [path for path in paths if not _exists(path)]:
             raise sources.nowhere(flag, missing[0])
         return paths
 
@@ -326,7 +326,7 @@ class Data:
                 paths = self.paths(flag, split)
             except NoSuchSplit:
                 continue  # This split has no features.
-            if not all(map(os.path.exists, paths)):
+            if not all(map(_exists, paths)):
                 continue
             here = ", ".join(paths)
             values = compared(made_by), compared(read_made_by(*paths))
@@ -457,3 +457,8 @@ class Data:
         if self.matches is None:
             self.matches = match_names(folder, self.sources.caption_source())
         return self.matches
+
+
+def _exists(path):
+    """Returns whether features exist; the path may be a pattern of files."""
+    return os.path.exists(path) or has_archives(path)

@@ -28,6 +28,7 @@ import numpy as np
 
 from tbnets import files
 from tbnets.checks import Path, first_twice
+from tbnets.data.store import vectors
 from tbnets.data.store.features import (
     FeatureArray,
     Features,
@@ -445,7 +446,8 @@ def open_features(*paths: Path) -> Features:
     """Opens features in any format without reading them.
 
     Args:
-        *paths: folders of feature stores, or `.npy` files with `*_ids.txt`. If
+        *paths: folders of feature stores; `.npy` files with `*_ids.txt`; or
+            Parquet files of `tbnets embed`, such as "features/*.parquet". If
             several paths are given, rows with equal ids are concatenated.
 
     Returns:
@@ -468,6 +470,8 @@ def open_features(*paths: Path) -> Features:
             parts.append(path)
             continue
         open_one = open_store if os.path.isdir(path) else open_array
+        if os.fspath(path).endswith(vectors.SUFFIX):
+            open_one = vectors.ParquetFeatures
         parts.append(open_one(path))
     return parts[0] if len(parts) == 1 else SideBySide(parts)
 
@@ -506,6 +510,8 @@ def read_made_by(*paths) -> dict:
     """Returns `Features.made_by` for `paths`, but reads only the manifests."""
 
     def made_by(path):
+        if os.fspath(path).endswith(vectors.SUFFIX):
+            return vectors.read_made_by(path)
         return read_manifest(path).made_by if os.path.isdir(path) else {}
 
     return joined_made_by([made_by(path) for path in paths])

@@ -228,8 +228,9 @@ class ImageSettings:
         "",
         "Features of the images: a recipe such as features/lite0.flags, "
         "which computes them from --images; a store of "
-        "tbnets extract_image_features; or a .npy file with ids in "
-        "_ids.txt next to it. May contain {split}. Several, separated by "
+        "tbnets extract_image_features; Parquet files of tbnets embed, such "
+        "as 'features/*.parquet'; or a .npy file with ids in _ids.txt next to "
+        "it. May contain {split}. Several, separated by "
         "commas, are concatenated.",
     )
 

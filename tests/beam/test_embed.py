@@ -1,0 +1,217 @@
+"""Tests of photos that are embedded on Beam, and of the use of their files."""
+
+import errno
+import functools
+import pathlib
+
+import numpy as np
+import pytest
+
+beam = pytest.importorskip("apache_beam")
+
+import tbnets  # noqa: E402
+from tbnets.beam import output as outputs  # noqa: E402
+from tbnets.beam import pipeline, transforms  # noqa: E402
+from tbnets.data.store.vectors import read_vectors  # noqa: E402
+from tbnets.errors import FileError, UserError  # noqa: E402
+from tests import photo_files, verbs  # noqa: E402
+
+IN_PROCESS = ("--", "--direct_num_workers=1", "--direct_running_mode=in_memory")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tbnets.zoo.load("flickr8k_photos")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_once(model):
+    """Loads each network once for all tests of the module."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (transforms.Model, transforms.Network):
+            patch.setattr(kind, "load", functools.cache(kind.load))
+        patch.setattr(tbnets.zoo, "open_model", lambda *_: model)
+        yield
+
+
+@pytest.fixture
+def photos(tmp_path):
+    photo_files.write_all(tmp_path / "photos")
+    return tmp_path / "photos"
+
+
+KEPT = []
+
+
+def keep(row):
+    KEPT.append(row)
+
+
+def rows_of(transform, photos):
+    """Returns the rows of a transform, by id."""
+    KEPT.clear()
+    with beam.Pipeline(options=pipeline.Runner(IN_PROCESS[1:]).options) as p:
+        _ = p | beam.Create(photos) | transform | beam.Map(keep)
+    return {row["id"]: row for row in KEPT}
+
+
+def embed(photos, output, *flags):
+    """Runs the command in this process, and returns its output."""
+    out, _, error = verbs.ask(
+        "embed", photos, f"--output={output}", *flags, *IN_PROCESS
+    )
+    assert not error
+    return out
+
+
+def read(folder):
+    """Returns {id: embedding or status}; no id is in the files twice."""
+    rows = {}
+    for _, _, ids, vectors, failed in read_vectors(f"{folder}/*.parquet"):
+        names = [*ids, *failed]
+        assert not rows.keys() & set(names) and len(set(names)) == len(names)
+        rows |= dict(zip(ids, vectors)) | failed
+    return rows
+
+
+def assert_equal_rows(found, wanted):
+    assert found.keys() == wanted.keys()
+    for key, row in wanted.items():
+        if isinstance(row, str):
+            assert found[key].startswith(row)
+        else:
+            np.testing.assert_allclose(found[key], row, atol=1e-5)
+
+
+def expected(model, folder):
+    """Returns what `read` should return for the photos of `photo_files`."""
+    paths = [folder / name for name in photo_files.PHOTOS]
+    vectors = model.embed_images(paths)
+    return dict(zip(photo_files.PHOTOS, vectors)) | photo_files.REASONS
+
+
+def test_the_transform_gives_the_embeddings_of_the_model(model):
+    contents = photo_files.CONTENTS
+    rows = rows_of(tbnets.beam.EmbedPhotos("flickr8k_photos"), contents.items())
+    assert rows.keys() == contents.keys()
+    good = {key: contents[key] for key in photo_files.PHOTOS}
+    wanted = dict(zip(good, model.embed_images([*good.values()])))
+    found = {key: rows[key]["embedding"] for key in good}
+    assert_equal_rows(found, wanted)
+    for key in contents.keys() - good.keys():
+        assert rows[key]["status"].startswith(photo_files.REASONS[key])
+        assert not rows[key]["embedding"].any()
+
+
+def test_the_transform_extracts_features():
+    from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
+
+    photos = [(x, photo_files.CONTENTS[x]) for x in ("good.jpg", "empty.jpg")]
+    network = tbnets.beam.ExtractFeatures("SqueezeNet", "random")
+    rows = rows_of(network, photos)
+    assert rows["empty.jpg"]["status"] == "is empty"
+    features = PhotoFeatures(build_named_cnn("SqueezeNet", "random"))
+    wanted = features([photo_files.CONTENTS["good.jpg"]]).numpy()
+    np.testing.assert_allclose(
+        rows["good.jpg"]["embedding"][None], wanted, rtol=1e-4
+    )
+
+
+def test_embeddings_that_are_not_finite_get_a_status():
+    def encode(contents):
+        return np.array([[np.nan, 0], [1, 0]], np.float32), ["", ""]
+
+    photos = [("a", b""), ("b", b"")]
+    first, second = transforms.Encoder({}, 2, encode).rows(photos)
+    assert first["status"] and not first["embedding"].any()
+    assert second["status"] == ""
+
+
+def test_the_files_have_all_photos_and_the_reasons_of_broken_ones(
+    model, photos, tmp_path
+):
+    out = embed(photos, tmp_path / "out", "--files=3")
+    assert "15 photos computed and 0 reused" in out
+    assert_equal_rows(read(tmp_path / "out"), expected(model, photos))
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {f"photos-0000{i}-of-00003.parquet" for i in range(3)}
+
+
+def test_a_second_run_computes_only_new_and_changed_photos(
+    model, photos, tmp_path
+):
+    embed(photos, tmp_path / "out", "--files=3")
+    (photos / "good.jpg").write_bytes(photo_files.encode(seed=5))
+    (photos / "link.jpg").unlink()
+    (photos / "new.jpg").write_bytes(photo_files.encode(seed=6))
+    (photos / "grey.jpg").unlink()
+    out = embed(photos, tmp_path / "out")
+    assert "2 photos computed and 13 reused" in out
+    found = read(tmp_path / "out")
+    assert "grey.jpg" not in found and "link.jpg" not in found
+    for name in ("good.jpg", "new.jpg"):
+        wanted = model.embed_images([photos / name])[0]
+        np.testing.assert_allclose(found[name], wanted, atol=1e-5)
+
+
+def test_rows_of_an_earlier_output_are_reused(photos, tmp_path):
+    embed(photos, tmp_path / "old", "--files=2")
+    known = f"--known={tmp_path / 'old'}"
+    out = embed(f"{photos}/*", tmp_path / "new", known)
+    # The pattern excludes the subfolder and the link.
+    assert "0 photos computed and 14 reused" in out
+    old, new = read(tmp_path / "old"), read(tmp_path / "new")
+    assert old.keys() - new.keys() == {"Bücher/häß lich ✓.jpg", "link.jpg"}
+    assert_equal_rows(new, {key: old[key] for key in new})
+
+
+def test_a_killed_write_leaves_no_file_and_a_second_run_completes(
+    model, photos, tmp_path, monkeypatch
+):
+    written = []
+
+    def write(path, table):
+        if written:
+            raise FileError(errno.ENOSPC, f"{path} could not be written")
+        written.append(path)
+        write_file(path, table)
+
+    write_file = outputs._write_file
+    with monkeypatch.context() as patch:
+        patch.setattr(outputs, "_write_file", write)
+        with pytest.raises(UserError, match="could not be written"):
+            run_pipeline(photos, tmp_path / "out")
+    assert [*(tmp_path / "out").iterdir()] == [pathlib.Path(*written)]
+    embed(photos, tmp_path / "out")
+    assert_equal_rows(read(tmp_path / "out"), expected(model, photos))
+
+
+def run_pipeline(photos, output):
+    verbs.call("embed", photos, f"--output={output}", "--files=3", *IN_PROCESS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"photos": "nothing*.jpg"},
+        {"known": "--known=nothing"},
+        {"network": "--features=SqueezeNet"},
+    ],
+)
+def test_bad_arguments_are_refused(photos, tmp_path, change):
+    embed(photos, tmp_path / "out", "--files=1")
+    words = [change.pop("photos", photos), f"--output={tmp_path / 'out'}"]
+    words += [*change.values(), "--cnn_weights=random", *IN_PROCESS]
+    assert verbs.ask("embed", *words)[2]
+
+
+def test_features_of_the_files_name_the_network(photos, tmp_path):
+    flags = "--features=SqueezeNet", "--cnn_weights=random"
+    embed(photos, tmp_path / "out", *flags, "--files=2")
+    found = tbnets.open_features(f"{tmp_path / 'out'}/*.parquet")
+    assert {*found.ids} == {*photo_files.PHOTOS}
+    assert found.failed.keys() == photo_files.REASONS.keys()
+    assert (found.made_by["cnn"], found.made_by["crops"]) == (
+        "SqueezeNet",
+        "one",
+    )
