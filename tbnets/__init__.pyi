@@ -8,7 +8,7 @@ from .models.cca import CCA as CCA
 from .models.two_branch import TwoBranchModel as TwoBranchModel
 from .models.keras_file import load_model as load_model
 from .layers.branch import Branch as Branch
-from .layers.heads import (
+from .layers.branch import (
     CanonicalProjection as CanonicalProjection,
 )
 from .layers.feature_transform import FeatureTransform as FeatureTransform
@@ -26,7 +26,7 @@ from .layers.caption_vectors import MeanVectors as MeanVectors
 from .layers.caption_vectors import FisherVectors as FisherVectors
 from .features.caption_encoder import CaptionReader as CaptionReader
 from .features.hub import from_preset as from_preset
-from .layers.heads import PairHead as PairHead
+from .layers.branch import PairHead as PairHead
 from .layers.branch import SeededDropout as SeededDropout
 
 # Losses and miners.
@@ -37,7 +37,7 @@ from .losses.logistic import logistic_loss as logistic_loss
 from .losses.positives import positive_masks as positive_masks
 from .losses.miners import hardest_negatives as hardest_negatives
 from .losses.logistic import sample_pairs as sample_pairs
-from .data.localization.mining import CandidateMining as CandidateMining
+from .data.candidate_mining import CandidateMining as CandidateMining
 
 # Optimizers and callbacks.
 from .training.optimizers import FusedAdam as FusedAdam

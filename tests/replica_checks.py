@@ -17,9 +17,13 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.data.batches import Share, distributed
-from tbnets.data.localization.mining import CandidateMining
-from tbnets.layers.branch import Branch, SeededDropout
-from tbnets.layers.heads import CanonicalProjection, PairHead
+from tbnets.data.candidate_mining import CandidateMining
+from tbnets.layers.branch import (
+    Branch,
+    CanonicalProjection,
+    PairHead,
+    SeededDropout,
+)
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.ranking import TERMS

@@ -25,14 +25,18 @@ import tbnets.losses
 import tbnets.models
 from tbnets.features import image_encoders
 from tbnets.features.image_encoders import ApplicationEncoder, SmallConvNet
-from tbnets.layers.branch import Branch, SeededDropout
+from tbnets.layers.branch import (
+    Branch,
+    CanonicalProjection,
+    PairHead,
+    SeededDropout,
+)
 from tbnets.layers.caption_vectors import (
     FisherVectors,
     MeanVectors,
     TfidfVectors,
 )
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.sentence_encoder import SentenceEncoder
 from tbnets.layers.text_encoders import (
     FeaturesAndMean,

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tbnets
 from tbnets import cli
 from tbnets.errors import UserError
-from tbnets.evaluation import boxes, choices, query_bank, score_tiles
+from tbnets.evaluation import boxes, score_tiles
 from tbnets.evaluation.retrieval import evaluate_protocol
 from tbnets.models import cca
 from tbnets.serving.search import PhotoSearch
@@ -142,7 +142,7 @@ def suppress(scores=(1,), iou_threshold=0.5, limit=None):
 
 
 def level(num_own=(5, 7), temperature=0.1, one=1):
-    query_bank.normalize(of_matrix(np.eye(9) * one), *num_own, temperature)
+    score_tiles.normalize(of_matrix(np.eye(9) * one), *num_own, temperature)
 
 
 def with_positives(positives):
@@ -306,10 +306,10 @@ MEASURES = [
     ("scores", lambda: score_tiles.score_ranks(of_matrix([[NAN]]), [0])),
     ("caption_to_image", lambda: score_tiles.score_ranks(of_matrix(EYE), [9])),
     ("scores", lambda: level(one=NAN)),
-    ("scores", lambda: choices.answers(SCORES * NAN, BOX * 6, MEAN)),
+    ("scores", lambda: boxes.answers(SCORES * NAN, BOX * 6, MEAN)),
 ]
 BUILT, READER = network(built=True), reader(built=True)
-MEAN = choices.Choice("mean_box")
+MEAN = boxes.Choice("mean_box")
 MINED = functools.partial(tbnets.hardest_negatives, SCORES, EYE)
 RECURRENT = functools.partial(tbnets.RecurrentEncoder, 9)
 SIDES = functools.partial(tbnets.CCA, *sides())

@@ -10,7 +10,7 @@ import pathlib
 import keras
 import pytest
 
-from tbnets.text.byte_pairs import byte_letters
+from tbnets.extras.hub.texts import byte_letters
 
 SIDE = 16
 VIT = {

@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 
 from tbnets.data.captions import read_captions
-from tbnets.data.localization.examples import PhraseExamples
+from tbnets.data.phrase_examples import PhraseExamples
 from tbnets.data.phrases import read_phrases
 from tbnets.data.store.reader import open_store
 from tbnets.evaluation import boxes

@@ -57,9 +57,9 @@ from tbnets.serving import assembled, checksums, doubt, zoo
 from tbnets.serving.checksums import FOLDER, KINDS, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
-from tbnets.tasks.localization.task import endpoints_of_phrases
-from tbnets.tasks.matching.phrase_regions import with_regions
+from tbnets.tasks.localization import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
+from tbnets.tasks.phrase_regions import with_regions
 from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.flag import (
     Amount,

@@ -12,7 +12,7 @@ from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
 from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.store.writer import fault_of_name
-from tbnets.evaluation.choices import CHOICE_ARGUMENTS, CHOICES, TEMPERATURE
+from tbnets.evaluation.boxes import CHOICE_ARGUMENTS, CHOICES, TEMPERATURE
 from tbnets.files import require_file
 from tbnets.tasks.settings.data_groups import COLUMN_HELP
 from tbnets.tasks.settings.flag import (

@@ -64,13 +64,13 @@ from tbnets.data.splits import usual_name
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
-from tbnets.evaluation.choices import CHOICE_ARGUMENTS
+from tbnets.evaluation.boxes import CHOICE_ARGUMENTS
 from tbnets.evaluation.exact_ranks import row_norms
-from tbnets.evaluation.query_bank import TEMPERATURE
+from tbnets.evaluation.score_tiles import BANK_TEMPERATURE
 from tbnets.serving import zoo
 from tbnets.tasks import registry, runs
-from tbnets.tasks.matching.phrase_regions import phrase_region_scores
-from tbnets.tasks.matching.scores import RetrievalScores, scores_of_model
+from tbnets.tasks.phrase_regions import phrase_region_scores
+from tbnets.tasks.retrieval_scores import RetrievalScores, scores_of_model
 from tbnets.tasks.scores import JoinedScores
 from tbnets.tasks.settings.data_groups import CaptionSettings
 from tbnets.tasks.settings.flag import (
@@ -189,7 +189,7 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
         "captions, or a caption close to many images, ranks lower.",
     )
     bank_temperature: Annotated[float, Limits(0, above=True)] = flag(
-        TEMPERATURE,
+        BANK_TEMPERATURE,
         "Temperature of the softmax over --query_bank, in standard "
         "deviations of scores.",
     )

@@ -69,9 +69,9 @@ from tbnets.serving.checksums import KINDS
 from tbnets.serving.export import next_version, reexport
 from tbnets.serving.search_index import add_search, open_index
 from tbnets.tasks import runs
-from tbnets.tasks.localization.task import endpoints_of_phrases
-from tbnets.tasks.matching.phrase_regions import with_regions
+from tbnets.tasks.localization import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
+from tbnets.tasks.phrase_regions import with_regions
 from tbnets.tasks.settings.flag import (
     Count,
     changed,

@@ -14,6 +14,7 @@ To learn the package, read the modules in this order::
     batches                      draws and reads batches
     phrases                      phrases with boxes
     entities, phrase_tables      the readers of phrases
-    phrase_pairs, localization/  batches of phrases and regions
+    phrase_pairs                 pairs of phrases and regions
+    candidate_mining, phrase_examples  candidate boxes and batches of them
     scenes/                      renders a data set
 """

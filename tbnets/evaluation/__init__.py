@@ -3,9 +3,8 @@
 - `retrieval` evaluates embeddings of images and captions, whose ranks
   `exact_ranks` computes.
 - `score_tiles` ranks by a function that scores pairs, of which any number may
-  match, and `query_bank` normalises such scores.
+  match, and normalises such scores.
 - `grounding` holds the table of phrases, candidate boxes and similarities, and
-  evaluates it. `choices` defines how a box is chosen.
-- `ranks`, `boxes` and `arguments` contain shared parts, and `tables` formats
-  metrics.
+  evaluates it. `boxes` defines how a box is chosen.
+- `ranks` and `arguments` contain shared parts, and `tables` formats metrics.
 """

@@ -25,7 +25,7 @@ from tbnets.checks import (
 )
 from tbnets.errors import InputError
 from tbnets.evaluation import arguments, boxes, score_tiles
-from tbnets.evaluation.choices import (
+from tbnets.evaluation.boxes import (
     DEFAULT,
     MOST_SIMILAR,
     answers,

@@ -12,10 +12,9 @@ from tbnets.checks import Array, Integers, checked_number, repr_of_fields
 from tbnets.errors import check_choice
 from tbnets.losses import miners, tiles
 from tbnets.losses.distances import similarities
-from tbnets.losses.positives import Matches
+from tbnets.losses.positives import Matches, View, batch_views, own_anchors
 from tbnets.losses.presets import CROSS_TERMS, TERMS
 from tbnets.losses.replicas import gather, summed
-from tbnets.losses.views import View, batch_views, own_anchors
 from tbnets.startup import no_accelerator
 
 ID_NAMES = "image_ids", "caption_image_ids", "text_ids"

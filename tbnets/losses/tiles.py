@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tbnets.losses import replicas
-from tbnets.losses.views import View, sides_of
+from tbnets.losses.positives import View, sides_of
 from tbnets.startup import no_accelerator
 
 # A loss needs several matrices of `4 * num_anchors * num_candidates` bytes.

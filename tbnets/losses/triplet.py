@@ -15,9 +15,9 @@ import tensorflow as tf
 from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice
 from tbnets.losses import distances, miners
+from tbnets.losses.positives import View
 from tbnets.losses.presets import CROSS_TERMS, PRESETS
 from tbnets.losses.ranking import RankingLoss
-from tbnets.losses.views import View
 
 REDUCTIONS = ("mean_active", "mean", "sum")
 NEGATIVES = ("top_k", "hardest", "all")

@@ -236,7 +236,7 @@ class CCA(EmbeddingNetwork):
     matching text in the batch.
 
     In phrase localization, most regions have no phrase. If `background` is
-    above 0, the batch's candidate regions (`data.localization.mining`) are
+    above 0, the batch's candidate regions (`data.candidate_mining`) are
     added as rows without a text. An extra text dimension distinguishes these
     rows from pairs, and becomes the bias of the text branch.
 

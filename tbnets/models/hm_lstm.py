@@ -14,9 +14,9 @@ from tbnets.checks import (
     checked_dict,
     checked_number,
 )
+from tbnets.losses.positives import pair_views
 from tbnets.losses.ranking import LossOutput, RankingLoss, rank
 from tbnets.losses.replicas import gather, span
-from tbnets.losses.views import pair_views
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.models.sides import unit_rows
 from tbnets.models.two_branch import IDS, INPUTS, ids_of

@@ -10,7 +10,7 @@ import keras
 
 from tbnets import layers, losses, models
 from tbnets.checks import Path
-from tbnets.data.localization import mining  # noqa: F401
+from tbnets.data import candidate_mining as mining  # noqa: F401
 from tbnets.errors import InputError
 from tbnets.features import hub, image_encoders  # noqa: F401
 from tbnets.features.cnn_weights import check_datasets

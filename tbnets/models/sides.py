@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tbnets.errors import InputError
 from tbnets.features.cnn import call_with_any_batch
-from tbnets.layers.branch import Branch, SeededDropout
+from tbnets.layers.branch import Branch, CanonicalProjection, SeededDropout
 from tbnets.layers.chunks import encode_in_chunks, inner_layers
 from tbnets.layers.configured import ConfiguredLayer
-from tbnets.layers.heads import CanonicalProjection
 from tbnets.progress import say
 
 _UNIT = Branch, CanonicalProjection

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tbnets.checks import Array, Batch, Tensors, checked_dict, checked_number
 from tbnets.errors import check_choice
-from tbnets.layers.heads import PairHead
+from tbnets.layers.branch import PairHead
 from tbnets.losses.logistic import (
     PAIR_LOSSES,
     LogisticOutput,

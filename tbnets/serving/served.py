@@ -25,8 +25,9 @@ from tbnets.data.images import (
     read_photo_sizes,
 )
 from tbnets.errors import InputError
-from tbnets.evaluation import choices
+from tbnets.evaluation import boxes as box_math
 from tbnets.evaluation.boxes import (
+    CHOICE_ARGUMENTS,
     check_boxes,
     clip_boxes,
     non_maximum_suppression,
@@ -350,7 +351,7 @@ class Served(PhotoSearch):
                 extra.
             choice: `most_similar`; `expected_overlap`, the region on which many
                 similar regions agree; or `mean_box`, the mean of the regions
-                around the most similar region (see `choices.Choice`).
+                around the most similar region (see `evaluation.boxes.Choice`).
                 None for the choice in the model's metadata, or else
                 `most_similar`.
             choice_temperature: temperature of `expected_overlap` and
@@ -381,9 +382,9 @@ class Served(PhotoSearch):
         top = checked_number("top", top, 1, whole=True)
         chosen = choice, choice_temperature, choice_area_exponent
         options = own_choice(self) if choice is None else {}
-        pairs = zip(choices.CHOICE_ARGUMENTS, chosen)
+        pairs = zip(CHOICE_ARGUMENTS, chosen)
         options |= {k: v for k, v in pairs if v is not None}
-        rule = choices.checked_choice(**options)
+        rule = box_math.checked_choice(**options)
         content = read_content(photo)  # Encodes pixels only once.
         try:
             if boxes is None:
@@ -394,7 +395,7 @@ class Served(PhotoSearch):
             similarities = self.localize(phrases, content, boxes)
         except BrokenImageError as error:
             raise BrokenImageError(photo, error.reason) from error
-        scores, answers = choices.answers(similarities, boxes, rule)
+        scores, answers = box_math.answers(similarities, boxes, rule)
         answers, regions = answers.astype(np.float32), []
         for values, score, answer_boxes in zip(similarities, scores, answers):
             rows = non_maximum_suppression(boxes, score, SUPPRESSION, top)
@@ -453,8 +454,7 @@ def _inside(boxes, photo):
 def own_choice(model):
     """Returns the `choice*` arguments of `find` in a model's metadata."""
     saved = model.metadata.get("metadata", {}).get("choice", {})
-    names = choices.CHOICE_ARGUMENTS
-    return {name: saved[name] for name in names if name in saved}
+    return {name: saved[name] for name in CHOICE_ARGUMENTS if name in saved}
 
 
 def load_saved_model(path: Path, trust: bool = False) -> Served:

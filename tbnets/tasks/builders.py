@@ -14,9 +14,8 @@ from tbnets.errors import InputError, check_choice
 from tbnets.features import hub, image_encoders
 from tbnets.features.photo_features import RANDOM
 from tbnets.layers import text_encoders
-from tbnets.layers.branch import Branch
+from tbnets.layers.branch import Branch, CanonicalProjection, PairHead
 from tbnets.layers.feature_transform import FeatureTransform
-from tbnets.layers.heads import CanonicalProjection, PairHead
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.losses.presets import TERMS
 from tbnets.losses.triplet import TripletLoss

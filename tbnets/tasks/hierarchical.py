@@ -23,8 +23,8 @@ from tbnets.evaluation.grounding import PhraseTable
 from tbnets.evaluation.score_tiles import exact_scores
 from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
-from tbnets.tasks.matching.scores import points_of, shown_captions
-from tbnets.tasks.matching.task import MatchingTask
+from tbnets.tasks.matching import MatchingTask
+from tbnets.tasks.retrieval_scores import points_of, shown_captions
 from tbnets.tasks.scores import (
     FEW_POINTS,
     JoinedScores,

@@ -6,8 +6,8 @@ To add a task, add its class to `TASKS`. To add a model, add a row to `MODELS`.
 from tbnets.errors import InputError, check_choice
 from tbnets.tasks.builders import MODELS as MODELS
 from tbnets.tasks.hierarchical import HierarchicalTask
-from tbnets.tasks.localization.task import LocalizationTask
-from tbnets.tasks.matching.task import MatchingTask
+from tbnets.tasks.localization import LocalizationTask
+from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.settings.settings import BASE, Settings, make_settings
 
 TASKS = {"matching": MatchingTask, "localization": LocalizationTask}

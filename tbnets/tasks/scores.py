@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.evaluation.choices import (
+from tbnets.evaluation.boxes import (
     CANDIDATE_CHOICES,
     CHOICE_ARGUMENTS,
     CHOICES,
@@ -76,7 +76,7 @@ class Scores:
         """Returns these scores, normalised with a query bank.
 
         `bank` contains this network's scores on a second split. `temperature`
-        is passed to `query_bank.normalize`.
+        is passed to `score_tiles.normalize`.
         """
         raise self._unsupported("--query_bank")
 
@@ -178,7 +178,7 @@ class PhraseScores(Scores):
         """Returns the metrics of the table, or {} if no boxes are known.
 
         `region_phrase_ranking` adds the metrics of `rank_true_regions`.
-        `choosing` contains arguments of `choices.checked_choice`.
+        `choosing` contains arguments of `boxes.checked_choice`.
         """
         if self.table is None:
             return {}

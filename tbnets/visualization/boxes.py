@@ -13,7 +13,7 @@ from tbnets.checks import SAME_THING, rows_by
 from tbnets.evaluation.boxes import clip_boxes, iou
 from tbnets.files import readable
 from tbnets.visualization import montage
-from tbnets.visualization.fonts import font
+from tbnets.visualization.montage import font
 
 COLOURS = (
     "#e69f00",

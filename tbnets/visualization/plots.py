@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from tbnets.errors import import_extra
 from tbnets.files import readable, write_atomically
 from tbnets.visualization.boxes import freest
-from tbnets.visualization.fonts import font
+from tbnets.visualization.montage import font
 
 IMAGE, CAPTION, PHRASE = "image", "caption", "noun phrase"
 

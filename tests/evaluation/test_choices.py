@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import choices, grounding
-from tbnets.evaluation.choices import Choice
+from tbnets.evaluation import grounding
+from tbnets.evaluation.boxes import CHOICES, Choice, answers
 from tests import reference
 
 # Two boxes that agree, one that cuts off their half, and one elsewhere.
@@ -33,7 +33,7 @@ def test_scores_and_boxes_of_choices_equal_the_loops(
     generator = np.random.default_rng(count)
     similarities, boxes = random_case(generator, count, levels)
     for name in ("expected_overlap", "mean_box"):
-        scores, found = choices.answers(
+        scores, found = answers(
             similarities, boxes, Choice(name, temperature, exponent)
         )
         assert scores.dtype == np.float32 and found.shape == (3, count, 4)
@@ -51,19 +51,17 @@ def test_scores_and_boxes_of_choices_equal_the_loops(
 
 def test_a_tiny_temperature_chooses_the_most_similar_box():
     with np.errstate(all="raise", under="ignore"):
-        _, found = choices.answers(
-            SIMILARITIES, BOXES, Choice("mean_box", 1e-310)
-        )
+        _, found = answers(SIMILARITIES, BOXES, Choice("mean_box", 1e-310))
     # The second overlaps the third by 45 / 95 alone, and the first as much as
     # itself counts: 0.5 both.
     expected = [BOXES[2], [0, 0, 10, 9.5], BOXES[2], BOXES[3]]
     np.testing.assert_array_equal(found[0], expected)
 
 
-@pytest.mark.parametrize("name", choices.CHOICES)
+@pytest.mark.parametrize("name", CHOICES)
 def test_no_candidate_and_no_phrase(name):
     for shape in ((2, 0), (0, 4), (0, 0)):
-        scores, found = choices.answers(
+        scores, found = answers(
             np.zeros(shape), BOXES[: shape[1]], Choice(name)
         )
         assert scores.shape == shape and found.shape == (*shape, 4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tbnets.cli.evaluate import unit_rows
-from tbnets.evaluation import query_bank, retrieval, score_tiles
+from tbnets.evaluation import retrieval, score_tiles
 from tests import tiny, verbs
 
 
@@ -108,5 +108,5 @@ def test_features_are_normalized_with_a_query_bank(tmp_path):
     files = "{split}_ims.npy", "{split}_texts.npy"
     found = measured(folder, *files, "--query_bank=train")
     scores = score_tiles.distance_scores(*map(np.concatenate, zip(*sides)))
-    scores = query_bank.normalize(scores, *map(len, sides[0]))
+    scores = score_tiles.normalize(scores, *map(len, sides[0]))
     assert found == score_tiles.evaluate_scores(scores, np.arange(12) // 2)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.evaluation import query_bank, retrieval, score_tiles
+from tbnets.evaluation import retrieval, score_tiles
 from tests import reference
 from tests.evaluation import oracle
 from tests.evaluation.test_score_tiles import of_matrix
@@ -39,7 +39,9 @@ def test_normalized_scores_equal_the_loops(temperature, tile, monkeypatch):
     monkeypatch.setattr(score_tiles, "TILE_TEXTS", tile[1])
     matrix = made()
     for_images, for_texts = by_loops(matrix, temperature)
-    scores = query_bank.normalize(of_matrix(matrix), IMAGES, TEXTS, temperature)
+    scores = score_tiles.normalize(
+        of_matrix(matrix), IMAGES, TEXTS, temperature
+    )
     images, texts = np.arange(IMAGES), np.arange(TEXTS)
     found = scores.tile(images, texts)
     ranks = oracle.as_lists(score_tiles.score_ranks(scores, ROWS))
@@ -53,14 +55,14 @@ def test_normalized_scores_equal_the_loops(temperature, tile, monkeypatch):
 
 def test_large_scores_at_a_small_temperature_stay_finite():
     matrix = made() * 1e4
-    scores = query_bank.normalize(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
+    scores = score_tiles.normalize(of_matrix(matrix), IMAGES, TEXTS, 1e-3)
     np.testing.assert_allclose(
         scores.image_levels, matrix[:IMAGES, TEXTS:].max(axis=1), rtol=1e-2
     )
 
 
 def test_folds_keep_the_levels_of_their_rows():
-    scores = query_bank.normalize(of_matrix(made()), IMAGES, TEXTS)
+    scores = score_tiles.normalize(of_matrix(made()), IMAGES, TEXTS)
     rows = np.array([3, 0]), np.array([6, 1, 2])
     some = scores.subset(*rows)
     np.testing.assert_array_equal(

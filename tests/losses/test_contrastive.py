@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.losses.positives import pair_views
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.ranking import rank
 from tbnets.losses.triplet import TripletLoss
-from tbnets.losses.views import pair_views
 from tests import reference
 from tests.losses.cases import unit_rows
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses.infonce import InfoNCELoss
+from tbnets.losses.positives import View
 from tbnets.losses.ranking import rank
-from tbnets.losses.views import View
 from tests import reference
 from tests.losses.cases import batch, ids_of, unit_rows, with_gradients
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data.localization.mining import CandidateMining
-from tbnets.layers.branch import Branch
-from tbnets.layers.heads import PairHead
+from tbnets.data.candidate_mining import CandidateMining
+from tbnets.layers.branch import Branch, PairHead
 from tbnets.losses.logistic import PAIR_LOSSES
 from tbnets.losses.triplet import TripletLoss
 from tbnets.models.embedding_network import EmbeddingNetwork

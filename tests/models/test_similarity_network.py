@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.layers.branch import Branch
-from tbnets.layers.heads import PairHead
+from tbnets.layers.branch import Branch, PairHead
 from tbnets.losses.logistic import PAIR_LOSSES, sample_pairs
 from tbnets.models.similarity_network import SimilarityNetwork
 from tests import reference

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.evaluation import query_bank, retrieval, score_tiles
+from tbnets.evaluation import retrieval, score_tiles
 from tbnets.tasks import registry
-from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.retrieval_scores import RetrievalScores
 from tbnets.training.retrieval_metrics import PairScorer
 from tests import lifecycle, reference, tiny, verbs
 from tests.refusals import refused
@@ -169,7 +169,7 @@ def test_query_bank_normalises_combined_runs(run, embedding, tmp_path):
     np.testing.assert_allclose(found, plain.pairs.tile(*rows), 1e-5, 1e-5)
     found = distances.combine(distances, 0.3).pairs.tile(*rows)
     np.testing.assert_allclose(found, distances.pairs.tile(*rows), 1e-5, 1e-5)
-    whole = query_bank.normalize(learned.pairs, 6, 12, 0.3)
+    whole = score_tiles.normalize(learned.pairs, 6, 12, 0.3)
     levels = [
         reference.bank_level(row, 0.3 * score_tiles.spread(parts[0][0].pairs))
         for row in learned.pairs.tile(images[:6], texts[12:])

@@ -5,9 +5,9 @@ import json
 import pytest
 import tensorflow as tf
 
+from tbnets.extras.hub import texts as byte_pairs
+from tbnets.extras.hub.texts import BytePairs, byte_letters
 from tbnets.serving.saved_files import check_ops
-from tbnets.text import byte_pairs
-from tbnets.text.byte_pairs import BytePairs, byte_letters
 
 SPECIALS = ["<|startoftext|>", "<|endoftext|>"]
 ODD = [

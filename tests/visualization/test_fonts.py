@@ -2,25 +2,25 @@
 
 import pytest
 
-from tbnets.visualization import fonts
+from tbnets.visualization import montage
 
 TEXTS = ["a dog", "Señor é, ü, ß", "Ελληνικά", "Русский", "Đà Nẵng"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_fonts_cover_several_scripts(text):
-    assert fonts._has(fonts.font(16, text), text)
+    assert montage._has(montage.font(16, text), text)
 
 
 def test_a_missing_letter_is_noticed():
-    plain = fonts.font(16, "a dog")
-    assert fonts._has(plain, "a dog") and not fonts._has(plain, "é")
+    plain = montage.font(16, "a dog")
+    assert montage._has(plain, "a dog") and not montage._has(plain, "é")
 
 
 def test_installed_fonts_are_tried_last(monkeypatch):
     installed = ["/nowhere/at/all.ttf"]
-    monkeypatch.setattr(fonts, "_installed", lambda: installed)
-    found = fonts._find.__wrapped__
+    monkeypatch.setattr(montage, "_installed", lambda: installed)
+    found = montage._find.__wrapped__
     assert found("é").name == "DejaVuSans.ttf"
     # Without a font that has them there are boxes, not an error.
     assert found("\u72ac\u732b").name == "DejaVuSans.ttf"
@@ -31,5 +31,5 @@ def test_installed_fonts_are_tried_last(monkeypatch):
 
 
 def test_chinese_letters_count_as_two_columns():
-    assert fonts.columns("a dog", 20) == 20
-    assert fonts.columns("\u72ac", 20) == 10
+    assert montage.columns("a dog", 20) == 20
+    assert montage.columns("\u72ac", 20) == 10

@@ -5,7 +5,7 @@ import PIL.Image
 import PIL.ImageColor
 import pytest
 
-from tbnets.visualization import fonts, montage
+from tbnets.visualization import montage
 
 IDS = ["a.png", "b.png", "c.png"]
 COLOURS = {"a.png": (10, 20, 200), "b.png": (200, 20, 200), "c.png": (9, 99, 9)}
@@ -62,7 +62,7 @@ def test_long_names_are_shortened_with_an_ellipsis():
         short = montage.shorten(name)
         assert short.startswith("...") and name.endswith(short[3:])
         assert len(short) > 9
-        assert fonts.font(13, short).getlength(short) <= montage.PHOTO_SIZE
+        assert montage.font(13, short).getlength(short) <= montage.PHOTO_SIZE
 
 
 def test_doubtful_results_differ_in_the_picture(folder):

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from benchmarks import products, timing
 from benchmarks.train_step import step_units
-from tbnets.data.localization import mining
-from tbnets.data.localization.mining import CandidateMining
+from tbnets.data import candidate_mining as mining
+from tbnets.data.candidate_mining import CandidateMining
 from tbnets.layers.branch import Branch
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss

@@ -10,7 +10,7 @@ from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry
 from tbnets.tasks.builders import NetworkInputs, build_network
-from tbnets.tasks.localization.task import endpoints_of_phrases
+from tbnets.tasks.localization import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.trained import open_trained, sizes_of
 from tbnets.text.trees import read_tree

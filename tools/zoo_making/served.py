@@ -11,11 +11,11 @@ import tqdm
 
 from tbnets.checks import rows_by
 from tbnets.errors import InputError
-from tbnets.tasks.matching.phrase_regions import (
+from tbnets.tasks.phrase_regions import (
     phrase_region_scores,
     split_with,
 )
-from tbnets.tasks.matching.scores import scores_of_model
+from tbnets.tasks.retrieval_scores import scores_of_model
 from tbnets.tasks.scores import PhraseScores, phrase_table
 
 BATCH = 64

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated
 
-from tbnets.data.localization.examples import NEGATIVE_REGIONS, POSITIVES
+from tbnets.data.phrase_examples import NEGATIVE_REGIONS, POSITIVES
 from tbnets.data.phrase_pairs import CONTRASTS
 from tbnets.tasks.settings.flag import (
     Amount,

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.data.localization import mining
+from tbnets.data import candidate_mining as mining
 from tbnets.losses import miners, positives, triplet
+from tbnets.losses.positives import batch_views
 from tbnets.losses.ranking import rank
-from tbnets.losses.views import batch_views
 from tests import reference
 
 # Regions, phrases, candidates, chains, share of negatives.

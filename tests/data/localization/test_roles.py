@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tbnets.data.localization.examples import proposal_roles
+from tbnets.data.phrase_examples import proposal_roles
 from tests import reference, refusals
 
 

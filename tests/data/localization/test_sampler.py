@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import pytest
 
-from tbnets.data.localization.examples import (
+from tbnets.data.phrase_examples import (
     PhraseBatches,
     PhraseSampler,
     Sampling,

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 from zoo_making.served import served_scores
 
-from tbnets.data.localization.examples import record_hard_negatives
+from tbnets.data.phrase_examples import record_hard_negatives
 from tbnets.data.store import reader
 from tbnets.evaluation import boxes
+from tbnets.tasks import localization as sentence_scores
 from tbnets.tasks import runs
-from tbnets.tasks.localization import scores as sentence_scores
-from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.retrieval_scores import RetrievalScores
 from tests import lifecycle, reference, tiny, verbs
 from tests.refusals import refused
 from tests.tiny_runs import prepared

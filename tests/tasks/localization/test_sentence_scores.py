@@ -6,8 +6,8 @@ import numpy as np
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.data.phrases import PhraseRegions
-from tbnets.tasks.localization import scores as sentence_scores
-from tbnets.tasks.localization.scores import LocalizationScores
+from tbnets.tasks import localization as sentence_scores
+from tbnets.tasks.localization import LocalizationScores
 from tests.refusals import refused
 
 MARKED = ("A grey dog .", "a ball", "a cat", "it")

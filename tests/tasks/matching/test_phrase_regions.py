@@ -8,9 +8,9 @@ import pytest
 
 from tbnets.data.store.reader import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.evaluation.choices import CHOICE_ARGUMENTS, Choice, answers
+from tbnets.evaluation.boxes import CHOICE_ARGUMENTS, Choice, answers
 from tbnets.tasks import runs
-from tbnets.tasks.matching.phrase_regions import phrase_region_scores
+from tbnets.tasks.phrase_regions import phrase_region_scores
 from tests import tiny, tiny_scenes
 from tests.refusals import refused
 from tests.tiny_runs import trained

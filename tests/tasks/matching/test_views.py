@@ -7,7 +7,7 @@ import PIL.Image
 import pytest
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.tasks.matching.scores import RetrievalScores
+from tbnets.tasks.retrieval_scores import RetrievalScores
 from tbnets.visualization import montage
 
 NUM_IMAGES = 8

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tbnets.data.captions import CaptionedImages
-from tbnets.evaluation import query_bank, retrieval, score_tiles
+from tbnets.evaluation import retrieval, score_tiles
 from tbnets.evaluation.ranks import group_pairs
 from tbnets.serving import embedding_cache, search
 from tbnets.tasks.scores import (
@@ -162,7 +162,7 @@ class RetrievalScores(Scores):
         photos: folder of the photos, or None.
         compare: function that maps image and text embeddings to `PairScores`.
         in_distances: whether scores of pairs are negative distances.
-        bank_temperature: temperature for `query_bank.normalize`, or None if
+        bank_temperature: temperature for `score_tiles.normalize`, or None if
             `pairs` includes no query bank.
     """
 
@@ -247,7 +247,7 @@ class RetrievalScores(Scores):
         if self.bank_temperature is None:
             return self.pairs
         sizes = *self._counts, self.bank_temperature
-        return query_bank.normalize(self.pairs, *sizes)
+        return score_tiles.normalize(self.pairs, *sizes)
 
     @property
     def _as_pairs(self):

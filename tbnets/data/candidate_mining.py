@@ -27,10 +27,9 @@ from tbnets.losses.logistic import (
     random_columns,
     softmax_loss,
 )
-from tbnets.losses.positives import Matches
+from tbnets.losses.positives import Matches, View, batch_views
 from tbnets.losses.ranking import LossOutput, rank
 from tbnets.losses.replicas import gather
-from tbnets.losses.views import View, batch_views
 
 KEYS = ("drawn_for", "candidates", "is_negative")
 
@@ -149,7 +148,7 @@ class CandidateMining:
 
     To train a network for regions and phrases, pass it to `compile` as
     `mining`. A batch must also contain `drawn_for`, `candidates` and
-    `is_negative` (see `data.localization.mining`).
+    `is_negative` (see `data.candidate_mining`).
 
     Example:
         network.compile(

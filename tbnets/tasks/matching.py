@@ -16,7 +16,7 @@ from tbnets.serving import embedding_cache, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import own_photos
-from tbnets.tasks.matching.scores import (
+from tbnets.tasks.retrieval_scores import (
     RetrievalScores,
     example_captions,
     show_answers,

@@ -197,7 +197,7 @@ class PhraseBatches(Batches):
 
     In a batch, `images` contains the features of the drawn regions, `captions`
     contains the phrases, and the ids identify the objects that the phrases name
-    (`phrase_to_chain`). `data.localization.mining` describes the other keys.
+    (`phrase_to_chain`). `data.candidate_mining` describes the other keys.
     """
 
     def __init__(self, examples, sampler):

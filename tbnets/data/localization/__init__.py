@@ -1,1 +1,0 @@
-"""Training data for phrase localization (Wang et al. 2018, Algorithm 1)."""

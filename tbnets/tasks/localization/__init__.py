@@ -1,1 +1,0 @@
-"""Phrase localization: the task and its scores."""

@@ -1,1 +1,0 @@
-"""Image-sentence matching: the task and its scores."""
