@@ -42,8 +42,8 @@ Measure embeddings by any model, matched by ids or by row:
       --text_embeddings=captions.npy --caption_to_image=rows.npy
 
 images.npy is [num_images, dim], captions.npy is [num_captions, dim], and
-rows.npy has the row of each caption's image, counted from 0. Inner products are
-the scores, so add --normalize if rows do not have unit length.
+rows.npy has the row of each caption's image, counted from 0. Embeddings of a
+file are ranked by cosine similarity.
 
 The command prints recall at 1, 5 and 10 and the median and mean rank, in both
 directions and from captions to captions. For phrases, it prints recalls of
@@ -64,6 +64,7 @@ from tbnets.data.splits import usual_name
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
+from tbnets.evaluation.arguments import checked_embeddings
 from tbnets.evaluation.boxes import CHOICE_ARGUMENTS
 from tbnets.evaluation.exact_ranks import row_norms
 from tbnets.evaluation.score_tiles import BANK_TEMPERATURE
@@ -102,9 +103,7 @@ ALLOWED_FLAGS = {
     ],
     "model": (*_SPLIT_FLAGS, *_DATA_FLAGS, "cache", "prompt", "trust"),
     "image_features": (*_SPLIT_FLAGS, *_DATA_FLAGS, "text_features"),
-    "image_embeddings": (
-        "text_embeddings caption_to_image normalize positives".split()
-    ),
+    "image_embeddings": ("text_embeddings caption_to_image positives".split()),
 }
 """Maps a flag that selects the measured embeddings to the flags it allows."""
 TASK_FLAGS = ("protocol", "text_to_text", *_REGION_FLAGS)
@@ -114,6 +113,7 @@ _REQUIRED_FLAGS = {
     "bank_temperature": "query_bank",
     "map_images": "map",
     "image_features": "text_features",
+    "image_embeddings": "text_embeddings",
     "phrases": "regions",
     "regions": "phrases",
 }
@@ -204,10 +204,6 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
         "and the caption of each match, [n, 2] (.npy). Adds R-Precision and "
         "mAP@R (ECCV Caption).",
     )
-    normalize: bool = flag(
-        False,
-        "Divide each row by its length, so that the scores are cosines.",
-    )
     protocol: str = flag(
         "full",
         "; ".join(
@@ -262,10 +258,13 @@ def help_sections():
 
 
 def selected_source(options):
-    """Returns the flag in `ALLOWED_FLAGS` that is set, or the last one."""
+    """Returns the flag in `ALLOWED_FLAGS` that is set."""
     set_flags = changed(options)
     sources = [source for source in ALLOWED_FLAGS if source in set_flags]
-    source = sources[0] if sources else [*ALLOWED_FLAGS][-1]
+    if not sources:
+        known = " or ".join(f"--{source}" for source in ALLOWED_FLAGS)
+        raise InputError(f"{known} must be given. Received: none. See --help.")
+    source = sources[0]
     for name in sorted(set_flags - {source, *ALLOWED_FLAGS[source]}):
         if sources := sources_of(name):
             raise InputError(
@@ -426,19 +425,12 @@ def model_scores(options, name):
         place = options.prompt, options.cache or None
         return scores_of_model(model, split, *place)
     images, texts = (
-        unit_rows(rows.batch(np.arange(len(rows.rows))))
+        rows.batch(np.arange(len(rows.rows)))
         for rows in (split.images, split.texts)
     )
-    if images.shape[1] != texts.shape[1]:
-        raise InputError(
-            "--text_features",
-            "be in the space of --image_features",
-            f"{texts.shape[1]} numbers per caption, {images.shape[1]} per "
-            "image",
-            "Use embeddings by one model.",
-        )
-    photos = split.photo_folder
-    return RetrievalScores(images, texts, split.records, photos=photos)
+    named = {"--image_features": images, "--text_features": texts}
+    sides = unit_rows(**named)
+    return RetrievalScores(*sides, split.records, photos=split.photo_folder)
 
 
 def model_settings(options):
@@ -513,79 +505,45 @@ def read_array(path) -> np.ndarray:
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def unit_rows(rows) -> np.ndarray:
-    """Divides rows `[n, dim]` by their L2 norms, in float32.
+def unit_rows(**named) -> list[np.ndarray]:
+    """Returns two arrays `[n, dim]` with rows of L2 norm 1, in float32.
 
-    Rows of zeros are unchanged.
+    Rows of zeros are unchanged. Error messages contain the names of arguments.
     """
-    rows = np.ascontiguousarray(rows, np.float32)
-    lengths = row_norms(rows)[:, None].astype(np.float32)
-    return rows / np.where(lengths > 0, lengths, 1)
-
-
-def lengths_note(rows) -> str:
-    """Returns a note on the norms of rows, or "" if all norms are 1.
-
-    Ignores differences of up to 0.01, which rounding to float16 can cause.
-    """
-    lengths = row_norms(np.asarray(rows, np.float32))
-    if np.abs(lengths - 1).max() <= 0.01:
-        return ""
-    return (
-        f"rows of length {lengths.min():.3g} to {lengths.max():.3g}, whose "
-        "inner products rank; --normalize ranks by cosines"
-    )
+    sides = []
+    for rows in checked_embeddings(**named):
+        rows = np.ascontiguousarray(rows, np.float32)
+        lengths = row_norms(rows)[:, None].astype(np.float32)
+        sides.append(rows / np.where(lengths > 0, lengths, 1))
+    return sides
 
 
 def evaluate_arrays(options):
     """Evaluates the arrays in the files that the flags name."""
-    matches = "positives" if options.positives else "caption_to_image"
-    paths = {
-        "image_embeddings": options.image_embeddings,
-        "text_embeddings": options.text_embeddings,
-        matches: options.positives or options.caption_to_image,
-    }
-    missing = [f"--{name}" for name, path in paths.items() if not path]
-    if missing:
-        raise InputError(
-            "--run_dir, --model, --image_features or "
-            f"{', '.join(missing)} must be given. Received: none. See --help."
-        )
-    sides = [
-        read_array(options.image_embeddings),
-        read_array(options.text_embeddings),
-    ]
-    if options.normalize:
-        sides = [unit_rows(side) for side in sides]
-    metrics = _metrics_of_arrays(options, sides)
-    print_metrics(options, metrics, f"protocol: {options.protocol}")
-    for name, side in zip(paths, sides):
-        if note := lengths_note(side):
-            print(f"warning  --{name} has {note}")
-
-
-def _metrics_of_arrays(options, sides):
-    if not options.positives:
-        return retrieval.evaluate_protocol(
+    sides = unit_rows(
+        image_embeddings=read_array(options.image_embeddings),
+        text_embeddings=read_array(options.text_embeddings),
+    )
+    flags = ("caption_to_image", "positives")
+    matches = {n: vars(options)[n] for n in flags if vars(options)[n]}
+    if [*matches] == ["caption_to_image"]:
+        metrics = retrieval.evaluate_protocol(
             options.protocol,
             *sides,
             read_array(options.caption_to_image),
             text_to_text=options.text_to_text,
         )
-    if options.caption_to_image:
-        raise InputError(
-            "--positives",
-            "be set without --caption_to_image",
-            "both",
-            "Leave out one flag.",
+    elif [*matches] == ["positives"] and options.protocol == "full":
+        matches = read_array(options.positives)
+        metrics = retrieval.evaluate_retrieval(*sides, positives=matches)
+    else:
+        raise must_come_with(
+            options,
+            "image_embeddings",
+            "either --caption_to_image, or --positives and --protocol=full",
+            "Change these flags.",
         )
-    if options.protocol != "full":
-        must = "--protocol=full, which does not split the rows into folds"
-        raise must_come_with(options, "positives", must)
-    return retrieval.evaluate_retrieval(
-        *sides,
-        positives=read_array(options.positives),
-    )
+    print_metrics(options, metrics, f"protocol: {options.protocol}")
 
 
 def main(options):

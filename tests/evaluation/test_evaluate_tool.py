@@ -54,14 +54,11 @@ def test_positives_of_a_file_rank_and_have_precisions(saved):
     assert metrics["text_to_image/r_precision"] == pytest.approx(7 / 8)
 
 
-def test_rows_of_other_lengths_are_noted_and_normalized(saved):
+def test_rows_of_other_lengths_are_normalized(saved):
     np.save(saved / "texts.npy", np.float16(7 * np.load(saved / "texts.npy")))
-    flags = line(saved, "--notext_to_text")
-    assert "warning" in run(*flags).stdout
-    found = run(*flags, "--normalize")
+    found = run(*line(saved, "--notext_to_text"))
     assert "recall sum 600.0" in found.stdout
     assert "text to text" not in found.stdout
-    assert "warning" not in found.stdout
 
 
 def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
@@ -76,7 +73,7 @@ def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
     more = f"--save_embeddings={tmp_path}"
     found = measured(folder, "images.npy", "texts.npy", more)
     assert found == retrieval.evaluate_retrieval(
-        *map(unit_rows, (images, texts)), np.arange(12) // 2
+        *unit_rows(images=images, texts=texts), np.arange(12) // 2
     )
     saved = np.load(tmp_path / "image_embeddings.npy")
     np.testing.assert_allclose(np.linalg.norm(saved, axis=1), 1, rtol=1e-6)
@@ -104,7 +101,7 @@ def test_features_are_normalized_with_a_query_bank(tmp_path):
         rng = np.random.default_rng(len(images))
         texts = rng.normal(size=(2 * len(images), 8)).astype("float32")
         np.save(folder / f"{split}_texts.npy", texts)
-        sides.append([unit_rows(one) for one in (images, texts)])
+        sides.append(unit_rows(images=images, texts=texts))
     files = "{split}_ims.npy", "{split}_texts.npy"
     found = measured(folder, *files, "--query_bank=train")
     scores = score_tiles.distance_scores(*map(np.concatenate, zip(*sides)))
