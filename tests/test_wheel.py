@@ -76,7 +76,7 @@ def test_the_built_package_has_the_zoo_and_every_configuration(installed):
 
 TOLD = """
 import tbnets
-from tbnets.tasks.settings.command_line import find_flagfile
+from tbnets.tasks.settings.flag import find_flagfile
 print(tbnets.__version__, tbnets.zoo.folder(), find_flagfile("quickstart"))
 """
 

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tbnets.cli import run_line, train
 from tbnets.data.open import Data
-from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings.flag import CommandLine, flags_of
 from tbnets.tasks.settings.settings import ALL
 from tbnets.text.vocabulary import PaddedRows
 from tbnets.training import checkpoints

@@ -53,18 +53,18 @@ from tbnets.cli.data_flags import (
 from tbnets.data.store.features import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, new_folder, write_json, write_text
-from tbnets.serving import assembled, checksums, doubt, zoo
+from tbnets.serving import assembled, checksums, export, zoo
 from tbnets.serving.checksums import FOLDER, KINDS, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.localization import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.phrase_regions import with_regions
-from tbnets.tasks.settings import command_line
 from tbnets.tasks.settings.flag import (
     Amount,
     changed,
     check_pairs,
+    configs_folder,
     flag,
     must_come_with,
 )
@@ -193,7 +193,7 @@ def command(options):
     """Returns the command that trains the model."""
     name = options.name
     for known in (pathlib.Path(options.run_dir).name, name):
-        if (command_line.configs_folder() / f"{known}.flags").is_file():
+        if (configs_folder() / f"{known}.flags").is_file():
             return f"tbnets train --flagfile=configs/{known}.flags"
     return f"tbnets train --flagfile=model_zoo/{name}/{name}.flags"
 
@@ -318,7 +318,9 @@ def renew_card(options, target):
     with remade(options, target, is_copied=True) as folder:
         if options.dev_captions:
             model = opened(folder, (folder / checksums.ANSWERS).is_file())
-            likely = doubt.measure(model, options.dev_captions, options.images)
+            likely = export.measure_doubt(
+                model, options.dev_captions, options.images
+            )
             for path in (
                 folder / "1" / checksums.METADATA_FILE,
                 *folder.glob(f"{FOLDER}/*/{MODEL}"),

@@ -29,8 +29,7 @@ from reproducing import checks, measured
 from tbnets import cli
 from tbnets.errors import InputError
 from tbnets.files import write_text
-from tbnets.tasks.settings import command_line
-from tbnets.tasks.settings.flag import flag, must_come_with
+from tbnets.tasks.settings.flag import configs_folder, flag, must_come_with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,9 +61,7 @@ def commands_of(name, seeds):
 
 def known_row(name, known):
     """Returns the row named `name`, or a new row for this configuration."""
-    names = {
-        path.stem for path in command_line.configs_folder().glob("*.flags")
-    }
+    names = {path.stem for path in configs_folder().glob("*.flags")}
     row = known.row(name)
     if row is None and name in names:
         return measured.Row(name=name, configuration=name)

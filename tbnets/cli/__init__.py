@@ -22,9 +22,9 @@ import textwrap
 import tbnets
 from tbnets import startup
 from tbnets.errors import InputError, UserError
-from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.flag import (
     REQUIRED,
+    CommandLine,
     flags_of,
     name_flag,
     written,

@@ -41,7 +41,7 @@ from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import ArgumentError, InputError
 from tbnets.extras import loopback
-from tbnets.extras.demo.demo import FILES, MOST_BYTES, Content, Demo, Photos
+from tbnets.extras.demo import FILES, MOST_BYTES, Content, Demo, Photos
 from tbnets.serving import search
 from tbnets.tasks.settings.flag import Limits, flag
 

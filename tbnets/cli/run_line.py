@@ -8,9 +8,8 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.tasks import registry
 from tbnets.tasks.photo_readers import WEIGHTS_BY_NAME
-from tbnets.tasks.settings.command_line import CommandLine
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
-from tbnets.tasks.settings.flag import written
+from tbnets.tasks.settings.flag import CommandLine, written
 from tbnets.tasks.settings.records import as_flagfile_line
 from tbnets.tasks.settings.settings import (
     ALL,

@@ -21,19 +21,27 @@ import json
 import math
 import os
 import pathlib
+import platform
 import shutil
+import threading
 import time
+import weakref
 
 from tbnets.data import archives, pictures
-from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.reader import (
     MANIFEST,
     check_features,
     check_same,
     open_store,
 )
-from tbnets.errors import InputError
-from tbnets.files import can_be_written, is_kind, parse_json, write_text
+from tbnets.errors import ExistingFileError, InputError
+from tbnets.files import (
+    can_be_written,
+    is_kind,
+    parse_json,
+    try_lock,
+    write_text,
+)
 from tbnets.progress import progress_bar, say
 from tbnets.startup import usable_cores
 
@@ -198,3 +206,85 @@ def written_alone(folder):
     lock = FolderLock.wait(folder.parent, f".{folder.name}.lock", tell)
     yield
     del lock
+
+
+WAIT_SECONDS = 0.5
+
+
+class FolderInUse(ExistingFileError):
+    """Another process holds the lock on a folder."""
+
+    def __init__(self, folder, argument, holder):
+        super().__init__(
+            f"`{argument}` must be a folder that no other process writes. "
+            f"Received: {argument}={folder}, which is being written by "
+            f"process {holder}. Wait until that process ends, end it, or "
+            "choose another folder."
+        )
+        self.holder = holder
+
+
+class FolderLock:
+    """An exclusive lock on a folder, held by one process.
+
+    The lock affects only processes that request it. If the operating system or
+    file system has no locks, every request succeeds.
+
+    If the process already holds the lock, `take` returns the existing lock. The
+    lock is released when the process ends or the last reference to this object
+    is deleted. The file `name` in the folder contains the process ID and is not
+    removed. `argument` is the name of the argument in error messages.
+    """
+
+    _locks = weakref.WeakValueDictionary()
+    _guard = threading.Lock()
+
+    def __init__(self, folder, name, argument):
+        path = os.path.join(folder, name)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        if try_lock(self._descriptor) is False:
+            holder = os.pread(self._descriptor, 90, 0)
+            holder = holder.decode("ascii", "replace").strip() or "(unknown)"
+            self._close()
+            raise FolderInUse(folder, argument, holder)
+        os.ftruncate(self._descriptor, 0)
+        holder = f"{os.getpid()} of {platform.node()}\n"
+        os.pwrite(self._descriptor, holder.encode("ascii", "replace"), 0)
+        self._locks[os.path.realpath(folder), name] = self
+
+    @classmethod
+    def take(cls, folder, name, argument):
+        """Locks a folder, or returns this process's existing lock."""
+        with cls._guard:
+            lock = cls._locks.get((os.path.realpath(folder), name))
+            return lock or cls(folder, name, argument)
+
+    @classmethod
+    def wait(cls, folder, name, tell):
+        """Waits until no other process holds the lock, and acquires the lock.
+
+        If another process holds the lock, first calls `tell` with a description
+        of this process.
+        """
+        try:
+            return cls.take(folder, name, "folder")
+        except FolderInUse as error:
+            tell(error.holder)
+        while True:
+            time.sleep(WAIT_SECONDS)
+            with contextlib.suppress(FolderInUse):
+                return cls.take(folder, name, "folder")
+
+    @classmethod
+    def forget(cls):
+        """Closes the lock descriptors that a forked child inherits."""
+        # Otherwise a child that outlives its parent would keep the locks.
+        for lock in list(cls._locks.values()):
+            lock._close()
+        cls._locks.clear()
+        cls._guard = threading.Lock()
+
+
+with contextlib.suppress(AttributeError):  # Windows cannot fork.
+    os.register_at_fork(after_in_child=FolderLock.forget)

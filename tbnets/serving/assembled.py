@@ -23,10 +23,10 @@ import tensorflow as tf
 
 from tbnets.data import images
 from tbnets.data.pictures import MAX_PIXELS
-from tbnets.data.store.locks import FolderLock
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError, UserError
 from tbnets.features import cnn, efficientnet_lite, photo_features
+from tbnets.features.cache import FolderLock
 from tbnets.files import CheckedFile, new_folder, write_text
 from tbnets.progress import say
 from tbnets.serving import endpoints, export, inputs, photo_reader

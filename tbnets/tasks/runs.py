@@ -31,8 +31,8 @@ import contextlib
 import os
 import pathlib
 
-from tbnets.data.store.locks import FolderLock
 from tbnets.errors import InputError
+from tbnets.features.cache import FolderLock
 from tbnets.features.photo_features import RANDOM
 from tbnets.files import (
     can_be_written,

@@ -9,7 +9,7 @@ import PIL.Image
 
 from tbnets.data.images import fault_of, read_photo
 from tbnets.evaluation.boxes import clip_boxes
-from tbnets.extras.demo.demo import Content, Demo, Photos
+from tbnets.extras.demo import Content, Demo, Photos
 from tbnets.serving.served import Served
 from tbnets.text.vocabulary import Vocabulary
 

@@ -11,10 +11,10 @@ import PIL.Image
 import pytest
 
 from tbnets.data import pictures
-from tbnets.data.store import locks
 from tbnets.data.store.reader import MANIFEST
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.features import cache
+from tbnets.features import cache as locks
 from tbnets.files import try_lock
 
 MADE_BY = {"network": "tiny", "layers": ["last"]}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tbnets import zoo
-from tbnets.serving import doubt, search
+from tbnets.serving import search
+from tbnets.serving.export import likely_similarities
 from tbnets.text.vocabulary import Vocabulary
 
 
@@ -16,14 +17,14 @@ def test_most_right_first_results_exceed_the_number():
     np.fill_diagonal(table, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.05])
     table[6, 0] = 0.9
     # The first fifth of the way from 0.1 to 0.6.
-    assert doubt.likely_similarities(table, np.arange(7)) == [[7, 0.2]]
+    assert likely_similarities(table, np.arange(7)) == [[7, 0.2]]
 
 
 def test_right_results_among_few_photos_are_less_similar():
     rng = np.random.default_rng(0)
     photos, captions = rng.normal(size=(2, 300, 16))
     table = (photos + captions) @ photos.T
-    [few, all_photos] = doubt.likely_similarities(table, np.arange(300))
+    [few, all_photos] = likely_similarities(table, np.arange(300))
     assert few[0] == 10 and all_photos[0] == 300
     assert few[1] < all_photos[1] - 0.5
 

@@ -10,8 +10,7 @@ import pytest
 from reproducing import checks, measured, recording
 
 from tbnets.cli import run_line, train
-from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings.flag import CommandLine, flags_of
 from tbnets.tasks.settings.records import write_settings
 from tbnets.tasks.settings.settings import ALL
 from tests import verbs

@@ -14,9 +14,12 @@ from tbnets.cli import run_line, train
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_json
 from tbnets.tasks import registry
-from tbnets.tasks.settings import command_line
-from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of, written
+from tbnets.tasks.settings.flag import (
+    CommandLine,
+    configs_folder,
+    flags_of,
+    written,
+)
 from tbnets.tasks.settings.records import read_record
 from tbnets.tasks.settings.settings import ALL
 
@@ -76,7 +79,7 @@ def _check_name(name, about, known):
     expected = about
     if known:
         expected = known.configuration, flags_of_row(known)
-    elif (command_line.configs_folder() / f"{name}.flags").is_file():
+    elif (configs_folder() / f"{name}.flags").is_file():
         expected = name, ""
     if expected != about or not name.isidentifier():
         raise InputError(

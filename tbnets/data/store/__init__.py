@@ -6,5 +6,4 @@ To learn the package, read the modules in this order::
     reader            opens stores and other feature files
     npy               checks and reads the files of arrays
     writer            writes a store
-    locks             one writer per folder
 """

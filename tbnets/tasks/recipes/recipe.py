@@ -14,9 +14,13 @@ from tbnets.errors import InputError, MissingFileError, UserError
 from tbnets.features import cache, hub, text_presets
 from tbnets.files import can_be_written
 from tbnets.progress import say
-from tbnets.tasks.settings import command_line
-from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of, name_flag
+from tbnets.tasks.settings.flag import (
+    CommandLine,
+    expand,
+    find_flagfile,
+    flags_of,
+    name_flag,
+)
 
 # The results are in `DATA_ROOT/made`, a cache as described in `features.cache`,
 # in folders `NAME-DIGEST` with the name of the recipe.
@@ -174,8 +178,8 @@ class Recipe:
 
 
 def _read_flags(flag, item, kind, sources):
-    path = command_line.find_flagfile(item, "", flag, sources.resolve(item))
-    words = command_line.expand([f"--flagfile={path}"])
+    path = find_flagfile(item, "", flag, sources.resolve(item))
+    words = expand([f"--flagfile={path}"])
     try:
         return path, CommandLine(words, flags_of(kind.group)).take(kind.group)
     except InputError as error:

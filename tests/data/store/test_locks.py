@@ -9,13 +9,13 @@ import pytest
 
 import tbnets
 from tbnets import files
-from tbnets.data.store import locks
-from tbnets.data.store.locks import FolderLock
+from tbnets.features import cache as locks
+from tbnets.features.cache import FolderLock
 
 HOLDER = """
 import os
 import sys
-from tbnets.data.store.locks import FolderLock
+from tbnets.features.cache import FolderLock
 
 lock = FolderLock.take(".", "lock", "run_dir")
 if sys.argv[1:] and not os.fork():

@@ -15,8 +15,7 @@ from tbnets import lite
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
 from tbnets.errors import MissingFileError
-from tbnets.extras import loopback
-from tbnets.extras.demo import demo
+from tbnets.extras import demo, loopback
 from tests import photo_files
 from tests import refusals as errors
 from tests.extras import colour_page

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from tbnets.extras import loopback
-from tbnets.extras.demo import demo
+from tbnets.extras import demo, loopback
 from tests.extras import colour_page
 from tests.extras.colour_page import CAPTIONS, COLOURS, HOSTILE, png
 

@@ -8,9 +8,8 @@ from tbnets.data.open import Data
 from tbnets.errors import InputError
 from tbnets.tasks.recipes.image_features import Boxes
 from tbnets.tasks.recipes.plan import RECIPES, missing, read_recipes
-from tbnets.tasks.settings import command_line
-from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings import flag as flags
+from tbnets.tasks.settings.flag import CommandLine, flags_of
 from tbnets.tasks.settings.settings import unused_flags
 from tests import tiny
 from tests.refusals import refused
@@ -27,9 +26,9 @@ __all__ = ["folder", "tiny_is_known"]
 
 
 def test_each_shipped_recipe_has_the_flags_of_one_tool():
-    folder = command_line.configs_folder() / "features"
+    folder = flags.configs_folder() / "features"
     for path in sorted(folder.glob("*.flags")):
-        words, tools = command_line.expand([f"--flagfile={path}"]), set()
+        words, tools = flags.expand([f"--flagfile={path}"]), set()
         for kind in (Boxes, *RECIPES.values()):
             with contextlib.suppress(InputError):
                 CommandLine(words, flags_of(kind.group)).take(kind.group)

@@ -3,9 +3,8 @@
 import pytest
 
 from tbnets.errors import InputError, MissingFileError
-from tbnets.tasks.settings import command_line
-from tbnets.tasks.settings.command_line import CommandLine
-from tbnets.tasks.settings.flag import flags_of
+from tbnets.tasks.settings import flag as flags
+from tbnets.tasks.settings.flag import CommandLine, flags_of
 from tests.refusals import refused
 from tests.tasks.settings.test_help import Options
 
@@ -35,30 +34,28 @@ def test_flags_of_a_file_take_the_place_of_its_flag(tmp_path):
 )
 def test_a_configuration_is_found_by_name(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
-    path = command_line.find_flagfile(name)
-    assert path == command_line.configs_folder() / "quickstart.flags"
+    path = flags.find_flagfile(name)
+    assert path == flags.configs_folder() / "quickstart.flags"
     # An existing file takes precedence, but a folder is not a flag file.
     (tmp_path / "configs").mkdir()
     (tmp_path / "quickstart").mkdir()
-    assert command_line.find_flagfile(name) == path
+    assert flags.find_flagfile(name) == path
     (tmp_path / "configs" / "quickstart.flags").touch()
     (tmp_path / "quickstart").rmdir()
     (tmp_path / "quickstart").touch()
     (tmp_path / "quickstart.flags").touch()
-    assert command_line.find_flagfile(name).samefile(tmp_path / name)
+    assert flags.find_flagfile(name).samefile(tmp_path / name)
 
 
 def test_configurations_that_name_others_are_found(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    words = command_line.expand(
-        ["--flagfile=wang2018_flickr30k_fisher_linear_one"]
-    )
+    words = flags.expand(["--flagfile=wang2018_flickr30k_fisher_linear_one"])
     assert len(words) > 20
 
 
 def test_a_path_that_does_not_exist_is_not_a_configuration(tmp_path):
     with refused("--flagfile", kind=MissingFileError):
-        command_line.find_flagfile(f"{tmp_path}/else/quickstart.flags")
+        flags.find_flagfile(f"{tmp_path}/else/quickstart.flags")
 
 
 def without_words(*words):
