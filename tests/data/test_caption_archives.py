@@ -168,13 +168,6 @@ def test_a_damaged_shard_and_the_good_shards(tmp_path):
     assert [problem.path for problem in problems] == [str(tmp_path / "1.tar")]
 
 
-def test_compressed_shards(tmp_path):
-    path = tmp_path / "shard.tar.gz"
-    path.write_bytes(b"\x1f\x8b" + bytes(100))
-    with pytest.raises(InputError, match="Decompress it"):
-        read(path)
-
-
 def test_examples_of_shards_are_those_of_a_folder(tmp_path):
     samples = samples_of(40, txt="A dog.\nTwo dogs.")
     write_shards(tmp_path / "shards", "{:02}.tar", samples, 3)

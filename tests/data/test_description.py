@@ -5,11 +5,8 @@ import numpy as np
 from tbnets.cli import describe_data
 from tbnets.data.captions import (
     CaptionedImages,
-    common_images,
-    read_captions,
 )
 from tbnets.data.phrases import read_phrases
-from tests import tiny
 from tests.data.test_phrases import images_named, write_entities
 
 
@@ -52,14 +49,6 @@ def test_counts_of_a_split():
     }
 
 
-def test_counts_of_nothing():
-    empty = make([], [], num_images=0)
-    counts = describe_data.describe_split(empty, set())
-    assert counts["images"] == 0 and counts["unknown_word_rate"] == 0.0
-    assert counts["captions_per_image"] == {"min": 0, "mean": 0.0, "max": 0}
-    assert "unknown_word_rate" not in describe_data.describe_split(empty)
-
-
 def test_images_in_two_splits_are_a_problem():
     ids = {"train": "xyz", "val": "abc", "test": "azy"}
     splits = {name: make([], [], ids=ids[name]) for name in ids}
@@ -67,26 +56,6 @@ def test_images_in_two_splits_are_a_problem():
     describe_data.check_splits(splits, problems)
     one, other = (problem.message for problem in problems)
     assert "'y', 'z'" in one and "'a'" in other
-
-
-def test_row_numbers_of_two_splits_are_no_common_images(tmp_path):
-    folder = tiny.write_precomputed(tmp_path / "data")
-    for split in ("train", "dev"):
-        np.save(folder / f"{split}_ims.npy", np.eye(6))
-        (folder / f"{split}_ids.txt").unlink()
-    for repeats in (1, 2):  # A caption a row, then two.
-        splits = {}
-        for split in ("train", "dev"):
-            captions = folder / f"{split}_caps.txt"
-            captions.write_text("a dog\n" * 6 * repeats)
-            splits[split] = read_captions(folder, split)
-        assert not splits["dev"].has_ids
-        assert not splits["dev"].subset([2, 1]).has_ids
-        assert splits["dev"].image_ids == splits["train"].image_ids
-        assert [*common_images(splits)] == []
-        (folder / "dev_ids.txt").write_text("".join(f"{i}\n" for i in range(6)))
-        assert read_captions(folder, "dev").has_ids
-        (folder / "dev_ids.txt").unlink()
 
 
 def test_counts_of_phrases_are_those_of_the_files(tmp_path):

@@ -150,13 +150,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_paths_start_from_the_data_root(tmp_path):
-    sources = Sources(data_root="some/data")
-    found = sources.resolve("flickr/captions.json")
-    assert found == pathlib.Path("some/data/flickr/captions.json")
-    assert sources.resolve(tmp_path / "a.npy") == tmp_path / "a.npy"
-
-
 @pytest.mark.parametrize("flag", ["phrases", "captions", "trees"])
 def test_a_flag_without_a_value_raises_an_error(flag):
     with refusals.refused(f"--{flag}"):
@@ -183,18 +176,3 @@ def test_arrays_are_found_under_either_name_of_a_split(here):
         with pytest.raises(NoSuchSplit) as error:
             Sources().resolve(missing, "test")
         assert error.value.names == names
-
-
-def test_the_data_root_comes_from_the_environment(monkeypatch, tmp_path):
-    folder = tiny.write_precomputed(tmp_path / "here")
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    line = tiny.arguments("absent", tmp_path / "run")
-    del line["data_root"]
-    line = [f"--{name}={value}" for name, value in line.items()]
-    monkeypatch.setenv("TBNETS_DATA", str(folder))
-    moved = tiny.parse(*line)
-    assert tiny.split_of(moved, "train").records.num_images == 12
-    monkeypatch.delenv("TBNETS_DATA")
-    with pytest.raises((ValueError, OSError), match="data"):
-        tiny.split_of(tiny.parse(*line), "train").records  # noqa: B018

@@ -137,13 +137,6 @@ def test_names_match_in_each_unicode_form(tmp_path, name, file):
         assert listed_rows(ids, names).tolist() == [0]
 
 
-def test_a_few_of_many_skipped_files_are_named(tmp_path):
-    many = [tmp_path / f"{number}\n.txt" for number in range(12)]
-    lines = left_out_lines(dict.fromkeys(range(13), "is empty"), many, 50)
-    assert len(lines) == 13 and "3 more" in lines[10]
-    assert "9\ufffd.txt and 2 more" in lines[11] and "25 of 50" in lines[12]
-
-
 FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
 
 

@@ -87,28 +87,20 @@ def test_rows_with_captions_types_chains_and_sizes(write):
             row(box=box)
             for box in (
                 (30, 2, 1, 40),
-                (1, 2, 1, 40),
                 (-1, 2, 3, 40),
                 (1, 2, 3),
                 (1, 2, 3, "4"),
-                (1, 2, 3, True),
                 (1, 2, 3, float("nan")),
-                (1, 2, 3, float("inf")),
             )
         ),
         row("b.jpg", width=29, height=90),
-        row("b.jpg", width=90, height=39),
         row("b.jpg", width=90),
-        row("b.jpg", width=90, height=1.5),
         row("b.jpg", width=2**64, height=2**64),
         row(width=90, height=90),  # Other rows of the photo have none.
-        row(phrase=" "),
         row(phrase=7),
         row(caption="a blue ball"),
         row(image="../a.jpg"),
-        row(image=3),
         row(type=3),
-        row(type="a b"),
         row(chain=[1]),
         {"image": "a.jpg", "phrase": "x"},
         "{",

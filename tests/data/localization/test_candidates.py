@@ -134,25 +134,6 @@ def test_mining_is_equal_in_eager_graph_and_xla_mode(compiled):
         assert columns[row][valid[row]].numpy().tolist() == expected
 
 
-@pytest.mark.parametrize("negatives", ["all", "hardest"])
-def test_choices_of_negatives_have_their_share(negatives):
-    *rows, chains, is_negative = batch("usual")
-    rows = [*map(tf.constant, rows)]
-    loss = triplet.TripletLoss(
-        negatives=negatives, term_weights={"text_to_image": 1}, margin=MARGIN
-    )
-    found, _ = views(*rows, chains, is_negative, loss.kept_negatives)
-    output = rank(loss, found)
-    assert np.isfinite(output.total) and output.total > 0
-
-
-def test_no_candidates_give_no_triplets():
-    columns, valid = mining.hardest_candidates(
-        tf.zeros([2, 0]), tf.zeros([2, 0], tf.bool), None
-    )
-    assert columns.shape == valid.shape == (2, 0)
-
-
 def test_without_negatives_the_loss_and_its_gradient_are_zero():
     *rows, chains, is_negative = batch("all_overlap")
     rows = [*map(tf.constant, rows)]

@@ -85,20 +85,6 @@ def test_ensure_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
     assert files_of(tmp_path / "b")[name] != all_files[name]
 
 
-def test_dataset_json_is_karpathys_format(folder):
-    entries = entries_of(folder)
-    splits = [entry["split"] for entry in entries]
-    assert splits == ["train"] * 6 + ["val"] * 2 + ["test"] * 2
-    assert [entry["imgid"] for entry in entries] == list(range(10))
-    sentences = [one for entry in entries for one in entry["sentences"]]
-    assert [one["sentid"] for one in sentences] == list(range(len(sentences)))
-    for entry in entries:
-        assert entry["sentids"] == [s["sentid"] for s in entry["sentences"]]
-        for one in entry["sentences"]:
-            words = re.findall("[a-z]+", one["raw"].lower())
-            assert (one["tokens"], one["imgid"]) == (words, entry["imgid"])
-
-
 def test_files_of_a_scene_contain_its_captions(folder):
     for entry in entries_of(folder):
         with Image.open(folder / "images" / entry["filename"]) as image:
@@ -197,28 +183,13 @@ def test_folder_with_other_content_is_refused(folder, tmp_path, monkeypatch):
         ensure_scenes(folder, SETTINGS)
 
 
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_ensure_scenes_names_a_damaged_manifest(tmp_path, content):
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(ValueError if content == "{" else FileExistsError):
-        ensure_scenes(tmp_path, SETTINGS)
-
-
-@pytest.mark.parametrize("seed", [SETTINGS.seed, SETTINGS.seed + 1])
-def test_scenes_of_another_process_are_used(tmp_path, seed):
-    other = dataclasses.replace(SETTINGS, seed=seed)
-
+def test_scenes_of_another_process_are_used(tmp_path):
     def meanwhile(count):
-        ensure_scenes(tmp_path / "scenes", other)
+        ensure_scenes(tmp_path / "scenes", SETTINGS)
 
-    if seed == SETTINGS.seed:
-        summary = ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
-        assert summary["reused"] is True
-    else:
-        with pytest.raises(FileExistsError, match="seed is"):
-            ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
+    summary = ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
+    assert summary["reused"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["scenes"]
-    assert ensure_scenes(tmp_path / "scenes", other)["reused"] is True
 
 
 def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):

@@ -2,9 +2,7 @@ import numpy as np
 import pytest
 
 from tbnets.data.scenes.layout import (
-    RING_HOLE,
     draw_objects,
-    draw_scene,
     find_position,
     find_relation,
     scene_split,
@@ -62,33 +60,3 @@ def test_split_of_gives_one_eighth_to_dev_and_to_test():
     # 100 of 800 expected, standard deviation sqrt(800 x 1/8 x 7/8) = 9.4.
     assert abs(splits.count("val") - 100) < 40
     assert abs(splits.count("test") - 100) < 40
-
-
-def test_draw_scene_objects_keep_apart_and_in_the_image():
-    rng = np.random.default_rng(2)
-    drawn, nested = 0, set()
-    for image_size in (48, 96, 200) * 60:
-        objects = draw_objects(rng)
-        scene = draw_scene(rng, image_size, objects)
-        kinds = {(one.shape, one.colour) for one in objects}
-        assert len(kinds) == len(objects)
-        assert sum(one.size == "large" for one in objects) <= 2
-        if scene is None:
-            continue
-        drawn += 1
-        for row, one in enumerate(scene.objects):
-            assert one.radius < one.x < image_size - one.radius
-            assert one.radius < one.y < image_size - one.radius
-            for other in scene.objects[:row]:
-                apart = max(abs(one.x - other.x), abs(one.y - other.y))
-                if apart > 0:
-                    assert apart > one.radius + other.radius
-                    continue
-                # The ring is drawn first or second; a square's corner, turned
-                # by any angle, is 0.88 x sqrt(2) radii from its centre.
-                inner, outer = sorted([one, other], key=lambda x: x.radius)
-                assert outer.shape == "ring"
-                hole = outer.radius * RING_HOLE
-                assert inner.radius * 0.88 * 2**0.5 < hole
-                nested.add(outer is one)
-    assert drawn > 90 and nested == {False, True}

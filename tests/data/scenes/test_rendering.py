@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -39,13 +37,3 @@ def test_boxes_are_tight_around_the_drawn_pixels(shape, angle):
     expected = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
     assert boxes.tolist() == [expected]
     assert cover.max() > 0.95
-
-
-def test_every_shape_stays_in_its_patch_when_turned():
-    """What is drawn does not reach the patch's rim, so nothing is cut."""
-    for shape in SHAPES:
-        for angle in (-8.0, 8.0):
-            one = dataclasses.replace(one_object(shape), angle=angle)
-            _, _, cover = rendering.draw_coverage(one)
-            rim = [cover[0], cover[-1], cover[:, 0], cover[:, -1]]
-            assert max(line.max() for line in rim) == 0

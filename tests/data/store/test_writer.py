@@ -1,6 +1,5 @@
 """Tests of writing feature stores."""
 
-import errno
 import os
 import re
 
@@ -150,7 +149,6 @@ def test_files_of_killed_writers_are_removed_and_other_files_are_kept(tmp_path):
     "changes",
     [
         {"extraction": {**EXTRACTION, "model": "Big"}},
-        {"extraction": {}},
         {"dim": 4},
         {"dtype": "float16"},
         {"kind": "regions"},
@@ -172,10 +170,7 @@ def test_store_of_other_settings_is_not_continued(tmp_path, changes):
         {"kind": "video"},
         {"dtype": "float64"},
         {"dim": 0},
-        {"dim": -1, "kind": "regions"},
         {"extraction": {"a": float("nan")}},
-        {"extraction": {"a": np.float32(1)}},
-        {"extraction": ["a"]},
     ],
 )
 def test_invalid_arguments_create_no_folder(tmp_path, changes):
@@ -227,8 +222,6 @@ NO_SIZE = [[4, 3], [4, 0]]
 # The argument in the error, the changes, a part of the message.
 IMAGES = [
     ("features", {"features": ROWS[:1]}, "(1, 3)"),
-    ("features", {"features": None}, ""),
-    ("features", {"features": ROWS.astype(object)}, "object"),
     ("features", {"features": NAN}, "'a'"),
     ("features", {"features": LARGE, "dtype": "float16"}, "'b'"),
     ("sizes", {"sizes": [[4, 3]] * 2}, ""),
@@ -236,11 +229,9 @@ IMAGES = [
 REGIONS = [
     ("features", {"counts": [1, 2]}, "(2, 3)"),
     ("counts", {"counts": [3, -1]}, ""),
-    ("counts", {"counts": [1.0, 1.0]}, ""),
     ("boxes", {"boxes": None}, ""),
     ("boxes", {"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]}, "boxes[1]"),
     ("sizes", {"sizes": NO_SIZE, "counts": [0, 2]}, "'b'"),
-    ("features", {"features": NAN, "counts": [0, 2]}, "'b'"),
     # Boxes alone need scores, and have no features.
     ("scores", {"dim": 0, "features": None}, ""),
     ("features", {"dim": 0, "scores": [1, 0.5]}, ""),
@@ -278,37 +269,6 @@ def test_all_calls_must_pass_the_same_arrays(tmp_path):
         with refusals.refused("scores"):
             writer.add(["b"], **given, sizes=[[4, 3]], scores=[1, 1])
         assert writer.done == {"a"}
-
-
-@pytest.mark.parametrize("full", ["ids.txt", "features.npy", "manifest.json"])
-def test_full_disk_leaves_the_earlier_rows(tmp_path, monkeypatch, full):
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
-    writer.add(["a"], np.ones((1, 1)))
-    append, replace = FeatureWriter._write, files.write_atomically
-    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def appending(self, name, header, start, content):
-        append(self, name, header, start, content)
-        if name == full:
-            raise error
-
-    def replacing(path, function):
-        if path.name == full:
-            raise error
-        replace(path, function)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FeatureWriter, "_write", appending)
-        patch.setattr(files, "write_atomically", replacing)
-        with pytest.raises(OSError):
-            writer.add(["b"], np.ones((1, 1)))
-    store = open_store(tmp_path / "s", incomplete=True)
-    assert store.ids == ("a",) and writer.done == {"a"}
-    writer.add(["b"], np.full((1, 1), 2))
-    writer.finish()
-    store = open_features(tmp_path / "s")
-    store.verify()
-    assert store.ids == ("a", "b") and store.take([1]).tolist() == [[2]]
 
 
 def test_rows_are_added_to_a_store_that_is_read(tmp_path):
