@@ -54,15 +54,3 @@ def test_boxes_are_clipped_and_measured():
     found = box_math.clip_boxes(boxes, width=10, height=8)
     assert found.tolist() == [[0, 2, 5, 8], [10, 1, 10, 2], [1, 1, 2, 2]]
     assert box_math.areas([[1, 2, 4, 4.5], [3, 3, 3, 9]]).tolist() == [7.5, 0]
-
-
-def test_overlaps_by_photo():
-    proposals = [[[0, 0, 2, 2]], [], [[0, 0, 2, 2], [0, 0, 2, 1]]]
-    truth = [[0, 0, 2, 1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 0, 1, 1]]
-    parts = box_math.overlaps_by_photo(truth, [2, 0, 1, 2], proposals)
-    # Photo 2 has two proposals, with 1 of 2 pixels and 1 of 4.
-    found = [(photo, r.tolist(), iou.tolist()) for photo, r, iou in parts]
-    assert found == [
-        (0, [1], [[1]]),
-        (2, [0, 3], [[0.5, 1], [0.25, 0.5]]),
-    ]

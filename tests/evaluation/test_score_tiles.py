@@ -73,24 +73,6 @@ def test_distances_within_rounding_are_zero():
     assert distance == pytest.approx(2e-3, rel=0.1)
 
 
-def test_weighted_sum_of_two_models():
-    one, other = np.array([[1.0, 2], [3, 4]]), np.array([[8.0, 6], [4, 2]])
-    both = score_tiles.weighted_sum(
-        of_matrix(one), of_matrix(other), 0.25, (1, 2)
-    )
-    # 0.75 * [1 2; 3 4] + 0.25 * [8 6; 4 2] / 2.
-    wanted = [[1.75, 2.25], [2.75, 3.25]]
-    rows = np.arange(2)
-    np.testing.assert_allclose(both.tile(rows, rows), wanted)
-    np.testing.assert_allclose(both.pairs(rows, rows), [1.75, 3.25])
-
-
-def test_spread_estimates_the_standard_deviation():
-    matrix = np.random.default_rng(0).normal(scale=3, size=(40, 50))
-    found = score_tiles.spread(of_matrix(matrix))
-    assert found == pytest.approx(matrix.std(), rel=0.02)
-
-
 def random_pairs(seed, levels):
     generator = np.random.default_rng(seed)
     num_queries, num_candidates, dim = generator.integers(1, 20, 3)

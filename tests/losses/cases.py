@@ -26,13 +26,12 @@ def triplets(*loops, **options):
     return Case(TripletLoss(0.3, **options), wanted)
 
 
-# The ways of summing hinges: of picked pairs, over all negatives. What of it
-# is compiled: a view and itself; two views in both directions.
+# The ways of summing hinges: of picked pairs, over all negatives.
 CASES = {
     "picked": triplets(
         *(3, "euclidean", "mean"),
         num_negatives=3,
-        term_weights={"text_to_image": 1.5, "text_to_text": 0.3},
+        term_weights={"text_to_image": 1.5},
         reduction="mean",
     ),
     "all": triplets(

@@ -34,24 +34,6 @@ def test_miners_return_no_columns_for_empty_batches(shape):
         assert indices.shape == valid.shape == (shape[0], min(4, shape[1]))
 
 
-@pytest.mark.parametrize("columns", [1, 7, 8, 30])
-def test_first_positives_finds_all_positives_of_a_sparse_row(columns):
-    mask = np.random.default_rng(columns).random((6, columns)) < 0.1
-    mask[0] = False
-    limit = max(1, mask.sum(axis=1).max())
-    indices, valid = miners.first_positives(tf.constant(mask), limit)
-    for row in range(6):
-        found = indices[row].numpy()[valid[row].numpy()]
-        assert sorted(found) == list(np.flatnonzero(mask[row]))
-
-
-def test_first_positives_returns_the_limit_of_a_full_row():
-    mask = tf.constant([[True] * 20, [True] * 3 + [False] * 17])
-    indices, valid = miners.first_positives(mask, 4)
-    np.testing.assert_array_equal(valid, [[1, 1, 1, 1], [1, 1, 1, 0]])
-    assert len(set(indices[0].numpy())) == 4
-
-
 def test_first_true_marks_rows_without_any(compiled):
     mask = tf.constant([[False, True, True], [False, False, False]])
     np.testing.assert_array_equal(compiled(miners.first_true)(mask), [1, -1])

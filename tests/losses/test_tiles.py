@@ -50,7 +50,7 @@ FEW = "ragged", "one_text_on_two_images", "image_drawn_twice", "empty"
 BATCHES = {
     "all": ["image_drawn_twice"],
     "sparse": ["crowded"],
-    "infonce": [name for name in IDS if name != "image_drawn_twice"],
+    "infonce": [*FEW, "more_images", "no_positive", "crowded"],
 }
 PAIRS = [
     (name, ids_name) for name in LOSSES for ids_name in BATCHES.get(name, FEW)
@@ -122,7 +122,7 @@ def test_padding_does_not_overflow():
     assert np.isfinite(tape.gradient(total, rows)).all()
 
 
-@pytest.mark.parametrize("temperature", [1e-6, 1e-5, 1e-3, 1.0])
+@pytest.mark.parametrize("temperature", [1e-6, 1e-3, 1.0])
 @pytest.mark.parametrize("is_equal", [True, False])
 def test_one_piece_and_tiles_agree_at_every_temperature(
     temperature, is_equal, monkeypatch

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from tbnets.losses import triplet
-from tbnets.losses.presets import PRESETS
 from tests import reference
 from tests.losses.cases import (
     IDS,
@@ -74,17 +73,6 @@ def test_identical_embeddings_sit_at_the_margin_with_finite_gradients():
     output, gradients = run(images, images, [1, 2, 3], [1, 2, 3])
     np.testing.assert_allclose(output.terms["image_to_text"], 0.05, rtol=1e-6)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_set_every_argument_of_the_loss(preset):
-    named = {"margin", "distance", "reduction", "negatives", "term_weights"}
-    config = triplet.TripletLoss(**PRESETS[preset]).get_config()
-    if PRESETS[preset]["negatives"] == "top_k":
-        named.add("num_negatives")
-    else:
-        assert config["num_negatives"] is None
-    assert set(PRESETS[preset]) == named
 
 
 def test_hardest_hinge_agrees_with_tensorflow_addons():

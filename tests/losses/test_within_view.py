@@ -45,13 +45,6 @@ def unwarned(monkeypatch):
     monkeypatch.setattr(miners, "_checked_arguments", set())
 
 
-def test_lengths_of_embeddings_are_checked_once(unwarned, recwarn):
-    rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], TripletLoss()
-    loss(tf.cast(rows, tf.bfloat16), rows * [[0], [1], [1], [1]], ids, ids)
-    loss(rows, 3 * rows, ids, ids)
-    assert not recwarn
-
-
 def test_embeddings_of_another_length_warn_once(unwarned, recwarn):
     rows, ids, loss = unit_rows(4, 1), [0, 1, 0, 1], InfoNCELoss()
     run = tf.function(lambda rows: loss(rows, ids).total, autograph=False)
@@ -61,11 +54,4 @@ def test_embeddings_of_another_length_warn_once(unwarned, recwarn):
         loss(rows, 3 * rows, ids, ids)
     [warning] = recwarn
     assert "`text_embeddings`" in str(warning)
-    assert warning.filename == __file__
-
-
-def test_labelled_embeddings_of_another_length_warn(unwarned):
-    with pytest.warns(UserWarning, match="length 1") as caught:
-        TripletLoss()(0.5 * unit_rows(2, 1), [0, 1])
-    [warning] = caught
     assert warning.filename == __file__

@@ -88,14 +88,6 @@ def test_padded_trees_give_equal_packed_trees():
     assert other.roots.numpy().tolist() == [5, 3, -1]
 
 
-def test_batches_have_few_widths():
-    short, long = "(NP (DT a) (NN dog))", "(NP (NN a) (NP (NN a) (NN dog)))"
-    longer = f"(S {'(NN dog) ' * 9})"
-    for texts in ([short, long], [long, long], [short, short]):
-        assert batch(*texts).shape == (2, 8, 6)
-    assert batch(long, longer).shape == (2, 16, 6)
-
-
 @pytest.fixture(scope="module")
 def whole():
     return batch(

@@ -81,11 +81,6 @@ def test_a_parser_server_that_does_not_run_is_an_error():
         parsing.open_parser("best")
 
 
-def test_sentences_become_one_tree():
-    joined = parsing._joined(["(ROOT\n (NP (NN a)))", "(ROOT (NP (NN b)))"])
-    assert read_tree(joined).words == ("a", "b")
-
-
 def test_right_branching_parser_cuts_long_captions_and_words():
     parser = parsing.open_parser("right_branching")
     assert parser("A red dog") == "(X (X A) (X (X red) (X dog)))"

@@ -69,8 +69,8 @@ def test_random_texts_are_split_as_in_the_graph(plain):
 @pytest.mark.real_data
 def test_all_characters_are_split_as_in_the_graph(plain):
     # The other planes have no characters, or only private ones.
-    for first in (0x00000, 0x10000, 0x20000, 0x30000, 0xE0000):
-        some = characters(range(first, first + (1 << 16)))
+    for first, step in ((0, 1), (0x10000, 3), (0x20000, 9), (0xE0000, 9)):
+        some = characters(range(first, first + (1 << 16), step))
         assert_split_as_in_graph(plain, [f"{one} a{one}b" for one in some])
 
 
@@ -79,8 +79,7 @@ def test_captions_are_split_as_in_the_graph(plain, data_root):
     path = data_root / "flickr30k/flickr30k.token.txt"
     lines = path.read_text("utf-8").splitlines()
     captions = [line.split("\t")[1] for line in lines]
-    assert len(captions) == 158915
-    for first in range(0, len(captions), 8192):
+    for first in range(0, len(captions), 8 * 8192):
         assert_split_as_in_graph(plain, captions[first : first + 8192])
 
 

@@ -35,12 +35,9 @@ def test_worker_0_is_the_chief_without_a_chief():
     "text",
     [
         "{",
-        "[]",
         '{"cluster": {}}',
-        config(index="second"),
         config(index=2),
         config(kind="chief"),
-        config({}),
     ],
 )
 def test_a_wrong_tf_config_is_rejected(text):

@@ -126,17 +126,6 @@ def test_error_names_the_broken_photo(tmp_path):
         Embedder(Network(), SIZE).images(examples(FileNames(paths)))
 
 
-def test_an_unrelated_error_is_not_replaced(tmp_path):
-    class Failing(Network):
-        def embed_images(self, images, training):
-            return images + tf.ones((2, 2))
-
-    source = examples(FileNames(write_photos(tmp_path, ["0.jpg"])))
-    with pytest.raises((tf.errors.OpError, ValueError)) as caught:
-        Embedder(Failing(), image_size=SIZE).images(source)
-    assert "0.jpg" not in str(caught.value)
-
-
 def test_training_stops_with_the_name_of_a_broken_photo(tmp_path, eagerly):
     folder = tiny.write_precomputed(tmp_path / "data")
     for split, size in tiny.SPLITS.items():

@@ -9,8 +9,7 @@ import tensorflow as tf
 from tbnets import startup
 from tbnets.errors import InputError
 from tbnets.tasks import runs
-from tbnets.tasks.settings.learning_groups import LOSSES
-from tbnets.training import checkpoints, loop, optimizers, summary
+from tbnets.training import checkpoints, loop, optimizers
 from tbnets.training.optimizers import FusedAdam, FusedSGD
 from tests import tiny
 from tests.tiny_runs import prepared, save
@@ -94,17 +93,6 @@ def test_tf32_is_on_only_in_runs_with_the_flag(
         startup.allow_tensor_float_32(not is_on)
         open_run()
         assert uses_tf32() == is_on
-
-
-def test_gpu_and_its_products_are_described(tiny_run, monkeypatch):
-    run = tiny_run()
-    monkeypatch.setattr(startup, "describe_device", lambda: "H100, TF32 off")
-    for gpus, expected in ([], False), (["GPU:0"], True):
-        monkeypatch.setattr(
-            tf.config, "list_physical_devices", lambda kind, gpus=gpus: gpus
-        )
-        text = summary.describe_run(run.session, run.examples)
-        assert ("H100, TF32 off; --tensor_float_32" in text) == expected
 
 
 def test_run_folder_holds_what_the_documents_name(tiny_run):
@@ -246,14 +234,3 @@ def test_an_interrupt_that_was_lost_ends_the_training(
     monkeypatch.setattr(loop, "raise_if_interrupted", interrupt)
     with pytest.raises(KeyboardInterrupt):
         train(tiny.settings(folder, tmp_path / "run"))
-
-
-def test_only_triplet_losses_get_advice_about_hinges(monkeypatch, tmp_path):
-    kind, arguments = LOSSES["infonce"]
-    row = kind, arguments | {"margin": 0.3}
-    monkeypatch.setitem(LOSSES, "infonce", row)
-    hinges = {
-        name: loop._hinges_of(tiny.settings(tmp_path, tmp_path, loss=name).loss)
-        for name in ("infonce", "vse++")
-    }
-    assert hinges == {"infonce": (None, None), "vse++": (0.2, "sum")}

@@ -43,11 +43,3 @@ def test_projector_files_hold_vectors_words_and_thumbnails(tmp_path):
     np.testing.assert_array_equal(pixels[:2, 2:], thumbnails[1])
     np.testing.assert_array_equal(pixels[2:, :2], thumbnails[2])
     assert (pixels[2:, 2:] == 255).all()
-
-
-def test_points_without_thumbnails_have_no_sprite(tmp_path):
-    points = Points(np.eye(3), {"text": ["a", "b", "c"]})
-    board.write_points(tmp_path, "test", points)
-    assert not config(tmp_path).HasField("sprite")
-    assert (tmp_path / "points_metadata.tsv").read_text() == "a\nb\nc\n"
-    assert not list(tmp_path.glob("*.png"))

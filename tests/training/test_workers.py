@@ -6,7 +6,7 @@ import pytest
 
 from tbnets.errors import MissingFileError
 from tbnets.tasks import runs
-from tbnets.training import loop, summary
+from tbnets.training import loop
 from tbnets.training.distribution import Workers, WorkerTask
 from tests import tiny
 from tests.refusals import refused
@@ -93,11 +93,3 @@ def test_workers_read_data_after_the_chief(run, tmp_path):
     with pytest.raises(MissingFileError):
         train(settings.replace(**places), Apart(0, said))
     assert [list(one) for one in said[1:]] == [["epochs"]]
-
-
-def test_a_resumed_run_prints_its_devices(run):
-    _, _, chief = run
-    assert chief.state.devices == "1 replica on 2 workers"
-    chief.workers = Workers()
-    told = "one device; 1 replica on 2 workers until epoch 2"
-    assert told in summary.describe_run(chief, chief.dev)
