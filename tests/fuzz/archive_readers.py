@@ -25,12 +25,11 @@ def _read(path):
     return found, [archives.read_bytes(path / x) for x in found.names]
 
 
-def _reader(name, write, read=_read, cost=1):
+def _reader(name, write):
     return Reader(
         lambda folder: write(folder / name),
         (name,),
-        lambda folder: read(folder / name),
-        cost=cost,
+        lambda folder: _read(folder / name),
     )
 
 
@@ -50,30 +49,9 @@ def _write_parquet(path):
     parquet.write_table(table, path, row_group_size=2)
 
 
-def _write_bomb(path):
-    """Writes 100 photos of 1 MB and long captions into a small file."""
-    import pyarrow
-    from pyarrow import parquet
-
-    indices = pyarrow.array([0] * 100, pyarrow.int32())
-    columns = {
-        name: pyarrow.DictionaryArray.from_arrays(indices, [value])
-        for name, value in (("image", bytes(2**20)), ("text", "a" * 60_000))
-    }
-    table = pyarrow.table(columns)
-    parquet.write_table(table, path, compression="zstd")
-
-
-def _read_bomb(path):
-    found = read_captions(path, "all")
-    sizes = [*map(len, found.captions)]
-    return sizes, archives.read_bytes(path / found.names[7])
-
-
 READERS = {
     "tar": _reader("s.tar", lambda x: write_tar(x, FILES)),
     "tars_in_one": _reader("s.tar", _write_two_tars),
 }
 if importlib.util.find_spec("pyarrow"):
     READERS["parquet"] = _reader("p.parquet", _write_parquet)
-    READERS["parquet_bomb"] = _reader("p.parquet", _write_bomb, _read_bomb, 10)

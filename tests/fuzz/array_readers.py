@@ -15,7 +15,6 @@ from tbnets.evaluation import retrieval
 from tbnets.features import caption_features
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.cnn_weights import load_weights, read_tensors
-from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.text.word_vectors import WordVectors
 from tests.features import tiny_cnn, torch_checkpoints
 from tests.features.test_cnn import write_old_layout
@@ -53,19 +52,13 @@ def _write_store(folder):
     writer.finish()
 
 
-def _write_regions(folder, made_by=None, dim=4, scores=None):
-    features = np.arange(12).reshape(3, 4) if dim else None
+def _write_regions(folder):
+    features = np.arange(12).reshape(3, 4)
     sizes, counts = np.full((3, 2), 60), [2, 0, 1]
-    writer = FeatureWriter(
-        folder / "store", made_by or {"made": "up"}, dim, "float16", "regions"
-    )
-    writer.add(IDS, features, BOXES, counts, scores=scores, sizes=sizes)
+    path, made_by = folder / "store", {"made": "up"}
+    writer = FeatureWriter(path, made_by, 4, "float16", "regions")
+    writer.add(IDS, features, BOXES, counts, [3, 2, 1], sizes)
     writer.finish()
-
-
-def _write_proposals(folder):
-    made_by = Proposer(limit=10).description()
-    _write_regions(folder, made_by, dim=0, scores=np.array([3.0, 2, 1]))
 
 
 def _read_store(folder):
@@ -81,17 +74,10 @@ def _read_store(folder):
     return store.ids, rows, regions, *told
 
 
-def _read_proposals(folder):
-    read = _read_store(folder)
-    store = open_features(folder / "store")
-    return read, vars(proposer_of(store.extraction))
-
-
-def _store(write, read=_read_store, **more):
+def _store(write):
     """Returns the reader of a store, whose manifest has the arrays' sums."""
-    manifest = ("store/manifest.json",)
     arrays = ("store/*.npy", "store/ids.txt")
-    return Reader(write, manifest, read, arrays, **more)
+    return Reader(write, ("store/manifest.json",), _read_store, arrays)
 
 
 def _evaluate(folder):
@@ -158,9 +144,6 @@ READERS = {
     ),
     "store": _store(_write_store),
     "regions": _store(_write_regions),
-    "proposals": _store(
-        _write_proposals, _read_proposals, names=("`description`",)
-    ),
     "evaluate": reader_of(EMBEDDINGS, _evaluate, names=FLAGS),
     "caption_encoder": Reader(_write_encoder, ("encoder.npz",), _read_encoder),
     "torch_file": reader_of(

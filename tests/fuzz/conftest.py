@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "suite",
-    max_examples=15,
+    max_examples=10,
     derandomize=True,
     database=None,
     deadline=None,

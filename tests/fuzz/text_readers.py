@@ -12,7 +12,6 @@ from tbnets.data.entities import (
 )
 from tbnets.data.photos import listed_rows
 from tbnets.data.phrases import read_phrases
-from tbnets.text import parsing
 from tbnets.text.trees import trees_of
 from tbnets.text.vocabulary import Vocabulary
 from tbnets.text.word_vectors import read_word_vectors
@@ -50,10 +49,6 @@ PHRASES = [
 ]
 PARSED = [
     {"id": f"{i}.jpg#0", "caption": f"c {i}", "tree": tree, "fallback": True}
-    for i, tree in enumerate(TREES)
-]
-CACHED = [
-    {"parser": "embedded", "caption": f"c {i}", "tree": tree, "failure": ""}
     for i, tree in enumerate(TREES)
 ]
 VECTORS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
@@ -162,10 +157,6 @@ READERS = {
     "gold_trees": reader_of(
         {"0.txt": "\n".join(TREES)},
         lambda folder: trees_of(folder, ["a dog", "cats sit ."]),
-    ),
-    "parses": reader_of(
-        {"cache.jsonl": _lines(CACHED)},
-        lambda folder: parsing._read_cache(folder / "cache.jsonl", "embedded"),
     ),
     "vocabulary": reader_of(
         {"vocabulary.txt": "\n".join(["", "[UNK]", *WORDS, ""])},
