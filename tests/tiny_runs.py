@@ -49,7 +49,7 @@ FLAGS = {
     ("localization", "similarity"): {
         "head_units": "16",
         "dropout": 0,
-        "pairs_per_batch": 20,
+        "pairs_per_batch": 30,
         "learning_rate": 0.02,
         "regions_per_phrase": 0,
         "candidates_per_image": 8,

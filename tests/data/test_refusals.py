@@ -8,7 +8,7 @@ import pytest
 import tbnets
 from tbnets.data.batches import ArrayRows
 from tbnets.data.images import read_content
-from tbnets.data.localization.examples import hard_negatives
+from tbnets.data.phrase_examples import hard_negatives
 from tbnets.data.scenes.layout import SceneSettings
 from tests import refusals
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tbnets.tasks import builders, runs
+from tbnets.tasks import runs
 from tbnets.training import summary
-from tests import lifecycle, tiny
+from tests import lifecycle
 from tests.tiny_runs import trained
 
 # Which graph is traced is no matter here.
@@ -39,28 +39,6 @@ def test_cca_embeds_text_features_like_its_export(tiny_run):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_seed_determines_the_drawn_captions(tiny_run, tmp_path):
-    folder = tiny.write_precomputed(tmp_path / "data")
-    for split, count in tiny.SPLITS.items():
-        texts = np.random.default_rng(0).normal(size=(2 * count, 6))
-        np.save(folder / f"{split}_drawn.npy", texts.astype("float32"))
-    weights = []
-    for seed in (1, 2):
-        settings = tiny_run.settings(
-            tmp_path / str(seed),
-            *("matching", "cca"),
-            data_root=folder,
-            seed=seed,
-            text_features="{split}_drawn.npy",
-            captions_per_image=1,
-        )
-        # Of its two captions, an image brings the one that is drawn.
-        tiny.unread("--model=cca", f"--seed={seed}")
-        network = trained(settings).network
-        weights.append(network.text_branch.get_weights()[-1])
-    assert not np.allclose(*weights)
-
-
 def test_frozen_word_means_have_no_trainable_weights(tiny_run, tmp_path):
     words = {"text_encoder": "mean", "word_vectors": "vectors.txt"}
     words |= {"word_vectors_training": "frozen", "cca_dim": 0}
@@ -76,12 +54,3 @@ def test_cca_of_regions_has_a_background(tiny_run):
     assert run.report["test"]["phrase_to_region/recall_at_1"] > 0.6
     texts, regions = np.eye(6, dtype="f4")[:2], np.eye(9, dtype="f4")[:3]
     assert run.model.similarity(texts, regions).shape == (2, 3)
-
-
-def test_cca_without_candidates_has_no_background(tiny_run, tmp_path):
-    options = {"negative_regions": "batch"}
-    settings = tiny_run.settings(
-        tmp_path / "run", "localization", "cca", **options
-    )
-    inputs = builders.NetworkInputs(9, text_dim=6)
-    assert builders.create_cca(settings, inputs).background == 0

@@ -242,17 +242,6 @@ def test_query_without_photos_raises_an_error_before_training(folder, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["photo.jpg", ".hidden", "checkpoints/x.npz"])
-def test_folder_with_other_files_is_not_a_run_folder(folder, tmp_path, name):
-    path = tmp_path / "mine" / name
-    path.parent.mkdir(parents=True)
-    path.touch()
-    settings = tiny.settings(folder, tmp_path / "mine")
-    with refused("--run_dir"):
-        runs.start(settings, False)
-    assert [p for p in (tmp_path / "mine").rglob("*") if p.is_file()] == [path]
-
-
 def test_finished_run_has_metrics_and_an_export(run, tmp_path):
     exports = shutil.ignore_patterns("saved_model")
     run_dir = shutil.copytree(run.run_dir, tmp_path / "run", ignore=exports)

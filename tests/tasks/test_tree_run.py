@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from tbnets.data.sources import Sources
-from tbnets.tasks import builders
-from tbnets.text import packed_trees
 from tests import tiny, verbs
 from tests.tiny_runs import TREES, prepared
 
@@ -35,17 +33,6 @@ def test_recipe_parses_trees_like_the_command(tiny_run, tmp_path):
     # What was parsed is kept by the tool alone: a recipe's file is whole.
     [path] = made.iterdir()
     assert path.read_bytes() == (tmp_path / "trees").read_bytes()
-
-
-def test_flags_define_the_tree_encoder(tiny_run, tmp_path):
-    changes = TREES | {"word_dim": 3}
-    found = tiny_run.settings(tmp_path, **changes)
-    inputs = builders.NetworkInputs(8, words=["", "[UNK]", "a"])
-    network = builders.build_network(found, inputs)
-    encoder = network.text_encoder
-    assert (encoder.units, encoder.embedding_dim) == (5, 3)
-    fields = len(packed_trees.FIELDS)
-    assert network.input_shapes["captions"] == (None, None, fields)
 
 
 def test_scenes_are_found_from_another_folder_with_gold_trees(tmp_path):

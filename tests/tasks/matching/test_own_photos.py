@@ -174,27 +174,6 @@ def test_skipped_photos_and_splits_are_kept_in_the_checkpoint(
     assert len(scores.image_embeddings) == len(ids_of(again, split))
 
 
-def test_only_new_and_changed_photos_are_extracted(folder, monkeypatch):
-    extracted, extract = [], own_photos.extraction.extract_photos
-
-    def noted(photos, features, writer, **options):
-        new = own_photos.extraction.remaining(photos, writer)
-        extracted.extend(path.name for _, path in new)
-        return extract(photos, features, writer, **options)
-
-    monkeypatch.setattr(own_photos.extraction, "extract_photos", noted)
-    begun(settings_for())
-    assert extracted == []
-    content = bytearray((folder / "photos" / "0.jpg").read_bytes())
-    content[-9] ^= 1
-    (folder / "photos" / "0.jpg").write_bytes(content)  # Of the same size.
-    (folder / "photos" / "1.jpg").rename(folder / "photos" / "renamed.jpg")
-    (folder / "photos" / "new.jpg").write_bytes(photo(99))
-    write_captions("own.csv", ["renamed.jpg", "new.jpg", *NAMES])
-    begun(settings_for("--run_dir=runs/other"))
-    assert sorted(extracted) == ["0.jpg", "new.jpg"]
-
-
 def test_photo_that_changes_while_it_is_read_is_left_for_the_next_run(
     folder, monkeypatch
 ):
@@ -267,20 +246,6 @@ def test_run_from_a_model_extracts_features_like_the_model(session):
     weights = before.network.image_branch.get_weights()
     for one, two in zip(weights, session.network.image_branch.get_weights()):
         np.testing.assert_array_equal(one, two)
-
-
-def test_model_with_unknown_features_requires_image_features(folder):
-    own = own_photos.OwnPhotos(settings_for())
-    with refused("--from"):
-        own.make_as({})
-
-
-def test_captions_that_match_no_photo_raise_an_error(folder):
-    for name in NAMES:
-        (folder / "photos" / name).rename(folder / "photos" / f" {name}")
-    write_captions("own.csv", [f" {name}" for name in NAMES])
-    with pytest.raises(own_photos.NoPhotos, match="' 0.jpg'"):
-        settings_for()
 
 
 def test_captions_in_the_photo_folder_need_no_flag(folder):
@@ -359,9 +324,7 @@ def test_flags_on_the_command_line_override_usual_flags(begun_before):
     [
         (119, (100, 32, 1, 0.4, 0.5)),
         (120, (60, 128, 2, 0.4, 0.5)),
-        (599, (60, 128, 2, 0.4, 0.5)),
         (600, (60, 128, 2, 0.2, 0.3)),
-        (2999, (60, 128, 2, 0.2, 0.3)),
         (3000, (24, 128, 5, 0.2, 0.3)),
     ],
 )
@@ -398,17 +361,6 @@ def test_english_captions_use_the_installed_encoder(
     assert many == own_photos.NETWORKS[0]
     own = with_usual(*PHOTOS, *CNN, "--text_encoder=gru")
     assert own.texts.text_encoder == "gru"
-
-
-@pytest.mark.parametrize("is_installed", [False, True])
-def test_missing_encoder_is_named_with_its_command(
-    begun_before, monkeypatch, capsys, is_installed
-):
-    monkeypatch.setattr(text_presets, "has_minilm", lambda: is_installed)
-    monkeypatch.setattr(text_presets, "minilm_share", lambda captions: 0)
-    train.checked_settings(train.Options(), tiny.typed(*PHOTOS, *CNN))
-    output = capsys.readouterr().out
-    assert (text_presets.INSTALL in output) != is_installed
 
 
 def test_one_command_from_photos_to_answers(folder):

@@ -113,13 +113,6 @@ def test_export_without_regions_of_photos_raises_an_error(model):
         call("export", "--run_dir=run", "--regions=averages")
 
 
-def test_damaged_choice_in_the_metadata_raises_an_error(model, monkeypatch):
-    told = {**model.metadata["metadata"], "choice": {"choice": "best"}}
-    monkeypatch.setitem(model.metadata, "metadata", told)
-    with refused("choice"):
-        model.find(["red"], np.zeros((9, 9, 3), np.uint8), boxes=[[0, 0, 9, 9]])
-
-
 def write_phrases(folder):
     """Writes what each photo's caption names, in Flickr30K Entities' format."""
     box = "<xmin>6</xmin><ymin>6</ymin><xmax>30</xmax><ymax>40</ymax>"

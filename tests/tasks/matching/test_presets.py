@@ -24,7 +24,7 @@ from tests.tasks.matching.test_own_photos import (
     SIZES,
     write_captions,
 )
-from tests.tiny_runs import prepared, save
+from tests.tiny_runs import assert_same_weights, prepared, save
 
 
 @pytest.fixture(scope="module")
@@ -57,25 +57,21 @@ def folder(written, tmp_path, monkeypatch, eagerly):
 def settings_for(*more):
     """Returns the settings of a small run."""
     small = ("--text_encoder=mean", "--min_count=1", "--images_per_batch=4")
-    small += ("--epochs=2", "--run_dir=run")
+    small += ("--epochs=2", "--run_dir=run", "--noexport")
     return run_line.settings(tiny.typed(*PHOTOS, *SIZES, *small, *more))
 
 
-def begun(*more, resume=False):
-    """Returns (session, train) of a run that begins or goes on."""
-    return prepared(settings_for(*more), resume)
+def begun(*more):
+    """Returns (session, train) of a run that begins."""
+    return prepared(settings_for(*more))
 
 
 FINE = (
     *("--image_encoder=hub:vit", "--fine_tune", "--image_features="),
     *("--text_encoder=hub:clip", "--fine_tune_text", "--images_per_batch=8"),
+    "--epochs=1",
 )
 TEXTS = ["A red dog, 20!", "", "✓", "the ball"]
-
-
-def weights(session):
-    """Returns copies of all weights."""
-    return [np.asarray(one) for one in session.network.get_weights()]
 
 
 def text_reader(session):
@@ -87,27 +83,19 @@ def embedded(session, reader):
     return session.network.embed_text(reader(tf.constant(TEXTS))).numpy()
 
 
-def test_fine_tuned_presets_resume_bit_identically_and_are_served(folder, vit):
+def test_fine_tuned_presets_are_opened_and_served(folder, vit):
     session, train = begun(*FINE)
-    reader = text_reader(session)
-    before = embedded(session, reader)
-    with tiny.copied_after(1, "run", "again"):
-        loop.fit(session, train)
+    before = session.network.text_encoder.get_weights()
+    loop.fit(session, train)
     shutil.rmtree("vit")  # Of images nothing is read again.
-    again, train = begun(*FINE, "--run_dir=again", resume=True)
-    assert again.state.epoch == 1
-    loop.fit(again, train)
-    for one, other in zip(weights(session), weights(again), strict=True):
-        np.testing.assert_array_equal(one, other)
-    tuned = again.network.image_encoder.network
-    moved = [
-        np.abs(a - b).max()
-        for a, b in zip(tuned.get_weights(), vit.network.get_weights())
-    ]
-    assert 0 < max(moved) < 0.1
-    assert again.network.text_encoder is not None
-    opened = runs.open_run("again", "last")
-    assert abs(embedded(opened, text_reader(opened)) - before).max() > 0
+    opened = runs.open_run("run", "last")
+    assert_same_weights(session.network, opened.network)
+    for tuned, start in (
+        (opened.network.image_encoder.network, vit.network.get_weights()),
+        (opened.network.text_encoder, before),
+    ):
+        pairs = zip(tuned.get_weights(), start, strict=True)
+        assert 0 < max(np.abs(a - b).max() for a, b in pairs) < 0.1
     path = runs.export(opened)
     model, metadata = load_saved_model(path), read_metadata(path)
     contents = [(folder / "photos" / name).read_bytes() for name in NAMES[:2]]

@@ -71,14 +71,6 @@ def test_correct_image_below_the_top_is_drawn_with_its_rank(
     assert not any(tile.is_hit for tile in tiles[:-1])
 
 
-@pytest.mark.parametrize(
-    "count, most, rows",
-    [(0, 5, []), (1, 5, [0]), (5, 5, [0, 1, 2, 3, 4]), (10, 3, [0, 3, 6])],
-)
-def test_drawn_rows_are_evenly_spread(count, most, rows):
-    assert montage.spread_evenly(count, most).tolist() == rows
-
-
 @pytest.mark.parametrize("with_photos", [True, False])
 def test_points_are_images_then_captions(records, tmp_path, with_photos):
     folder = tmp_path if with_photos else None

@@ -47,12 +47,6 @@ def test_a_configuration_is_found_by_name(monkeypatch, tmp_path, name):
     assert flags.find_flagfile(name).samefile(tmp_path / name)
 
 
-def test_configurations_that_name_others_are_found(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    words = flags.expand(["--flagfile=wang2018_flickr30k_fisher_linear_one"])
-    assert len(words) > 20
-
-
 def test_a_path_that_does_not_exist_is_not_a_configuration(tmp_path):
     with refused("--flagfile", kind=MissingFileError):
         flags.find_flagfile(f"{tmp_path}/else/quickstart.flags")
@@ -68,12 +62,9 @@ def without_words(*words):
     "line",
     [
         "--out = x",
-        "--out x",
         "--out =x",
         "--flagfile={path}",
         "--aplha=3",
-        "--alpha=many",
-        "--alpha",
         "--flagfile=absent.flags",
         "out=x",
     ],
@@ -93,7 +84,6 @@ def test_a_wrong_line_of_a_flagfile_is_named(tmp_path, line):
         ([], "--out"),
         (["--out=x", "--kind=c"], "--kind=c"),
         (["--out=x", "--alpha=many"], "--alpha=many"),
-        (["--out=x", "--loud=perhaps"], "--loud=perhaps"),
         (["--out=x", "--sizes=20,5  # as the paper"], "--sizes"),
         (["--flagfile=quikstart"], "--flagfile"),
         (["--flagfile"], "--flagfile"),

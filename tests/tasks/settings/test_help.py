@@ -54,14 +54,6 @@ def test_help_shows_the_text_and_flags_as_defined():
     assert "NAMES ..." in shown and "--names" not in shown
 
 
-@pytest.mark.parametrize("columns, widest", [(60, 60), (80, 80), (300, 100)])
-def test_help_is_as_wide_as_the_terminal(monkeypatch, columns, widest):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    widths = [len(line) for line in help_text().splitlines()]
-    # A line ends where another "word " of 5 letters would not fit.
-    assert widest - 5 < max(widths) <= widest
-
-
 @pytest.fixture(scope="module")
 def shown():
     out, err, failure = ask("train", "--help")
