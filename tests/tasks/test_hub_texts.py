@@ -43,25 +43,23 @@ def test_frozen_features_are_computed_once_for_all_models(
     assert not capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fine_tune", [False, True])
-def test_preset_embeds_phrases(tiny_run, hub_presets, tmp_path, fine_tune):
+def test_preset_embeds_phrases(tiny_run, hub_presets, tmp_path):
     settings = tiny_run.settings(
         tmp_path / "run",
         "localization",
         text_encoder=f"hub:{hub_presets['bert']}",
-        fine_tune_text=fine_tune,
+        fine_tune_text=True,
     )
     session, train = prepared(settings)
-    reader = session.task.texts.reader(session.state.fitted)
+    fitted = session.state.fitted
     phrases = session.task.train.text_records.captions[:3]
     found = train.texts.batch(np.arange(3))
-    made = reader(tf.constant(phrases)).numpy()[:, : found.shape[1]]
-    np.testing.assert_allclose(found[:, : made.shape[1]], made, atol=1e-5)
-    if fine_tune:
-        fitted = session.state.fitted
-        fitted["text_encoder_made_by"]["tokenizer_sha256"] = "another"
-        with refused("--text_encoder"):
-            session.task.load("dev", fitted)
+    made = session.task.texts.reader(fitted)(tf.constant(phrases)).numpy()
+    width = min(found.shape[1], made.shape[1])
+    np.testing.assert_array_equal(found[:, :width], made[:, :width])
+    fitted["text_encoder_made_by"]["tokenizer_sha256"] = "another"
+    with refused("--text_encoder"):
+        session.task.load("dev", fitted)
 
 
 def test_unservable_preset_raises_an_error_before_any_work(

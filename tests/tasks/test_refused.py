@@ -1,10 +1,8 @@
 """What a run refuses before it writes anything: flags and files."""
 
-import shutil
-
 import pytest
 
-from tests import tiny, tiny_phrases
+from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import TREES, prepared
 
@@ -81,25 +79,4 @@ def test_wrong_settings_raise_errors_before_any_work(
         changes = TREES | changes
     with refused(name):
         prepared(tiny_run.settings(tmp_path / "run", *kind, **changes))
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "line, place",
-    [
-        ("{", "phrases.jsonl:2"),
-        # A box beyond its photo, of [100, 100] pixels.
-        (
-            '{"image": "dev0.jpg", "phrase": "sky", "box": [90, 0, 140, 50]}',
-            "dev0.jpg",
-        ),
-    ],
-)
-def test_a_wrong_row_of_phrases_is_an_error(tiny_run, tmp_path, line, place):
-    folder = shutil.copytree(tiny_run.phrases, tmp_path / "data")
-    path = folder / "phrases.jsonl"
-    first, *others = path.read_text().splitlines()
-    path.write_text("\n".join([first, line, *others]) + "\n")
-    with refused(place):
-        prepared(tiny_phrases.settings(folder, tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -1,11 +1,9 @@
 import json
 import socket
-import types
 
 import pytest
 import tensorflow as tf
 
-from tbnets.cli import train
 from tbnets.errors import InputError, UnreachableError
 from tbnets.training import distribution
 from tbnets.training.distribution import Workers, WorkerTask, read_task
@@ -106,19 +104,3 @@ def test_error_names_the_lost_worker(monkeypatch):
         told = lost(addresses, "unhealthy: /job:worker/replica:0/task:1")
         assert "no response from worker 1. Start all workers again with" in told
         assert "from another worker. Start" in lost(addresses, "aborted")
-
-
-@pytest.mark.parametrize(
-    "devices", [{}, {"distribute": "mirrored", "num_replicas": 3}]
-)
-def test_resume_command_names_the_devices(monkeypatch, capsys, devices):
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train.loop, "fit", stopped)
-    session = types.SimpleNamespace(workers=Workers(), run_dir="my runs/first")
-    with pytest.raises(KeyboardInterrupt):
-        train.fit_or_stop(session, None, train.Options(resume=True, **devices))
-    told = "".join(f" --{name}={value}" for name, value in devices.items())
-    line = f"--resume '--run_dir=my runs/first'{told}\n"
-    assert capsys.readouterr().err.endswith(line)

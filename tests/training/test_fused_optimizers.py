@@ -1,7 +1,6 @@
 """Compares the fused optimizers with the optimizers of Keras."""
 
 import functools
-import re
 
 import keras
 import numpy as np
@@ -149,31 +148,6 @@ def test_fused_optimizers_under_xla_equal_those_of_keras(name):
     fused = made_weights()
     found = run(make(name, True, fused), fused, range(STEPS), jit_compile=True)
     assert_close(found, of_keras(name)[1])
-
-
-def described(variables):
-    """Returns names, shapes and types; Keras numbers its own names."""
-    return [
-        (
-            re.sub("_[0-9]+/", "/", getattr(v, "path", v.name), count=1),
-            tuple(v.shape),
-            v.dtype,
-        )
-        for v in variables
-    ]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_state_of_a_keras_optimizer_can_be_continued(name):
-    before, wanted = of_keras(name)
-    weights = made_weights()
-    optimizer, theirs = (make(name, each, weights) for each in (True, False))
-    variables = optimizer_variables(optimizer)
-    assert described(variables) == described(optimizer_variables(theirs))
-    kept = [*weights, *variables]
-    for variable, value in zip(kept, before, strict=True):
-        variable.assign(value)
-    assert_close(run(optimizer, weights, range(STEPS // 2, STEPS)), wanted)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """HM-LSTM in a run: correspondences, what it ranks, and its export."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ from tbnets.data.phrase_pairs import CHOICE, CONFIDENCE
 from tbnets.tasks import hierarchical as matcher
 from tbnets.tasks import runs
 from tbnets.text import trees as tree_files
-from tests import lifecycle, tiny_scenes
+from tests import lifecycle
 from tests.refusals import refused
-from tests.tiny_runs import prepared
 
 # A step in a graph is that without: tests/models/test_hm_lstm.py.
 pytestmark = pytest.mark.usefixtures("module_eagerly")
@@ -147,17 +145,6 @@ def test_exported_model_embeds_like_the_network(run, tiny_run):
         1e-4,
         1e-5,
     )
-
-
-def test_trees_of_other_captions_raise_an_error(tiny_run, tmp_path):
-    data = shutil.copytree(tiny_run.scenes, tmp_path / "data")
-    path = sorted((data / "scenes" / "trees").glob("1*.txt"))[0]
-    good = path.read_text()
-    for bad in ("(NP (DT A) (NN dog))", good.replace("\n", ")\n", 1)):
-        path.write_text(bad)
-        with refused("trees"):
-            prepared(tiny_scenes.settings(data, tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
 
 
 def test_points_are_images_captions_and_noun_phrases(run):

@@ -113,25 +113,17 @@ def test_export_without_regions_of_photos_raises_an_error(model):
         call("export", "--run_dir=run", "--regions=averages")
 
 
-def write_phrases(folder):
-    """Writes what each photo's caption names, in Flickr30K Entities' format."""
-    box = "<xmin>6</xmin><ymin>6</ymin><xmax>30</xmax><ymax>40</ymax>"
-    for part in ("Sentences", "Annotations"):
-        (folder / part).mkdir(parents=True)
-    for name, word in zip(test_made.NAMES, ("red", "blue", "green")):
-        stem = name.rpartition("/")[2].partition(".")[0]
-        text = f"[/EN#1/other {word}]\n"
-        (folder / "Sentences" / f"{stem}.txt").write_text(text)
-        (folder / "Annotations" / f"{stem}.xml").write_text(
-            "<annotation><size><width>30</width><height>40</height></size>"
-            f"<object><name>1</name><bndbox>{box}</bndbox></object>"
-            "</annotation>"
-        )
+def write_phrases(path):
+    """Writes what each photo's caption names."""
+    words = zip(test_made.NAMES, ("red", "blue", "green"))
+    rows = [{"image": n, "phrase": w, "box": BOXES[1]} for n, w in words]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def test_run_and_export_have_equal_metrics(model, tmp_path):
-    write_phrases(tmp_path)
-    session, given = runs.open_run("run"), ("test", str(tmp_path))
+    phrases = write_phrases(tmp_path / "phrases.jsonl")
+    session, given = runs.open_run("run"), ("test", str(phrases))
     both = phrase_scores(session, model, *given, "averages")
     first, second = (each.table.similarities for each in both)
     assert first.shape == (1, len(BOXES)) and np.ptp(first)
@@ -149,12 +141,12 @@ def test_zoo_model_is_evaluated_on_phrases(
         return shutil.copytree("model/1", path)
 
     monkeypatch.setattr(make_zoo.runs, "export", copied)
-    write_phrases(tmp_path / "entities")
+    phrases = write_phrases(tmp_path / "phrases.jsonl")
     (tmp_path / "card.md").write_text(CARD)
     line = (
         *("make_zoo", "--run_dir=run", "--name=tiny", "--cnn_weights=random"),
         *(f"--zoo={tmp_path}", f"--card={tmp_path / 'card.md'}"),
-        *(f"--phrases={tmp_path / 'entities'}", "--images=photos"),
+        *(f"--phrases={phrases}", "--images=photos"),
         *(f"--{name}={value}" for name, value in CHOICE.items()),
         "--most_lost=300",
     )
