@@ -78,9 +78,7 @@ def write_embeddings(name, photos):
     """Writes a Parquet file of embeddings, if pyarrow is installed."""
     if not importlib.util.find_spec("pyarrow"):
         return
-    import pyarrow.parquet
-
-    from tbnets.data.store.vectors import table_of
+    from tbnets.data.store.vectors import write_rows
 
     model = tbnets.zoo.load("flickr8k_photos")
     paths = sorted(pathlib.Path(photos).iterdir())
@@ -89,8 +87,8 @@ def write_embeddings(name, photos):
         for path, row in zip(paths, model.embed_images(paths))
     ]
     pathlib.Path(name).mkdir()
-    table = table_of(rows, model.embedding_dim, identity_of(model))
-    pyarrow.parquet.write_table(table, f"{name}/photos.parquet")
+    path, dim = f"{name}/photos.parquet", model.embedding_dim
+    write_rows(path, rows, dim, identity_of(model))
 
 
 def write_store(name, dim):

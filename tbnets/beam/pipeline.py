@@ -1,43 +1,57 @@
-"""Runs `tbnets embed`: finds photos, starts the pipeline, shows progress."""
+"""The pipeline of `tbnets embed`, which writes rows to Parquet files.
 
-import collections
-import json
+A checksum of a photo's id selects its file. A file appears only when it is
+complete, so that a runner may repeat any work, and a second run finds the rows
+of the first.
+"""
+
+import concurrent.futures
 import logging
 import os
-import re
 import tempfile
 import threading
+import uuid
+import zlib
 
-from tbnets.beam.output import Output, WriteVectors, filesystems, parquet
-from tbnets.beam.transforms import beam
+import apache_beam as beam
+from apache_beam.io import fileio
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options import pipeline_options
+from pyarrow import parquet
+
+from tbnets import files
+from tbnets.beam.transforms import Encode, sha256
+from tbnets.data import pictures
 from tbnets.data.archives import is_photo_name
 from tbnets.data.store import vectors
 from tbnets.data.store.reader import check_same
-from tbnets.errors import InputError, MissingFileError, UserError, import_extra
+from tbnets.errors import MissingFileError, UserError
 from tbnets.progress import progress_bar
+from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE
 from tbnets.startup import usable_cores
 
-fileio = import_extra("beam", "apache_beam.io.fileio")
-pipeline_options = import_extra("beam", "apache_beam.options.pipeline_options")
+PHOTOS_PER_FILE = 500
+"""A killed process loses at most the embeddings of this many photos."""
+FILES_OF_A_CLUSTER = 1000
+"""Number of files if only the workers of a cluster list the photos."""
+READS_AT_ONCE = 8
+_FILES = f"photos-*-of-*{vectors.SUFFIX}"
 
-_NAME = re.compile(rf"photos-\d+-of-(\d+){re.escape(vectors.SUFFIX)}")
-_WILDCARD = re.compile(r"[*?\[{]")
 
-
-class Runner:
-    """The options of Beam, with defaults for this machine.
+class Run:
+    """A run of `tbnets embed`.
 
     Args:
-        words: the options, as on a command line.
-
-    Attributes:
-        is_direct: whether the pipeline runs on this machine.
-        threads: number of TensorFlow threads of a worker process.
+        load: function that loads the network, as in `transforms.Encode`.
+        output: folder of the files.
+        known: folder of an earlier output whose rows are reused, or "".
+        words: options of Beam, as on a command line.
     """
 
-    def __init__(self, words):
+    def __init__(self, load, output, known="", words=()):
+        self.load, self.folders = load, [output, *filter(None, [known])]
         standard = pipeline_options.StandardOptions(words)
-        self.is_direct = (standard.runner or "DirectRunner") == "DirectRunner"
+        self.is_direct = standard.runner in (None, "DirectRunner")
         self.threads, cores = 1, usable_cores()
         if self.is_direct:
             words = [
@@ -51,138 +65,186 @@ class Runner:
             ]
             direct = pipeline_options.DirectOptions(words)
             self.threads = max(1, cores // (direct.direct_num_workers or cores))
-        self.options = pipeline_options.PipelineOptions(words)
+        self.pipeline = beam.Pipeline(
+            options=pipeline_options.PipelineOptions(words)
+        )
+
+    def find(self, place):
+        """Returns (photos, count): the photos that match a pattern.
+
+        `photos` is a `PCollection` of (id, path). A `place` without "*" is a
+        folder. In a cluster, `count` is None, because the workers list the
+        photos.
+        """
+        pattern = place if "*" in place else f"{place.rstrip('/')}/**"
+        paths = _match("photos", pattern, None if self.is_direct else 1)
+        count = sum(map(is_photo_name, paths)) if self.is_direct else None
+        matches = self.pipeline | fileio.MatchFiles(pattern)
+        photos = matches | "Name" >> beam.Map(_with_id, pattern)
+        return photos | beam.Filter(lambda pair: is_photo_name(pair[1])), count
+
+    def write(self, photos, count):
+        """Writes the files of photos, and returns the number of files.
+
+        `photos` is a `PCollection` of (id, path). If `count`, the number of
+        photos, is not None, the progress is shown.
+        """
+        encoder = self.load()
+        encoder.rows([("", b"")])  # A network that takes no photos ends here.
+        for folder in self.folders[1:]:
+            _match("known", f"{folder}/{_FILES}", 1)
+        default = -(-count // PHOTOS_PER_FILE) if count else FILES_OF_A_CLUSTER
+        num_files = self._earlier_files(encoder.made_by) or default
+        if not FileSystems.exists(self.folders[0]):
+            FileSystems.mkdirs(self.folders[0])
+        with tempfile.NamedTemporaryFile() as progress:
+            counter = progress.name if self.is_direct else ""
+            work = _Write(self, num_files, counter)
+            # A file without photos is written, too: it may replace a file.
+            numbers = [(number, None) for number in range(num_files)]
+            numbered = photos | beam.Map(_numbered, num_files)
+            groups = numbered, self.pipeline | "Files" >> beam.Create(numbers)
+            groups = groups | beam.Flatten() | beam.GroupByKey()
+            _ = groups | "Write" >> beam.ParDo(work)
+            if self.is_direct:
+                _run_and_watch(self.pipeline, count, progress.name)
+            else:
+                self.pipeline.run().wait_until_finish()
+        return num_files
+
+    def _earlier_files(self, made_by):
+        """Returns the number of files in the folders, or None if none exist."""
+        num_files = None
+        for folder in self.folders[::-1]:
+            matches = FileSystems.match([f"{folder}/{_FILES}"], [1])[0]
+            for path in [each.path for each in matches.metadata_list]:
+                with FileSystems.open(path) as stream:
+                    found = vectors.made_by_of(parquet.read_schema(stream))
+                check_same(path, found, made_by)
+                num_files = int(path.rpartition("-of-")[2].split(".")[0])
+        return num_files
 
 
-def list_photos(place, is_direct):
-    """Returns the photos that match a pattern, as a list of (id, path).
-
-    A `place` without wildcards is a folder. If the pipeline does not run on
-    this machine, the function returns the pattern, because the workers list
-    the photos.
-    """
-    pattern = place if _WILDCARD.search(place) else f"{place.rstrip('/')}/**"
-    [matches] = filesystems.match([pattern], [None if is_direct else 1])
-    paths = [each.path for each in matches.metadata_list]
-    if is_direct:
-        paths = filter(is_photo_name, paths)
-    photos = [_with_id(path, pattern) for path in paths]
-    if not photos:
+def _match(argument, pattern, limit=None):
+    """Returns the paths that match the pattern that an argument names."""
+    [matches] = FileSystems.match([pattern], [limit])
+    if not matches.metadata_list:
         raise MissingFileError(
-            "photos",
-            "be a folder, archives or a pattern of photos",
-            f"{place}, without photos",
+            argument,
+            "name existing files",
+            f"{argument}={pattern}, without files",
             "Check the path.",
         )
-    return photos if is_direct else pattern
+    return [each.path for each in matches.metadata_list]
 
 
-def _with_id(path, pattern):
-    folder = _WILDCARD.split(pattern)[0].rpartition("/")[0]
-    return path[len(folder) :].lstrip("/"), path
+def _with_id(match, pattern):
+    folder = pattern.partition("*")[0].rpartition("/")[0]
+    return match.path[len(folder) :].lstrip("/"), match.path
 
 
-def open_output(folder, known, num_files, made_by):
-    """Creates the folder of an output, and returns the `Output`.
+def _numbered(photo, num_files):
+    return zlib.crc32(photo[0].encode()) % num_files, photo
 
-    Args:
-        folder: the folder of the output.
-        known: an earlier output whose rows are reused, or "".
-        num_files: number of files to write, unless earlier files exist.
-        made_by: description of the network, which must be that of the earlier
-            files.
+
+def _run_and_watch(pipeline, count, progress):
+    """Runs a pipeline on this machine, and shows its progress.
+
+    The size of the file `progress` is the number of photos that are done. Beam
+    waits forever for a worker process that was killed; only a thread of Beam
+    then raises an error.
     """
-    earlier = {}
-    for argument, path in {"known": known, "output": folder}.items():
-        pattern = filesystems.join(path, f"*{vectors.SUFFIX}")
-        matches = filesystems.match([pattern])[0].metadata_list if path else ()
-        names = [x.path for x in matches if _NAME.search(x.path)]
-        if argument == "known" and path and not names:
-            raise MissingFileError(
-                "known",
-                "be the output of an earlier tbnets embed",
-                f"known={path}, without its files",
-                "Check the path.",
-            )
-        earlier |= {int(_NAME.search(x)[1]): x for x in names}
-        for name in names[:1]:
-            with filesystems.open(name) as stream:
-                found = vectors.made_by_of(parquet.read_schema(stream))
-            check_same(name, found, json.loads(json.dumps(made_by)))
-    if len(earlier) > 1:
-        first, second = [*earlier.values()][:2]
-        raise InputError(
-            "known",
-            "have as many files as the output",
-            f"{first} and {second}",
-            "Choose another output folder.",
-        )
-    if not filesystems.exists(folder):
-        filesystems.mkdirs(folder)
-    return Output(folder, known, next(iter(earlier), num_files))
-
-
-def run(photos, network, output, runner):
-    """Runs the pipeline, and returns {name: count} of photos.
-
-    `photos` is a list of (id, path), or a pattern. `network` is a `Model` or a
-    `Network`, `output` is an `Output`, and `runner` is a `Runner`.
-    """
-    pipeline = beam.Pipeline(options=runner.options)
-    if isinstance(photos, str):
-        matches = pipeline | fileio.MatchFiles(photos)
-        paths = matches | beam.Map(lambda match: match.path)
-        paths = paths | beam.Filter(is_photo_name)
-        named = paths | beam.Map(_with_id, photos)
-    else:
-        named = pipeline | beam.Create(photos)
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    if not runner.is_direct:
-        _ = named | WriteVectors(network, output, runner.threads)
-        result = pipeline.run()
-        result.wait_until_finish()
-        return _counts(result)
-    with tempfile.NamedTemporaryFile() as progress:
-        output = output._replace(progress=progress.name)
-        _ = named | WriteVectors(network, output, runner.threads)
-        return _counts(_watched(pipeline, len(photos), progress.name))
-
-
-def _watched(pipeline, num_photos, progress):
-    """Runs a pipeline on this machine and shows its progress.
-
-    Beam waits forever for a worker process that was killed: only a thread of
-    Beam reports it.
-    """
-    results, errors = [], []
-    hook = threading.excepthook
+    errors, hook = [], threading.excepthook
     threading.excepthook = lambda report: errors.append(report.exc_value)
-
-    def work():
-        result = pipeline.run()
-        result.wait_until_finish()
-        results.append(result)
-
-    thread = threading.Thread(target=work, daemon=True)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    thread = threading.Thread(target=pipeline.run, daemon=True)
     thread.start()
     try:
-        with progress_bar(num_photos, "embedding", " photos") as bar:
+        with progress_bar(count, "embedding", " photos") as bar:
             while thread.is_alive() and not errors:
                 thread.join(0.5)
                 bar.update(os.path.getsize(progress) - bar.n)
     finally:
         threading.excepthook = hook
-    if results:
-        return results[0]
-    text = " ".join(filter(None, map(str, errors)))
-    raise UserError(
-        f"The pipeline stopped: {text.strip()}. Run the command again: it "
-        "continues with the photos that are missing."
-    ) from errors[0]
+    if errors:
+        text = " ".join(filter(None, map(str, errors))).strip()
+        raise UserError(
+            f"The pipeline stopped: {text}. Run the command again: it computes "
+            "the photos that are missing."
+        ) from errors[0]
 
 
-def _counts(result):
-    counts = collections.Counter()
-    for each in result.metrics().query()["counters"]:
-        counts[each.key.metric.name] += each.result
-    return counts
+class _Write(Encode):
+    """Writes a file from its number and its photos, (id, path) pairs."""
+
+    def __init__(self, run, num_files, progress):
+        super().__init__(run.load, run.threads)
+        self.folders, self.num_files = run.folders, num_files
+        self.progress = progress
+
+    def process(self, group):
+        number, photos = group
+        photos, rows, known = sorted(filter(None, photos)), [], {}
+        name = f"photos-{number:05d}-of-{self.num_files:05d}{vectors.SUFFIX}"
+        paths = [FileSystems.join(folder, name) for folder in self.folders]
+        for path in filter(FileSystems.exists, paths[::-1]):
+            known |= _read_rows(path)
+        with concurrent.futures.ThreadPoolExecutor(READS_AT_ONCE) as pool:
+            for start in range(0, len(photos), PHOTO_BATCH_SIZE):
+                batch = photos[start : start + PHOTO_BATCH_SIZE]
+                rows += self._rows(pool.map(_read_photo, batch), known)
+                if self.progress:
+                    with open(self.progress, "ab") as file:
+                        file.write(bytes(len(batch)))
+        rows.sort(key=lambda row: row["id"])
+        dim, made_by = self.encoder.dim, self.encoder.made_by
+        _write_file(
+            paths[0], lambda file: vectors.write_rows(file, rows, dim, made_by)
+        )
+
+    def _rows(self, batch, known):
+        rows, new = [], []
+        for key, content, status in batch:
+            if status:
+                rows.append(self.encoder.row(key, content, None, status))
+            elif row := known.get((key, sha256(content))):
+                rows.append(row)
+            else:
+                new.append((key, content))
+        return rows + self.encoder.rows(new)
+
+
+def _read_rows(path):
+    """Returns {(id, digest): row} of a file, without broken photos."""
+    with FileSystems.open(path) as stream:
+        table = parquet.read_table(stream)
+    rows = table.drop_columns(["embedding"]).to_pylist()
+    return {
+        (row["id"], row["sha256"]): {**row, "embedding": vector}
+        for row, vector in zip(rows, vectors.matrix_of(table))
+        if not row["status"]
+    }
+
+
+def _read_photo(photo):
+    """Returns (id, content, status) of a photo, an (id, path) pair."""
+    key, path = photo
+    try:
+        if "://" not in path:
+            return key, pictures.read_file(path), ""
+        with FileSystems.open(path) as stream:
+            return key, stream.read(), ""
+    except pictures.BrokenImageError as error:
+        return key, b"", error.reason
+    except OSError as error:
+        return key, b"", f"cannot be read: {error}"
+
+
+def _write_file(path, write):
+    if "://" not in path:
+        files.write_atomically(path, write)
+        return
+    partial = f"{path}.{uuid.uuid4().hex}.partial"
+    with FileSystems.create(partial) as file:
+        write(file)
+    FileSystems.rename([partial], [path])

@@ -2,28 +2,33 @@
 
 Each worker process loads the network once. A photo that cannot be read gives a
 row with a `status` instead of an error. `tbnets.data.store.vectors` describes
-the rows and the files.
+the columns of a row.
 """
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Callable
+from typing import Any
 
+import apache_beam as beam
 import numpy as np
+from apache_beam.utils.shared import Shared
 
 from tbnets import startup
 from tbnets.checks import Path
 from tbnets.data import pictures
-from tbnets.errors import InputError, import_extra
 from tbnets.serving.embedding_cache import HELD_BYTES, PHOTO_BATCH_SIZE
 
-with startup.quiet_tensorflow():  # Beam prints warnings, too.
-    beam = import_extra("beam", "apache_beam")
-shared = import_extra("beam", "apache_beam.utils.shared")
+
+def sha256(content):
+    """Returns the digest of a photo's content in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
 
 
+@dataclasses.dataclass
 class Encoder:
     """A loaded network.
 
@@ -34,109 +39,73 @@ class Encoder:
             float32 `[n, dim]`, a list of statuses).
     """
 
-    def __init__(self, made_by: dict, dim: int, encode: Callable) -> None:
-        self.made_by, self.dim, self._encode = made_by, dim, encode
+    made_by: dict
+    dim: int
+    encode: Callable
 
     def rows(self, photos: list[tuple[str, bytes]]) -> list[dict]:
         """Returns the rows of photos, (id, content) pairs."""
-        pairs, held, rows = [], 0, []
-        for key, content in photos:
-            decodable = pictures.as_decodable(content)
-            pairs.append((key, content, decodable))
-            held += len(decodable)
-            if held > HELD_BYTES:
-                rows += self._rows_at_once(pairs)
-                pairs, held = [], 0
-        return rows + self._rows_at_once(pairs)
+        rows, contents, held = [], [], 0
+        for place, (_, content) in enumerate(photos, 1):
+            contents.append(pictures.as_decodable(content))
+            held += len(contents[-1])
+            if held > HELD_BYTES or place == len(photos):
+                rows += zip(*self.encode(contents))
+                contents, held = [], 0
+        return [
+            self.row(key, content, vector, status)
+            for (key, content), (vector, status) in zip(photos, rows)
+        ]
 
-    def _rows_at_once(self, photos):
-        if not photos:  # Convolutions on some CPUs reject an empty batch.
-            return []
-        found, statuses = self._encode([content for *_, content in photos])
-        rows = []
-        for (key, content, _), vector, status in zip(photos, found, statuses):
-            if not status and not np.isfinite(vector).all():
-                status = "has an embedding that is not finite"
-            rows.append(row_of(key, sha256(content), status, vector))
-        return rows
-
-
-def sha256(content):
-    """Returns the digest of a photo's content in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
+    def row(self, key: str, content: bytes, vector: Any, status: str) -> dict:
+        """Returns the row of a photo."""
+        if not (status or np.isfinite(vector).all()):
+            status = "has an embedding that is not finite"
+        vector = np.zeros(self.dim, np.float32) if status else vector
+        row = {"id": key, "embedding": vector, "status": status}
+        return {**row, "sha256": sha256(content)}
 
 
-def row_of(key, digest, status, vector):
-    """Returns the row of a photo, a dict of the columns of a file."""
-    if status:
-        vector = np.zeros_like(vector)
-    row = {"id": key, "embedding": vector, "status": status}
-    return {**row, "sha256": digest}
+def load_model(name: str, trust: bool = False) -> Encoder:
+    """Loads a model that embeds photos."""
+    from tbnets.serving import checksums, zoo  # Slow to import.
+
+    model = zoo.open_model(name, trust)
+    made_by = checksums.identity_of(model)
+    return Encoder(made_by, model.embedding_dim, model.try_images)
 
 
-@dataclasses.dataclass(frozen=True)
-class Model:
-    """A model that embeds photos, by the name or path that workers load."""
+def load_network(name: str, weights: str) -> Encoder:
+    """Builds a network that extracts features, and loads its weights."""
+    import tensorflow as tf  # Slow to import, like the other modules.
 
-    name: str
-    trust: bool = False
+    from tbnets.features import photo_features
+    from tbnets.serving.photo_reader import PhotoReader
 
-    def load(self) -> Encoder:
-        """Loads the model."""
-        with startup.quiet_tensorflow():
-            from tbnets.serving import checksums, zoo
-        model = zoo.open_model(self.name, self.trust)
-        if not (model.has("embed_image") and model.takes_photos):
-            raise InputError(
-                "model",
-                "be a network that embeds whole photos",
-                f"model={self.name}, which has {sorted(model.signatures)}",
-                "Choose another model.",
-            )
-        made_by = checksums.identity_of(model)
-        return Encoder(made_by, model.embedding_dim, model.try_images)
+    network = photo_features.build_named_cnn(name, weights)
+    features = photo_features.PhotoFeatures(network)
+    contents = tf.TensorSpec([None], tf.string)
+    read = tf.function(PhotoReader(features).photos, [contents])
 
+    def encode(contents):
+        vectors, statuses = read(tf.constant(contents))
+        return vectors.numpy(), [x.decode() for x in statuses.numpy()]
 
-@dataclasses.dataclass(frozen=True)
-class Network:
-    """A network that extracts features, by its name and weights."""
-
-    name: str
-    weights: str = "imagenet"
-
-    def load(self) -> Encoder:
-        """Builds the network and loads its weights."""
-        with startup.quiet_tensorflow():
-            import tensorflow as tf
-
-            from tbnets.data.images import fault_of
-            from tbnets.features import photo_features
-            from tbnets.serving.photo_reader import PhotoReader
-        network = photo_features.build_named_cnn(self.name, self.weights)
-        features = photo_features.PhotoFeatures(network)
-        contents = tf.TensorSpec([None], tf.string)
-        read = tf.function(PhotoReader(features).photos, [contents])
-
-        def encode(contents):
-            found, statuses = read(tf.constant(contents))
-            pairs = zip(contents, statuses.numpy())
-            reasons = [s and (fault_of(c) or s.decode()) for c, s in pairs]
-            return found.numpy(), reasons
-
-        return Encoder(features.description(), features.dim, encode)
+    return Encoder(features.description(), features.dim, encode)
 
 
 class Encode(beam.DoFn):
     """Maps batches of (id, content) to rows.
 
     Args:
-        network: a `Model` or a `Network`, which each worker process loads once.
+        load: function that returns an `Encoder`. Each worker process calls it
+            once.
         threads: as in `EmbedPhotos`.
     """
 
-    def __init__(self, network, threads):
-        self.network, self.threads = network, threads
-        self.loaded = shared.Shared()
+    def __init__(self, load, threads):
+        self.load, self.threads = load, threads
+        self.loaded = Shared()
 
     def setup(self):
         """Loads the network."""
@@ -145,31 +114,26 @@ class Encode(beam.DoFn):
     def _load(self):
         startup.choose_kernels()
         startup.keep_freed_memory()
-        with startup.quiet_tensorflow():
-            import tensorflow as tf
-        startup.allow_tensor_float_32(False)
+        startup.prepare_tensorflow()
+        import tensorflow as tf
+
         with contextlib.suppress(RuntimeError):  # TensorFlow is already used.
             tf.config.threading.set_intra_op_parallelism_threads(self.threads)
             tf.config.threading.set_inter_op_parallelism_threads(self.threads)
-        return self.network.load()
+        return self.load()
 
     def process(self, batch):
         """Yields the rows of a batch."""
         yield from self.encoder.rows(batch)
 
 
-class _Rows(beam.PTransform):
-    def __init__(self, network, threads):
-        super().__init__()
-        self.network, self.threads = network, threads
-
-    def expand(self, photos):
-        size = PHOTO_BATCH_SIZE
-        batches = photos | beam.BatchElements(size, size)
-        return batches | beam.ParDo(Encode(self.network, self.threads))
+def _encode(photos, load, threads):
+    batches = photos | beam.BatchElements(PHOTO_BATCH_SIZE, PHOTO_BATCH_SIZE)
+    return batches | beam.ParDo(Encode(load, threads))
 
 
-class EmbedPhotos(_Rows):
+@beam.ptransform_fn
+def EmbedPhotos(photos, model: Path, threads=1, trust=False):  # noqa: N802
     """Embeds photos: maps (id, bytes) pairs to rows.
 
     A row is a dict: `id`; `embedding`, float32 `[embedding_dim]`, a unit
@@ -177,6 +141,7 @@ class EmbedPhotos(_Rows):
     `sha256`, the digest of the bytes. The embedding of a broken photo is 0.
 
     Args:
+        photos: `PCollection` of (id, bytes), the pipeline's input.
         model: name of a zoo model, or the path of a run or a SavedModel that
             every worker can read.
         threads: number of TensorFlow threads of a worker process: its share of
@@ -188,24 +153,20 @@ class EmbedPhotos(_Rows):
             photos = pipeline | beam.Create([("dog", content)])
             rows = photos | tbnets.beam.EmbedPhotos("flickr8k_photos")
     """
-
-    def __init__(
-        self, model: Path, threads: int = 1, trust: bool = False
-    ) -> None:
-        super().__init__(Model(os.fspath(model), trust), threads)
+    load = functools.partial(load_model, os.fspath(model), trust)
+    return _encode(photos, load, threads)
 
 
-class ExtractFeatures(_Rows):
+@beam.ptransform_fn
+def ExtractFeatures(photos, network, weights="imagenet", threads=1):  # noqa: N802
     """Extracts features of photos, like `EmbedPhotos`.
 
     Args:
+        photos: as in `EmbedPhotos`.
         network: a name that `--image_encoder` of `tbnets train` accepts, such
             as "EfficientNetLite0" or "hub:PRESET".
         weights: `imagenet`, the path of a weights file, or `random`.
         threads: as in `EmbedPhotos`.
     """
-
-    def __init__(
-        self, network: str, weights: Path = "imagenet", threads: int = 1
-    ) -> None:
-        super().__init__(Network(network, os.fspath(weights)), threads)
+    load = functools.partial(load_network, network, os.fspath(weights))
+    return _encode(photos, load, threads)

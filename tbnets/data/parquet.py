@@ -174,10 +174,10 @@ class ParquetFile:
             for row in range(batch.num_rows):
                 yield {name: values[name][row] for name in columns}
 
-    def table(self, columns):
-        """Returns columns, without absent ones, as a `pyarrow.Table`."""
+    def table(self):
+        """Returns the content as a `pyarrow.Table`."""
         with self._open() as file:
-            return file.read(columns)
+            return file.read()
 
     def _find_names(self):
         """Returns the name of each row's photo.

@@ -10,7 +10,6 @@ import pytest
 beam = pytest.importorskip("apache_beam")
 
 import tbnets  # noqa: E402
-from tbnets.beam import output as outputs  # noqa: E402
 from tbnets.beam import pipeline, transforms  # noqa: E402
 from tbnets.data.store.vectors import read_vectors  # noqa: E402
 from tbnets.errors import FileError, UserError  # noqa: E402
@@ -24,13 +23,29 @@ def model():
     return tbnets.zoo.load("flickr8k_photos")
 
 
+COMPUTED = []
+"""The ids of photos that a network computed."""
+
+
+@pytest.fixture(autouse=True)
+def three_files(monkeypatch):
+    monkeypatch.setattr(pipeline, "PHOTOS_PER_FILE", 6)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def loaded_once(model):
-    """Loads each network once for all tests of the module."""
+    """Loads each network once, and notes which photos it computes."""
+
+    def rows(encoder, photos):
+        COMPUTED.extend(key for key, _ in photos)
+        return compute(encoder, photos)
+
+    compute = transforms.Encoder.rows
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (transforms.Model, transforms.Network):
-            patch.setattr(kind, "load", functools.cache(kind.load))
+        load = functools.cache(transforms.load_network)
         patch.setattr(tbnets.zoo, "open_model", lambda *_: model)
+        patch.setattr(transforms, "load_network", load)
+        patch.setattr(transforms.Encoder, "rows", rows)
         yield
 
 
@@ -50,18 +65,17 @@ def keep(row):
 def rows_of(transform, photos):
     """Returns the rows of a transform, by id."""
     KEPT.clear()
-    with beam.Pipeline(options=pipeline.Runner(IN_PROCESS[1:]).options) as p:
+    with pipeline.Run(None, "", words=IN_PROCESS[1:]).pipeline as p:
         _ = p | beam.Create(photos) | transform | beam.Map(keep)
     return {row["id"]: row for row in KEPT}
 
 
 def embed(photos, output, *flags):
-    """Runs the command in this process, and returns its output."""
-    out, _, error = verbs.ask(
-        "embed", photos, f"--output={output}", *flags, *IN_PROCESS
-    )
-    assert not error
-    return out
+    """Runs the command in this process; returns the ids that it computed."""
+    COMPUTED.clear()
+    words = f"--output={output}", *flags, *IN_PROCESS
+    assert not verbs.ask("embed", photos, *words)[2]
+    return sorted(filter(None, COMPUTED))
 
 
 def read(folder):
@@ -130,8 +144,7 @@ def test_embeddings_that_are_not_finite_get_a_status():
 def test_the_files_have_all_photos_and_the_reasons_of_broken_ones(
     model, photos, tmp_path
 ):
-    out = embed(photos, tmp_path / "out", "--files=3")
-    assert "15 photos computed and 0 reused" in out
+    embed(photos, tmp_path / "out")
     assert_equal_rows(read(tmp_path / "out"), expected(model, photos))
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {f"photos-0000{i}-of-00003.parquet" for i in range(3)}
@@ -140,13 +153,14 @@ def test_the_files_have_all_photos_and_the_reasons_of_broken_ones(
 def test_a_second_run_computes_only_new_and_changed_photos(
     model, photos, tmp_path
 ):
-    embed(photos, tmp_path / "out", "--files=3")
+    embed(photos, tmp_path / "out")
     (photos / "good.jpg").write_bytes(photo_files.encode(seed=5))
     (photos / "link.jpg").unlink()
     (photos / "new.jpg").write_bytes(photo_files.encode(seed=6))
     (photos / "grey.jpg").unlink()
-    out = embed(photos, tmp_path / "out")
-    assert "2 photos computed and 13 reused" in out
+    broken = [x for x in photo_files.CONTENTS if x in photo_files.REASONS]
+    found = embed(photos, tmp_path / "out")
+    assert found == sorted(["good.jpg", "new.jpg", *broken])
     found = read(tmp_path / "out")
     assert "grey.jpg" not in found and "link.jpg" not in found
     for name in ("good.jpg", "new.jpg"):
@@ -155,11 +169,11 @@ def test_a_second_run_computes_only_new_and_changed_photos(
 
 
 def test_rows_of_an_earlier_output_are_reused(photos, tmp_path):
-    embed(photos, tmp_path / "old", "--files=2")
+    embed(photos, tmp_path / "old")
     known = f"--known={tmp_path / 'old'}"
-    out = embed(f"{photos}/*", tmp_path / "new", known)
     # The pattern excludes the subfolder and the link.
-    assert "0 photos computed and 14 reused" in out
+    found = embed(f"{photos}/*", tmp_path / "new", known)
+    assert not {*found} & {*photo_files.PHOTOS}
     old, new = read(tmp_path / "old"), read(tmp_path / "new")
     assert old.keys() - new.keys() == {"Bücher/häß lich ✓.jpg", "link.jpg"}
     assert_equal_rows(new, {key: old[key] for key in new})
@@ -170,15 +184,15 @@ def test_a_killed_write_leaves_no_file_and_a_second_run_completes(
 ):
     written = []
 
-    def write(path, table):
+    def write(path, content):
         if written:
             raise FileError(errno.ENOSPC, f"{path} could not be written")
         written.append(path)
-        write_file(path, table)
+        write_file(path, content)
 
-    write_file = outputs._write_file
+    write_file = pipeline._write_file
     with monkeypatch.context() as patch:
-        patch.setattr(outputs, "_write_file", write)
+        patch.setattr(pipeline, "_write_file", write)
         with pytest.raises(UserError, match="could not be written"):
             run_pipeline(photos, tmp_path / "out")
     assert [*(tmp_path / "out").iterdir()] == [pathlib.Path(*written)]
@@ -187,27 +201,25 @@ def test_a_killed_write_leaves_no_file_and_a_second_run_completes(
 
 
 def run_pipeline(photos, output):
-    verbs.call("embed", photos, f"--output={output}", "--files=3", *IN_PROCESS)
+    verbs.call("embed", photos, f"--output={output}", *IN_PROCESS)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"photos": "nothing*.jpg"},
-        {"known": "--known=nothing"},
-        {"network": "--features=SqueezeNet"},
-    ],
-)
-def test_bad_arguments_are_refused(photos, tmp_path, change):
-    embed(photos, tmp_path / "out", "--files=1")
-    words = [change.pop("photos", photos), f"--output={tmp_path / 'out'}"]
-    words += [*change.values(), "--cnn_weights=random", *IN_PROCESS]
-    assert verbs.ask("embed", *words)[2]
+def test_bad_arguments_are_refused(photos, tmp_path):
+    output = f"--output={tmp_path / 'out'}", "--cnn_weights=random"
+    embed(photos, tmp_path / "out")
+    for place, flag, error in [
+        (photos, "--known=nothing", "`--known` must name existing files"),
+        (photos, "--features=SqueezeNet", "which differs"),
+        ("nothing*.jpg", "--known=", "nothing*.jpg, without files"),
+        ("--runner=FlinkRunner", "--known=", "must get the photos"),
+    ]:
+        words = flag, *output, "--", place, *IN_PROCESS[1:]
+        assert error in verbs.ask("embed", *words)[2]
 
 
 def test_features_of_the_files_name_the_network(photos, tmp_path):
     flags = "--features=SqueezeNet", "--cnn_weights=random"
-    embed(photos, tmp_path / "out", *flags, "--files=2")
+    embed(photos, tmp_path / "out", *flags)
     found = tbnets.open_features(f"{tmp_path / 'out'}/*.parquet")
     assert {*found.ids} == {*photo_files.PHOTOS}
     assert found.failed.keys() == photo_files.REASONS.keys()

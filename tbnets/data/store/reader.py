@@ -511,7 +511,7 @@ def read_made_by(*paths) -> dict:
 
     def made_by(path):
         if os.fspath(path).endswith(vectors.SUFFIX):
-            return vectors.read_made_by(path)
+            return vectors.ParquetFeatures(path).made_by
         return read_manifest(path).made_by if os.path.isdir(path) else {}
 
     return joined_made_by([made_by(path) for path in paths])

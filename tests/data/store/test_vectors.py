@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tbnets
-from tbnets.data.store.vectors import read_vectors, table_of
+from tbnets.data.store.vectors import read_vectors, write_rows
 from tbnets.errors import InputError
 from tbnets.serving.checksums import identity_of
 from tests import tiny, verbs
@@ -21,7 +21,7 @@ def write(path, vectors, made_by=None, failed=()):
     states += [(key, np.zeros(dim), why) for key, why in dict(failed).items()]
     names = "id", "embedding", "status"
     rows = [{**dict(zip(names, state)), "sha256": ""} for state in states]
-    parquet.write_table(table_of(rows, dim, made_by or {}), path)
+    write_rows(path, rows, dim, made_by or {})
 
 
 def test_files_are_read_as_they_were_written(tmp_path):
@@ -47,7 +47,7 @@ def test_files_with_other_columns_are_refused(tmp_path):
     with at(path):
         tbnets.open_features(path)
     rows = [{"id": "x", "embedding": [1], "status": None, "sha256": ""}]
-    parquet.write_table(table_of(rows, 1, {}), path)
+    write_rows(path, rows, 1, {})
     with at(path):
         tbnets.open_features(path)
 
