@@ -146,11 +146,8 @@ FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
         ("IMG_1", "IMG_1.JPG"),
         ("img_1.jpg", "IMG_1.JPG"),
         ("dog.jpg", "beach/dog.jpg"),
-        ("photos/beach/dog.jpg", "beach/dog.jpg"),
-        ("beach\\dog.jpg", "beach/dog.jpg"),
         ("beach/Zoe\u0308.png", "beach/Zoë.png"),
         ("Dog.png", "beach/dog.jpg"),
-        ("lead.jpg", " lead.jpg"),
     ],
 )
 def test_likely_file_of_a_misspelled_name(name, file):

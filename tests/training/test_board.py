@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from tbnets.tasks.settings.settings import ALL
 from tbnets.training import board
 from tests import tiny
 
@@ -37,18 +36,6 @@ def test_each_scalar_is_in_the_group_of_its_name(tmp_path):
         ("4_train/learning_rate", 1): 0.25,
         ("5_time/seconds", 1): 1.0,
     }
-
-
-def test_runs_are_compared_by_settings_without_places(tmp_path):
-    settings = tiny.settings(tmp_path, tmp_path / "run")
-    found = settings.comparable()
-    assert found["image_units"] == "8,4" and found["learning_rate"] == 0.01
-    # Settings of other tasks and models are omitted.
-    assert "cca_dim" not in found and "head_units" not in found
-    assert not any(ALL[name].is_place for name in found)
-    assert all(
-        isinstance(one, str | bool | int | float) for one in found.values()
-    )
 
 
 def test_settings_are_written_as_hyperparameters(tmp_path):

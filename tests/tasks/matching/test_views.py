@@ -90,22 +90,6 @@ def test_points_are_images_then_captions(records, tmp_path, with_photos):
         assert points.thumbnails.shape == (24, 64, 64, 3)
 
 
-def test_number_of_points_is_limited(records):
-    points = scores_of(records, 0).points((3, 1))
-    # Images 0 * 8 // 3, 1 * 8 // 3 and 2 * 8 // 3, with a caption each.
-    names = ["0.png", "2.png", "5.png"]
-    assert points.columns["image"] == 2 * names
-    assert points.vectors.shape == (6, 8)
-
-
-def test_images_without_captions_are_points_too():
-    records = CaptionedImages(("a", "b"), ("one",), np.array([1]), "dev", "")
-    rows = np.eye(2, dtype="float32")
-    points = RetrievalScores(rows, rows[1:], records).points((9, 9))
-    assert points.columns["text"] == ["", "one", "one"]
-    assert points.columns["image"] == ["a", "b", "b"]
-
-
 def test_photo_of_the_same_person_is_a_correct_answer():
     # The embeddings exchange the images 0 and 2 of one person.
     ids, rows = ("a", "b", "c"), np.eye(3, dtype="float32")
