@@ -61,7 +61,9 @@ def test_padding_does_not_change_vectors(encoders, kind):
     layer = encoders[kind].layer()
     ids = np.array([[2, 3, 1], [5, 0, 0]], np.int32)
     padded = np.pad(ids, [[0, 0], [0, 5]])
-    np.testing.assert_allclose(layer(ids), layer(padded), atol=1e-6)
+    # A root makes more of the rounding where sums cancel.
+    tolerance = 1e-4 if "fisher" in kind else 1e-6
+    np.testing.assert_allclose(layer(ids), layer(padded), atol=tolerance)
     assert layer(ids).shape == (2, layer.output_dim)
     assert not layer.trainable_variables
 

@@ -91,7 +91,8 @@ def test_a_photo_does_not_depend_on_its_batch(full):
     contents = [photo(seed) for seed in range(3)]
     together = full(contents).numpy()
     for content, row in zip(contents, together):
-        np.testing.assert_allclose(full([content])[0], row, rtol=1e-5)
+        alone = full([content])[0]
+        np.testing.assert_allclose(alone, row, rtol=1e-4, atol=1e-6)
 
 
 def test_features_built_from_a_description_are_equal(tmp_path):
@@ -156,7 +157,9 @@ def test_features_are_the_means_of_the_maps(crops, layers):
     maps = features.maps(photos).numpy()
     assert maps.shape[0] == 2 and maps.shape[-1] == features.dim
     means = maps.mean(axis=(1, 2))
-    np.testing.assert_allclose(means, features.forward(photos), rtol=1e-5)
+    np.testing.assert_allclose(
+        means, features.forward(photos), rtol=1e-4, atol=1e-6
+    )
     assert features.maps(photos[:0]).shape == (0, *maps.shape[1:])
 
 

@@ -177,4 +177,4 @@ def test_noun_phrases_are_ordered_by_tree_and_node():
     assert captions.numpy().tolist() == [0, 0, 2]
     assert spans.numpy().tolist() == [[0, 1], [2, 3], [0, 2]]
     _, wanted = made.embed_nodes(BATCH["captions"], BATCH["phrase_nodes"])
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -63,7 +63,7 @@ def wait(page, code):
 
     `page.wait_for_function` calls `eval` in the page, whose policy forbids it.
     """
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not page.evaluate(code):
         assert time.monotonic() < end, f"never true: {code}"
         time.sleep(0.02)

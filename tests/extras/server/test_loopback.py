@@ -22,8 +22,8 @@ def test_a_signal_in_another_thread_ends_the_wait():
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     thread = threading.Thread(target=send)
     try:
-        thread.start()
         with pytest.raises(KeyboardInterrupt):
+            thread.start()
             loopback.wait()
         ended.set()
     finally:
