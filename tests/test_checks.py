@@ -10,10 +10,7 @@ import tbnets
 from tbnets.checks import (
     letters,
     per_cent,
-    place_among_equals,
     rounded,
-    rows_by,
-    rows_of,
     short_text,
     spelling,
     text_ids,
@@ -31,27 +28,6 @@ def test_a_spelling_keeps_its_capitals():
 
 def test_letters_ignore_case_spaces_and_punctuation():
     assert letters("A T-shirt , isn't it ?") == letters("a t shirt isn't IT")
-
-
-def test_rows_are_found_by_id():
-    assert rows_of(("c", "a"), ("a", "b", "c")).tolist() == [2, 0]
-    assert rows_of((), ("a",)).dtype == np.int64
-
-
-def test_rows_by_value_ascend():
-    values = np.array([2, 0, 2, 0, 4])
-    found = rows_by(values, 6)
-    wanted = [[1, 3], [], [0, 2], [], [4], []]
-    assert [rows.tolist() for rows in found] == wanted
-    assert len(rows_by(values)) == 5
-    assert rows_by(np.zeros(0, np.int64)) == []
-    nobody = rows_by(np.zeros(0, np.int64), 2)
-    assert [rows.tolist() for rows in nobody] == [[], []]
-
-
-def test_places_count_earlier_equal_values():
-    values = np.array([7, 3, 7, 7, 3])
-    assert place_among_equals(values).tolist() == [0, 0, 1, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,16 @@ def test_example_runs(name, names):
     exec(compile(code, f"example of {name}", "exec"), {**names})
 
 
+# mypy writes its own cache, which the check of the whole clone shares.
+@pytest.mark.skipif(
+    keras.__version__.startswith("2."),
+    reason="the types are those of the current stack",
+)
 def test_examples_have_no_type_errors(tmp_path):
     mypy = pytest.importorskip("mypy.api")
-    parts = [(ROOT / "tests" / "typed_program.py").read_text("utf-8")]
+    # An example of a class has methods without annotations.
+    parts = ['# mypy: disable-error-code="no-untyped-def"']
+    parts.append((ROOT / "tests" / "typed_program.py").read_text("utf-8"))
     for name in NAMES:
         code = textwrap.indent(example(getattr(tbnets, name)), "    ")
         parts.append(f"def example_of_{name}() -> None:\n{code}\n")
@@ -147,11 +154,7 @@ def test_examples_have_no_type_errors(tmp_path):
     path.write_text("\n\n".join(parts))
     options = [
         f"--config-file={ROOT / 'pyproject.toml'}",
-        "--cache-dir=/dev/null",
-        # An example of a class has methods without annotations.
-        "--disable-error-code=no-untyped-def",
-        # Before NumPy 2, an array needs the type of its values.
-        "--disable-error-code=type-arg",
+        f"--cache-dir={ROOT / '.mypy_cache'}",
     ]
     found, _, code = mypy.run([*options, str(path)])
     assert code == 0, found

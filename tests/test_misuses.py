@@ -25,6 +25,7 @@ from tbnets.serving.served import Served
 from tbnets.training import loop
 from tests import saved_models, tiny, tiny_misuses
 from tests.evaluation.test_score_tiles import of_matrix
+from tests.features import tiny_cnn
 from tests.refusals import assert_about
 
 ROWS = np.random.default_rng(0).normal(size=(6, 8)).astype("f4")
@@ -35,7 +36,7 @@ SCORES = UNIT @ UNIT.T
 VOCABULARY = tbnets.Vocabulary.build(["a dog runs", "a cat sleeps"])
 TOKENIZER = tbnets.Tokenizer(VOCABULARY)
 TOKENS = np.full((6, 3), 2, np.int32)
-NAN, INF = math.nan, math.inf
+NAN = math.nan
 RAGGED = [[1.0], [1.0, 2.0]]
 BOX = [[0, 0, 4, 4]]
 LOSS = tbnets.TripletLoss()
@@ -131,10 +132,6 @@ def localize_one(**given):
     usual = {"scores": np.zeros((1, 4)), "proposals": [BOX * 4]}
     usual |= {"truth": BOX, "phrase_to_image": [0]}
     tbnets.evaluate_localization(**usual | given)
-
-
-def bootstrap(*given, **more):
-    tbnets.bootstrap_interval([1, 2], *given, **more)
 
 
 def suppress(scores=(1,), iou_threshold=0.5, limit=None):
@@ -369,7 +366,7 @@ CALLS += [
 PIXELS = "-image_features --image_encoder=small --image_size=8 "
 SCENES = "-captions --scenes={root}/"
 OWN = "-image_features --images={root}/whole "
-CNN = OWN + "--image_encoder=SqueezeNet --fine_tune --cnn_weights="
+CNN = OWN + "--image_encoder={cnn} --fine_tune --cnn_weights="
 NAMED = "-image_features --captions={root}/"
 TABLE = "--captions={root}/"
 TEXTS = "-word_dim --text_encoder=features --text_features="
@@ -385,16 +382,12 @@ TRAIN = [
     ("--flagfile={root}/absent.flags", "absent.flags"),
     ("runs/first", "Received: runs/first"),
     ("--task=tusk", "--task"),
-    ("--optimizer=sdg", "--optimizer"),
     ("--image_transform=center,l2", "--image_transform"),
     ("--epochs", "`--epochs` must have a value"),
     # What is out of its range.
     ("--images_per_batch=1", "--images_per_batch"),
-    ("--captions_per_image=0", "--captions_per_image"),
     ("--seed=-1", "--seed"),
-    ("--epochs=0", "--epochs"),
     ("--learning_rate=-1", "--learning_rate"),
-    ("--gradient_clip_norm=-1", "--gradient_clip_norm"),
     (WEIGHTS, "--image_to_text_weight"),
     ("--min_count=1000", "captions"),
     ("--image_units=8,0", "--image_units"),
@@ -428,8 +421,8 @@ TRAIN = [
     (PIXELS + "--images=nowhere", "`--images` must name an"),
     (PIXELS + "--images={root}/photos", "12 of 12 are missing"),
     (OWN + "--image_encoder=VGG61 --fine_tune", "--image_encoder"),
-    (CNN + "imagenet", "--cnn_weights"),
-    (CNN + "absent.h5", "--cnn_weights"),
+    (CNN.replace("{cnn}", "SqueezeNet") + "imagenet", "--cnn_weights"),
+    (CNN.replace("{cnn}", tiny_cnn.NAME) + "absent.h5", "--cnn_weights"),
     # Photos of one's own.
     (NAMED + "train.csv --images={root}/whole", "first 'a.png'"),
     (NAMED + "train.csv --images={root}/empty", "holds no files"),
@@ -520,7 +513,7 @@ LOCALIZE = [
 EXTRACTED = "--output={root}/store --images={root}/"
 EXTRACT = [
     (EXTRACTED + "absent", "--images"),
-    (EXTRACTED + "whole --layers=fc7", "--layers"),
+    (EXTRACTED + f"whole --cnn={tiny_cnn.NAME} --layers=fc7", "--layers"),
     (EXTRACTED + "whole --cnn_weights=absent.h5", "--cnn_weights"),
 ]
 PROPOSE = [
@@ -558,7 +551,7 @@ COMMANDS = [
 @pytest.fixture(scope="module", autouse=True)
 def models_loaded_once():
     """Loads the SavedModel of each folder once for all misuses."""
-    with saved_models.loaded_once():
+    with saved_models.loaded_once(), tiny_cnn.known():
         yield
 
 

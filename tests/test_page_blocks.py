@@ -14,7 +14,7 @@ import tbnets
 from tbnets.cli.serve import serving
 from tbnets.extras.server.models import Models
 from tbnets.features import fisher
-from tests import fresh, page_files
+from tests import page_files
 from tests.features.test_regions import vgg_like
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -32,6 +32,7 @@ NETWORK = "docs/bring_your_network.md"
 REGIONS, ZOO = "docs/regions.md", "model_zoo/README.md"
 SCALE = "docs/scale.md"
 FRESH = "# In a fresh process."
+"""Begins a block with names of its own. A process of its own takes seconds."""
 REPLACED = {
     # The ports of the pages may be in use.
     (SERVING, "localhost:8500"): lambda request: (
@@ -40,7 +41,7 @@ REPLACED = {
     (SERVER, "localhost:8501"): lambda request: (
         f"localhost:{request.getfixturevalue('ports')[1]}"
     ),
-    # Further epochs in the fresh process would repeat the first one.
+    # Further epochs would repeat the first one.
     (LIBRARY, "batch_size=12, epochs=5"): "batch_size=12",
     (LIBRARY, "fit(batches, epochs=5"): "fit(batches, epochs=2",
     # Small pixels and a small network take less time.
@@ -188,11 +189,8 @@ def run(request, tmp_path_factory, module_eagerly):
             pytest.importorskip(package)
         names = {"__name__": "page", **GIVEN.get(page, dict)()}
         for number, block in enumerate(programs(page, request)):
-            if block.startswith(FRESH):
-                options = {"cwd": pathlib.Path.cwd(), "eagerly": True}
-                fresh.run("-c", block, check=True, **options)
-            else:
-                exec(compile(block, f"{page}, block {number}", "exec"), names)
+            own = {"__name__": "page"} if block.startswith(FRESH) else names
+            exec(compile(block, f"{page}, block {number}", "exec"), own)
         return names
 
     load = functools.cache(tf.saved_model.load)

@@ -1,6 +1,7 @@
 """Checks the links, names and code references of pages."""
 
 import ast
+import functools
 import importlib
 import pathlib
 import re
@@ -28,6 +29,7 @@ def anchors(page):
     return {title.replace(" ", "-") for title in plain}
 
 
+@functools.cache
 def exists(name):
     """Returns whether tbnets has `package.module.Name.member`."""
     parts = name.split(".")
@@ -108,11 +110,14 @@ def declared_flags():
     return names | {f"no{name}" for name in names}
 
 
+@functools.cache
 def sources():
-    """Yields (path, syntax tree) of the modules of the package and tools."""
-    for folder in ("tbnets", "tools"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path, ast.parse(path.read_text("utf-8"))
+    """Returns (path, syntax tree) of the modules of the package and tools."""
+    return [
+        (path, ast.parse(path.read_text("utf-8")))
+        for folder in ("tbnets", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
 
 
 def strings():

@@ -143,6 +143,33 @@ def run(tmp_path_factory):
     return run
 
 
+@pytest.mark.parametrize(
+    "code, not_imported",
+    [
+        ("import tbnets; dir(tbnets); tbnets.PRESETS", "numpy absl keras"),
+        (
+            "import tbnets.cli.make_scenes, tbnets.cli.zoo\n"
+            "tbnets.cli.overview(), str(tbnets.zoo.describe())",
+            "keras tensorflow",
+        ),
+        ("import tbnets.lite", "keras tensorflow absl h5py matplotlib"),
+    ],
+)
+def test_light_modules_do_not_import_tensorflow(code, not_imported):
+    names = f"set({not_imported.split()}) & sys.modules.keys()"
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys\n{code}\nprint({names})",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.stdout, ended.stderr) == ("set()\n", "")
+
+
 BUG = "This is a bug in tbnets."
 
 

@@ -198,12 +198,14 @@ class Presets(dict):
     """Name of a kind -> folder of its preset, saved when it is first asked.
 
     Args:
-        folder: the folder that they are saved in.
+        folder: the folder for the presets, and for `cache`, where tests share
+            the exported models.
     """
 
     def __init__(self, folder):
         super().__init__()
         self.folder = pathlib.Path(folder)
+        self.cache = self.folder / "cache"
         # Keras Hub calls it dozens of times for each preset that it opens.
         from keras_hub.src.utils import preset_utils
 

@@ -22,7 +22,7 @@ SIZE = (120, 80)
 
 
 class ColourNetwork(tf.Module):
-    """Embeds a region as its mean colour, a phrase as its words' colour."""
+    """Embeds a photo or region as its mean colour, a text as its words'."""
 
     embedding_dim = 3
 
@@ -31,8 +31,10 @@ class ColourNetwork(tf.Module):
         rows = [[0] * 3, [1] * 3, [0, 0, 1], [0, 1, 0], [1, 0, 0]]
         self.words = tf.Variable(rows, dtype=tf.float32)
 
-    def embed_images(self, rows, training=False):
-        return tf.math.l2_normalize(rows, axis=-1)
+    def embed_images(self, images, training=False):
+        if images.shape.rank == 4:
+            images = tf.reduce_mean(images, axis=[1, 2])
+        return tf.math.l2_normalize(images, axis=-1)
 
     def embed_text(self, texts, training=False):
         total = tf.reduce_sum(tf.gather(self.words, texts), axis=1)

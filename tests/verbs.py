@@ -38,6 +38,13 @@ def run(verb, *words):
     return subprocess.CompletedProcess((verb, *words), code or 0, out, err)
 
 
+def printed(verb, *words, code=0):
+    """Calls a verb that ends with `code`; returns its output and errors."""
+    ended = run(verb, *words)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout + ended.stderr
+
+
 def train(*words):
     """Calls `train` as `run` does, where TensorFlow has computed already.
 

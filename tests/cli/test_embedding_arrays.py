@@ -23,15 +23,12 @@ def test_array_is_memory_mapped(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        content_of(np.eye(100))[:1000],
-        content_of(np.eye(4)) + b"\0",
         # NumPy tokenizes such a header, and its error is no ValueError.
         content_of(np.eye(4)).replace(b"(4, 4)", b"(4, 4 "),
         content_of(np.array(["1"])),
         content_of(np.zeros((0, 3))),
         content_of(np.array([{}]), allow_pickle=True),
         content_of(a=np.eye(2), save=np.savez),
-        b"",
     ],
 )
 def test_broken_file_is_named(tmp_path, content):

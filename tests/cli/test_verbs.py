@@ -23,19 +23,6 @@ OF_CLONES = {
 SCRIPTS = ("train", "evaluate", "export")
 
 
-def test_light_commands_import_no_tensorflow():
-    code = (
-        "import sys, tbnets.cli.make_scenes\n"
-        "import tbnets.cli.zoo\n"
-        "tbnets.cli.overview()\n"
-        "print(*{'tensorflow', 'keras'} & sys.modules.keys())"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (ended.stdout, ended.stderr) == ("\n", "")
-
-
 def test_help_lists_all_verbs(monkeypatch, capsys):
     codes = []
     monkeypatch.setattr(startup, "run", lambda work: codes.append(work()))
@@ -116,13 +103,6 @@ def test_scripts_of_a_clone_call_their_verbs():
     for verb in SCRIPTS:
         text = tools[verb].read_text("utf-8")
         assert f'cli.run_tool("{verb}")' in text
-
-
-def test_an_error_is_one_line_without_a_traceback():
-    command = [sys.executable, "-m", "tbnets", "zoo", "x"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.count("\n") == 1 and "error: The " in ended.stderr
 
 
 def test_the_recorded_command_line_can_be_typed(monkeypatch):

@@ -14,12 +14,11 @@ import tbnets
 from tbnets.cli import demo, serve
 from tbnets.errors import InputError, MissingFileError, MissingPackageError
 from tbnets.extras.hub import PresetPhotos, presets
-from tbnets.extras.server.models import Models
 from tbnets.features import hub as hub_names
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.models.keras_file import load_model
 from tbnets.serving import zoo
-from tests import refusals
+from tests import refusals, saved_models
 
 CAPTIONS = np.array(["a dog runs", "the red ball", ""])
 PIXELS = np.random.default_rng(0).uniform(0, 255, (2, 16, 16, 3))
@@ -101,39 +100,32 @@ def test_names_and_handles_are_downloaded_once(monkeypatch, clip):
 
 
 def test_a_network_of_both_sides_is_made_and_exported(
-    clip, tmp_path, monkeypatch
+    clip, hub_presets, monkeypatch
 ):
     import keras_hub
 
-    monkeypatch.setenv("TBNETS_CACHE", str(tmp_path))
+    monkeypatch.setenv("TBNETS_CACHE", str(hub_presets.cache))
     network, tokenizer = tbnets.from_preset(clip)
     backbone = keras_hub.models.Backbone.from_preset(clip)
     ids = tokenizer(CAPTIONS)
     texts = network.embed_text(ids)
     expected = keras.ops.normalize(backbone.get_text_embeddings(ids[:2] - 1))
     np.testing.assert_allclose(texts[:2, :1], expected[:, :1], atol=1e-5)
-    model = zoo.open_model(f"hub:{clip}")
+    with saved_models.loaded_once():
+        model = zoo.open_model(f"hub:{clip}")
+        # `tbnets serve` and `tbnets demo` use the exported model, too.
+        assert demo.Options(model=f"hub:{clip}").open({}).path == model.path
+        folders = serve.folders_of([f"clip=hub:{clip}"])
+        assert folders == {"clip": model.path}
     found = model.embed_text(CAPTIONS.tolist())
     np.testing.assert_allclose(found, texts, atol=1e-5)
-    [folder] = tmp_path.glob("hub/*/clip/1")
-    assert zoo.locate(f"hub:{clip}") == folder
+    assert [*hub_presets.cache.glob("hub/*/clip/1")] == [model.path]
     pixels = PIXELS.round()
     files = [tf.io.encode_png(each.astype("uint8")).numpy() for each in pixels]
     converter = keras_hub.layers.ImageConverter.from_preset(clip)
     resized = np.stack([PresetPhotos(converter, 16)(each) for each in pixels])
     expected = network.embed_images(resized)
     np.testing.assert_allclose(model.embed_images(files), expected, atol=1e-4)
-    # `tbnets serve` and `tbnets demo` use the exported model.
-    models = Models(serve.folders_of([f"clip=hub:{clip}"]), tell=str)
-    models.start()
-    models.close()
-    inputs = {"captions": CAPTIONS.astype(object)}
-    rows = models.get("clip").predict("embed_text", inputs)["embeddings"]
-    np.testing.assert_allclose(rows, texts, atol=1e-5)
-    (tmp_path / "a.png").write_bytes(files[0])
-    options = demo.Options(model=f"hub:{clip}", localizer="")
-    content = demo.load_content(options, tmp_path, CAPTIONS.tolist(), False)
-    np.testing.assert_allclose(content.embeddings, texts, atol=1e-5)
 
 
 def test_preset_folders_are_resolved_and_recorded_by_name(tmp_path):

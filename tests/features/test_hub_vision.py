@@ -72,14 +72,6 @@ def test_last_layer_gives_the_vectors_of_keras_hub(
     assert folder not in str(features.description())
 
 
-def test_features_in_a_graph_equal_eager_features(cnns, files):
-    features = PhotoFeatures(cnns("resnet"))
-    decoded = tf.stack([features.decode(one) for one in files])
-    apart = features.compiled_forward(decoded).numpy()
-    np.testing.assert_allclose(features(files), apart, rtol=1e-4, atol=1e-5)
-    assert features.forward(decoded[:0]).shape == (0, features.dim)
-
-
 def test_features_of_named_layers_are_averaged_over_positions(cnns, files):
     layers = ["last", "vision_encoder_block_0", "vision_embedding"]
     cnn = cnns("clip")

@@ -11,7 +11,6 @@ from tbnets.features.image_encoders import (
     SmallConvNet,
 )
 from tbnets.features.photo_features import PhotoFeatures
-from tests import refusals
 from tests.features import tiny_cnn
 
 
@@ -27,11 +26,6 @@ def test_small_conv_net_halves_at_each_stage():
         encoder = SmallConvNet((4, 6))
         outputs = encoder(tf.zeros((2, height, width, 3)))
         assert outputs.shape == (2, cells * 6) == (2, encoder.output_dim)
-
-
-def test_unknown_keras_application_is_refused():
-    with refusals.refused("name"):
-        ApplicationEncoder("AlexNet")
 
 
 def test_application_preprocesses_inside():

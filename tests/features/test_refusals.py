@@ -6,6 +6,7 @@ import pytest
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.cnn import build_cnn
 from tbnets.features.fisher import FisherFeatures, HybridMixture
+from tbnets.features.image_encoders import ApplicationEncoder
 from tbnets.features.proposals import Proposer
 from tbnets.features.regions import AveragedFeatures, WarpFeatures
 from tbnets.features.tfidf import TfidfFeatures
@@ -25,6 +26,7 @@ def average(layers=("first", "second"), **options):
 
 CALLS = [
     ("name", lambda: build_cnn("AlexNet")),
+    ("name", lambda: ApplicationEncoder("AlexNet")),
     ("layers", lambda: tiny_cnn().outputs(["fc7"])),
     ("layers", lambda: WarpFeatures(tiny_cnn(), "fc7")),
     ("layers", lambda: average(["fc2"])),

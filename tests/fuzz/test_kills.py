@@ -27,8 +27,8 @@ from tests.fuzz import cut
 from tests.fuzz.long import only_long
 from tests.fuzz.runs import arrays_of_run
 from tests.photo_files import encode
+from tests.tiny_localizer import VOCABULARY, ColourNetwork
 from tests.tools.test_make_zoo import CARD
-from tests.tools.test_query import VOCABULARY, ColorNetwork
 
 TRAIN = "tools/train.py"
 PROGRAM = "tbnets/__main__.py"
@@ -173,7 +173,7 @@ class Undisturbed:
             (folder / "photos" / f"{number}.jpg").write_bytes(content)
         (folder / "card.md").write_text(CARD)
         export_saved_model(
-            ColorNetwork(),
+            ColourNetwork(),
             VOCABULARY,
             folder / "colors" / "1",
             image_shape=(16, 16, 3),

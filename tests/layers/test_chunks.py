@@ -90,7 +90,9 @@ def means():
 
 TRIPLETS = {"loss": TripletLoss(margin=0.5, term_weights=TERMS)}
 INFONCE = {"loss": InfoNCELoss(0.2, TERMS)}
+ONE_TERM = {"loss": InfoNCELoss(0.2, {"image_to_text": 1.0})}
 CASES = {
+    "one_term": (EmbeddingNetwork, means, ONE_TERM),
     "triplets": (EmbeddingNetwork, lstm, TRIPLETS),
     "infonce": (EmbeddingNetwork, means, INFONCE),
     "pairs": (SimilarityNetwork, means, {}),
@@ -100,7 +102,7 @@ CASES = {
 @pytest.mark.parametrize(
     "case, chunk, graph",
     [
-        ("infonce", 2, True),
+        ("one_term", 2, True),
         ("triplets", 3, False),
         ("infonce", 100, False),
         ("pairs", 5, False),

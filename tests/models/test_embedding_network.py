@@ -178,6 +178,7 @@ def test_batches_of_all_sizes_share_one_trace_and_lower_the_loss():
     network.train_step = counted
     network.compile(keras.optimizers.Adam(0.01), ONE_TERM)
     batches = [make_batch(5), make_batch(3, words=7), make_batch(1)]
+    batches.append(make_batch(3, (1, 0, 0)))
     before = [float(network.batch_loss(batch).total) for batch in batches]
     dataset = tf.data.Dataset.from_generator(
         lambda: iter(batches * 20),
@@ -192,16 +193,7 @@ def test_batches_of_all_sizes_share_one_trace_and_lower_the_loss():
     assert len(traces) == 1
     assert network.largest_batch is None
     after = [float(network.batch_loss(batch).total) for batch in batches]
-    assert sum(after) < 0.7 * sum(before)
-
-
-def test_small_batches_give_finite_steps():
-    network = compiled_network()
-    for captions in ((1,), (3,), (1, 0, 0)):
-        logs = network.train_step(make_batch(len(captions), captions))
-        assert np.isfinite(float(logs["loss"]))
-        for variable in network.weights:
-            assert np.isfinite(variable.numpy()).all()
+    assert sum(after) < 0.7 * sum(before) and np.isfinite(after).all()
 
 
 class Poisoned(InfoNCELoss):

@@ -72,7 +72,7 @@ def set_weights(network):
             weight.assign(rng.normal(size=weight.shape) / size)
 
 
-def test_training_reaches_known_losses_and_recalls(tmp_path, eagerly):
+def test_training_reaches_known_losses_and_recalls(tmp_path):
     write_shapes(tmp_path)
     settings = quickstart(tmp_path)
     session, _ = runs.prepare(settings, runs.start(settings, False))

@@ -86,10 +86,10 @@ def test_tiles_and_pairs_equal_the_whole_matrix():
     images, texts = embedded(network, make_batch())
     whole = network.similarities(images, texts).numpy()
     tile = network.similarities(images[1:3], texts[2:])
-    np.testing.assert_allclose(tile, whole[1:3, 2:], rtol=1e-5)
+    np.testing.assert_allclose(tile, whole[1:3, 2:], 1e-5, 1e-6)
     rows, columns = [0, 4, 2], [6, 1, 1]
     pairs = network.judge(tf.gather(images, rows), tf.gather(texts, columns))
-    np.testing.assert_allclose(pairs, whole[rows, columns], rtol=1e-5)
+    np.testing.assert_allclose(pairs, whole[rows, columns], 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("num_candidates", [1, 4])
@@ -144,11 +144,11 @@ def test_softmax_loss_averages_both_directions(text_ids):
         ("softmax", {"ranked_first"}, "ranked_first"),
     ],
 )
-def test_training_lowers_the_loss(loss, own, best):
+def test_training_lowers_the_loss(loss, own, best, eagerly):
     network = make()
-    network.compile(keras.optimizers.Adam(0.05), loss=loss)
+    network.compile(keras.optimizers.Adam(0.1), loss=loss)
     history = network.fit(
-        tf.data.Dataset.from_tensors(make_batch()).repeat(40),
+        tf.data.Dataset.from_tensors(make_batch()).repeat(20),
         epochs=2,
         verbose=0,
         shuffle=False,

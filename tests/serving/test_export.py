@@ -217,18 +217,6 @@ def test_export_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch, error):
     assert os.listdir(tmp_path) == []
 
 
-def test_vocabulary_size_is_compared_if_the_encoder_has_one():
-    own, side = keras.layers.Layer(), Branch((4,))
-    tokenizer = Tokenizer(VOCABULARY)
-    own.output_dim = 4
-    export._check_words(EmbeddingNetwork(side, own), tokenizer)
-    export._check_words(EmbeddingNetwork(side, side, None, own), tokenizer)
-    for words in (None, MeanOfWords(5, 3)):
-        network = EmbeddingNetwork(side, side, text_encoder=words)
-        with refused("vocabulary"):
-            export._check_words(network, tokenizer)
-
-
 def test_export_of_unknown_ops_raises_an_error(tmp_path):
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, "name")])
     def read(name):

@@ -132,26 +132,3 @@ def test_features_that_photos_do_not_have_raise_an_error(
     monkeypatch.setitem(made_by, "side_by_side", [first, second | changes])
     with refused(name):
         runs.export(session)
-
-
-def test_search_takes_photos_in_any_form(exported):
-    folder, _, _, model = exported
-    paths = sorted((folder / "photos").iterdir())
-    embeddings = model.embed_images(paths)
-    [cosines] = model.embed_text(["dog runs"]) @ embeddings.T
-    rows = range(len(paths))
-    contents = [path.read_bytes() for path in paths]
-    for photos, names in (
-        (folder / "photos", [str(path) for path in paths]),
-        (embeddings, rows),
-        (contents, rows),
-    ):
-        [answers] = model.search(["dog runs"], photos, top=2)
-        # Photos of noise nearly tie: the cosine is compared, not the name.
-        values = [answer.similarity for answer in answers]
-        own = [cosines[names.index(answer.image)] for answer in answers]
-        assert len({answer.image for answer in answers}) == 2
-        np.testing.assert_allclose(values, own, atol=1e-5)
-        np.testing.assert_allclose(values, -np.sort(-cosines)[:2], atol=1e-5)
-    assert model.search([], folder / "photos") == []
-    assert model.search(["cat"], []) == [[]]

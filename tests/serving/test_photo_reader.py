@@ -12,7 +12,6 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.export import export_saved_model
-from tbnets.serving.photo_reader import attempt, attempt_once
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
 from tests import fresh, photo_files
@@ -33,35 +32,14 @@ BAD = {
 }
 
 
-def positive(value):
-    with tf.control_dependencies([tf.debugging.assert_positive(value)]):
-        return 2 * value
-
-
-def test_where_a_function_fails_something_else_stands():
-    rows = tf.TensorSpec([None], tf.int32)
-    call = tf.function(lambda x: attempt(positive, (x,), -7), [rows])
-    for values in ([], [3], [-1], [-1, 2, 0, 5], [-1, -2]):
-        results, succeeded = call(tf.constant(values, tf.int32))
-        expected = [2 * value if value > 0 else -7 for value in values]
-        assert results.numpy().tolist() == expected
-        assert succeeded.numpy().tolist() == [value > 0 for value in values]
-
-
-def test_a_single_call_that_fails():
-    call = tf.function(lambda one: attempt_once(positive, (one,), -7))
-    for value, expected in ((4, (8, True)), (-4, (-7, False))):
-        assert tuple(x.numpy() for x in call(tf.constant(value))) == expected
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Convolutions over pixels and an LSTM over words, and its SavedModel."""
     network = EmbeddingNetwork(
-        Branch((6, 4), batch_normalization="last", dropout=0.5),
+        Branch((4,), batch_normalization="last", dropout=0.5),
         Branch((5, 4), batch_normalization="last", dropout=0.5),
-        SmallConvNet((4, 6)),
-        RecurrentEncoder(VOCABULARY.size, "lstm", 3, 2, bidirectional=True),
+        SmallConvNet((4,)),
+        RecurrentEncoder(VOCABULARY.size, "lstm", 3, 2),
     )
     shape = (SIZE, SIZE, 3)
     network.build({"images": (None, *shape), "captions": (None, None)})
@@ -157,12 +135,3 @@ def test_photos_of_all_sorts_are_embedded_alike(model, tmp_path):
     with pytest.raises(InputError, match="none.jpg"):
         model.embed_images(["none.jpg"])
     assert model.similarity([], CAPTIONS).shape == (0, 5)
-
-
-def test_a_folder_is_searched_without_what_is_no_photo(model, tmp_path, capsys):
-    photo_files.write_all(tmp_path)
-    [answers] = model.search(["a dog"], tmp_path, top=99)
-    found = sorted(answer.image for answer in answers)
-    assert found == sorted(str(tmp_path / name) for name in photo_files.PHOTOS)
-    told = photo_files.reasons(capsys.readouterr().err.split("\n"), tmp_path)
-    photo_files.assert_all_left_out(told)

@@ -20,7 +20,6 @@ from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests.data.test_images import smooth
 from tests.features import tiny_cnn
 from tests.photo_files import encode
-from tests.refusals import refused
 
 BOXES = np.array([[0, 0, 40, 30], [5, 6, 20, 12], [1, 1, 3, 29]], "float32")
 VOCABULARY = Vocabulary.build(["a red ball"])
@@ -131,12 +130,3 @@ def test_phrases_can_be_trees(eagerly):
         embed_phrases(tf.constant(broken))
     with pytest.raises(refused_by_graph, match="at most 80 nodes"):
         embed_phrases(tf.zeros([1, 81, 6], tf.int32))
-
-
-def test_other_features_or_weights_raise_an_error(extractor):
-    made_by = extractor.description()
-    with refused("weights"):
-        photo_reader({**made_by, "weights_sha256": "0"}, "random")
-    for other in ({}, {**made_by, "regions": "warp"}):
-        with refused("--cnn_weights"):
-            photo_reader(other, "random")

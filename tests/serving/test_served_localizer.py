@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from tbnets.data import pictures
-from tbnets.data.images import BrokenImageError, read_photo
+from tbnets.data.images import BrokenImageError
 from tbnets.errors import InputError
-from tbnets.serving import served
 from tbnets.serving.inputs import MOST_WORDS
 from tbnets.serving.served import load_saved_model
 from tests import tiny_localizer
@@ -102,20 +100,6 @@ def test_boxes_are_proposed_as_in_training(model, folder):
         [[(found, similarity)]] = model.find([name], folder / "photo.png")
         assert similarity > 0.9
         assert tiny_localizer.is_centred_in(found, box)
-
-
-def test_find_decodes_a_photo_once(model, folder, monkeypatch):
-    pytest.importorskip("cv2")
-    path = folder / "photo.png"
-    wanted, pixels = model.propose(path), read_photo(path)
-    monkeypatch.setattr(served, "read_photo", None)
-    np.testing.assert_array_equal(model.propose(pixels), wanted)
-    read, convert = [], pictures.png_of
-    monkeypatch.setattr(
-        pictures, "png_of", lambda one: read.append(one) or convert(one)
-    )
-    model.find(["red"], pixels, boxes=BOXES)
-    assert len(read) == 1
 
 
 def test_error_about_a_broken_photo_names_it(model, folder):

@@ -17,7 +17,6 @@ from tests import tiny_localizer
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/serving.md"
 TENSOR = re.compile(r"`(\w+)` (string|float32|int32) `\[(.*?)\]`")
-ANY_NUMBER = {"m", "n", "p", "nodes"}
 FEATURES, TREES = (
     "`text_features` float32 `[m, t]`",
     "`trees` int32 `[m, nodes, 6]`",
@@ -33,30 +32,17 @@ WORDS = {
 
 
 def tensors(text):
-    """Returns what a cell says: a set of (name, dtype, known sides)."""
-    found = set()
-    for name, dtype, sides in TENSOR.findall(text):
-        sides = [one for one in sides.split(", ") if one]
-        known = tuple(
-            None if one in ANY_NUMBER else one.isdigit() and int(one)
-            for one in sides
-        )
-        found.add((name, dtype, known))
-    return found
-
-
-def said(described):
-    """Returns the same of what a model says; a fixed side is False."""
-    fixed = {("trees", 2): 6, ("boxes", 1): 4, ("spans", 1): 2}
+    """Returns the tensors of a cell as a set of (name, dtype, rank)."""
     return {
-        (
-            name,
-            one["dtype"],
-            tuple(
-                size and fixed.get((name, axis), False)
-                for axis, size in enumerate(one["shape"])
-            ),
-        )
+        (name, dtype, len(sides.split(", ")) if sides else 0)
+        for name, dtype, sides in TENSOR.findall(text)
+    }
+
+
+def tensors_of(described):
+    """Returns the tensors that a model describes as `tensors` does."""
+    return {
+        (name, one["dtype"], len(one["shape"]))
         for name, one in described.items()
     }
 
@@ -93,8 +79,8 @@ def entries(signatures):
     return [
         (
             name,
-            said(one["inputs"]),
-            said(one["outputs"]),
+            tensors_of(one["inputs"]),
+            tensors_of(one["outputs"]),
             is_batchable(one),
         )
         for name, one in signatures.items()
@@ -141,14 +127,12 @@ def networks():
 
 def test_signatures_of_other_exports_match_the_page():
     for endpoints in networks():
-        traced = {
-            name: one.get_concrete_function()
-            for name, one in endpoints.functions.items()
-        }
-        said_of = {
-            name: describe_signature(one) for name, one in traced.items()
-        }
-        assert in_the_table(said_of)
+        assert in_the_table(
+            {
+                name: describe_signature(function.get_concrete_function())
+                for name, function in endpoints.functions.items()
+            }
+        )
 
 
 def test_outputs_with_a_column_per_request_row_are_not_batched():

@@ -101,17 +101,6 @@ def test_changed_zoo_model_is_not_loaded(folder, name, harm):
             zoo.open_model(model)
 
 
-@pytest.mark.parametrize(
-    "line", ["", "abc  1/x", "0" * 64 + " README.md", "0" * 64 + "  README.md"]
-)
-def test_error_about_checksums_contains_the_line(folder, line):
-    with open(folder / "tiny" / zoo.CHECKSUMS, "a") as file:
-        file.write(line + "\n")
-    count = len(zoo.model_files(folder / "tiny"))
-    with refused(f"{zoo.CHECKSUMS}:{count + 1}"):
-        zoo.load("tiny")
-
-
 def test_zoo_model_finds_exif_data_behind_a_comment():
     [scene] = draw_scenes("test", SceneSettings(0, 0, 1, seed=7))
     notes = PIL.Image.Exif()
@@ -123,7 +112,7 @@ def test_zoo_model_finds_exif_data_behind_a_comment():
     upright = file_of(PIL.Image.fromarray(pixels), "PNG")
     model = tbnets.zoo.load("scenes_embedding")
     found = model.call("embed_image", image_bytes=[content, upright])
-    np.testing.assert_array_equal(*found["embeddings"])
+    np.testing.assert_allclose(*found["embeddings"], atol=1e-5)
 
 
 def test_scenes_localization_finds_phrases():

@@ -63,13 +63,6 @@ class Searched(test_embedding_cache.MeanColour):
         return first @ second.T
 
 
-def run(name, *line):
-    """Runs a benchmark; returns what it prints."""
-    ended = verbs.run("benchmark", f"--benchmark={name}", *line)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
 @pytest.fixture
 def searched(tmp_path, monkeypatch):
     """A zoo of one model, whatever the name."""
@@ -87,7 +80,8 @@ def test_benchmark_prints_its_rows(
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(photo(i))
     with tiny_cnn.known(), saved_models.loaded_once():
-        text = run(name, *SMALL, f"--images={tmp_path}")
+        line = f"--benchmark={name}", *SMALL, f"--images={tmp_path}"
+        text = verbs.printed("benchmark", *line)
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
@@ -111,6 +105,7 @@ def test_benchmark_of_cells(tmp_path, searched):
     captions = tmp_path / "captions.csv"
     captions.write_text("image,caption,split\na.jpg,a dog,test\n")
     line = f"--images={tmp_path}", f"--captions={captions}", "--repeats=1"
-    text = run("approximate", *line, "--num_images=40")
+    line += ("--benchmark=approximate",)
+    text = verbs.printed("benchmark", *line, "--num_images=40")
     assert "recall@10 of 1 sentences: 1.000" in text
     assert "32: by cells" in text

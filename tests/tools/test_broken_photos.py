@@ -62,7 +62,7 @@ def test_commands_skip_broken_photos(folder, tmp_path, verb, module, named_by):
 def test_query_leaves_out_broken_photos(folder, tmp_path):
     write_networks(tmp_path, "bytes")
     line = f"--images={folder / 'photos'}", f"--model={tmp_path}/bytes", "red"
-    output, errors = run("query", *line, "--top=20", "--batch_size=1")
+    output, errors = run("query", *line, "--top=20")
     *lines, last = errors.splitlines()
     found = photo_files.reasons(lines, folder / "photos")
     photo_files.assert_all_left_out(found)

@@ -110,26 +110,6 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     assert f"  This is also true of {table}:8.\n" in result.stdout
 
 
-def test_unknown_words_are_counted_if_there_is_a_training_split(table):
-    result = describe(f"--captions={table}", "--splits=test")
-    assert result.returncode == 0
-    assert line_of(result, " ") == ["test"]
-    assert "No problems." in result.stdout
-    assert line_of(result, "unknown words, share")[-1] == "50.00%"
-    table.write_text(table.read_text().replace("train", "dev"))
-    result = describe(f"--captions={table}")
-    assert "unknown words, share" not in result.stdout
-
-
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
-    path = tmp_path / "d.json"
-    path.write_text('{"images": [\n{"filename": "a.j')
-    result = describe(f"--captions={path}")
-    assert result.returncode == 1
-    assert result.stderr.startswith(f"error: {path}:2: ")
-    assert result.stderr.count("\n") == 1
-
-
 def test_phrases_are_counted_with_and_without_captions(tmp_path):
     folder = write_entities(tmp_path / "entities")
     result = describe(f"--phrases={folder}")

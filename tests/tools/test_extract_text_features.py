@@ -18,16 +18,14 @@ def folder(tmp_path):
 
 
 def run(folder, *flags, code=0):
-    """Returns what is printed, errors too."""
-    done = verbs.run(
+    return verbs.printed(
         "extract_text_features",
         f"--captions={folder / 'captions.csv'}",
         f"--output={folder / 'store'}",
         "--features=tfidf",
         *flags,
+        code=code,
     )
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
 
 
 def test_tfidf_of_all_splits_fitted_on_one(folder):

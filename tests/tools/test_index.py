@@ -8,9 +8,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-import tbnets
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.serving.served import load_saved_model
 from tests import saved_models
 from tests.tools.test_query import COLORS, answers_of, write_networks
 from tests.verbs import ask, call
@@ -112,18 +110,6 @@ def test_index_writes_only_to_its_output(folder, tmp_path, monkeypatch):
     assert {*tmp_path.iterdir()} == before
     assert len([*tmp_path.glob("x.index/cache/embeddings-*")]) == 1
     assert not [*(tmp_path / "own").glob("*.tbnets")]
-
-
-def test_index_gives_the_answers_of_the_folder(folder):
-    index(folder, "--dtype=float16", output="half.index")
-    words = ["red", "a Blue zebra", "green", "--montage="]
-    by_index, _ = query(folder, "half.index", *words)
-    line = [f"--model={folder}/bytes/1", f"--images={folder}/photos", *words]
-    assert answers_of(by_index) == answers_of(ask("query", *line)[0])
-    model = load_saved_model(folder / "bytes")
-    found = tbnets.open_index(folder / "half.index")
-    [answers] = model.search(["green"], found, top=2)
-    assert answers[0][:2] == ("green.png", 1.0) and len(answers) == 2
 
 
 def test_features_are_indexed_by_their_ids(folder):

@@ -66,18 +66,6 @@ def test_each_phrase_has_a_box(localize_by, folder, tmp_path):
     assert (folder / "photo.png").read_bytes() == other.read_bytes()
 
 
-def test_mean_boxes_are_drawn_into_a_folder(localize_by, tmp_path):
-    line = MODEL, PHOTO, "red"
-    more = "--choice=mean_box", f"--output={tmp_path}/out"
-    out, err, failure = localize_by(*more, *line)
-    assert (err, failure) == ("", "")
-    usual = localize_by(*line)[0]
-    assert "drawn" not in usual  # What no flag asks for is not written.
-    assert out.splitlines()[2] not in usual
-    assert out.splitlines()[2][:18] in usual  # Rank and similarity.
-    assert os.listdir(tmp_path / "out") == ["photo.localized.png"]
-
-
 def test_several_photos_are_searched_for_the_same_phrases(
     localize_by, folder, tmp_path
 ):

@@ -8,32 +8,15 @@ from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.store.reader import open_features
 from tests import verbs
 
-VERB = "propose_regions"
 pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A few scenes."""
-    path = tmp_path_factory.mktemp("tool") / "scenes"
-    ensure_scenes(path, SceneSettings(4, 0, 3))
-    return path
-
-
-def run(*arguments, code=0):
-    """Returns what is printed, errors too."""
-    ended = verbs.run(VERB, *arguments)
-    assert ended.returncode == code, ended.stderr
-    return ended.stdout + ended.stderr
-
-
-def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_propose_regions_prints_recall_and_draws(folder, tmp_path):
+def test_propose_regions_prints_recall_and_draws(tmp_path):
+    folder = tmp_path / "scenes"
+    ensure_scenes(folder, SceneSettings(0, 0, 3))
     picture = tmp_path / "new" / "picture.png"
-    output = run(
+    output = verbs.printed(
+        "propose_regions",
         f"--images={folder / 'images'}",
         f"--captions={folder / 'dataset.json'}",
         "--splits=test",

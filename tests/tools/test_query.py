@@ -21,36 +21,17 @@ from tbnets.serving.export import export_saved_model
 from tbnets.serving.inputs import TreeReader
 from tbnets.serving.served import load_saved_model
 from tbnets.text.packed_trees import WORD
-from tbnets.text.vocabulary import Vocabulary
-from tests import fresh, saved_models
+from tests import saved_models
 from tests.refusals import refused
+from tests.tiny_localizer import VOCABULARY, ColourNetwork
 from tests.verbs import ask
 from tests.verbs import call as call_verb
 
-VOCABULARY = Vocabulary(("", "[UNK]", "blue", "green", "red"))
 COLORS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
 
 
-class ColorNetwork(tf.Module):
-    """Embeds a photo as its mean colour, a caption as its mean colour word."""
-
-    def __init__(self):
-        super().__init__()
-        rows = [[0] * 3, [1] * 3, [0, 0, 1], [0, 1, 0], [1, 0, 0]]
-        self.words = tf.Variable(rows, dtype=tf.float32)
-
-    def embed_images(self, images, training=False):
-        if images.shape.rank == 4:
-            images = tf.reduce_mean(images, axis=[1, 2])
-        return tf.math.l2_normalize(images, axis=-1)
-
-    def embed_text(self, texts, training=False):
-        total = tf.reduce_sum(tf.gather(self.words, texts), axis=1)
-        return tf.math.l2_normalize(total, axis=-1)
-
-
-class TreeNetwork(ColorNetwork):
-    """The same with captions as trees, whose phrases have no word."""
+class TreeNetwork(ColourNetwork):
+    """Embeds captions that are trees, whose phrases have no word."""
 
     def embed_text(self, texts, training=False):
         return super().embed_text(texts[:, :, WORD])
@@ -88,7 +69,7 @@ def written(name):
     shape, read_photos = NETWORKS[name]
     folder = tempfile.TemporaryDirectory()
     export_saved_model(
-        ColorNetwork(),
+        ColourNetwork(),
         VOCABULARY,
         pathlib.Path(folder.name, "1"),
         image_shape=shape,
@@ -206,13 +187,6 @@ def test_sentences_are_read_from_the_terminal(folder, tmp_path):
     assert picture.is_file()
 
 
-def test_features_are_ranked_by_id(answers):
-    # [3, 4, 0] / 5 has 0.8 along green.
-    [(title, rows)] = answers(*FEATURES, "green")
-    assert title == '"green" among 2 images'
-    assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
-
-
 def test_tree_network_parses_queries(answers):
     pytest.importorskip("textblob", reason="needs the extra: tbnets[parse]")
     green, unknown, wordless = answers(*TREES, "green", "A Blue zebra", "...")
@@ -276,10 +250,15 @@ def test_python_api_gives_the_answers_of_the_command(
     assert [answer.similarity for answer in red] == pytest.approx([1, 0])
     assert "3 of 6 files left out" in capsys.readouterr().err
     pixels = np.full((3, 3, 3), COLORS["blue"], np.uint8)
-    images = [paths[0], pixels, PIL.Image.fromarray(pixels)]
+    whole = (photos / "red.png").read_bytes()
+    images = [whole, pixels, PIL.Image.fromarray(pixels)]
     found = model.search(["red"], images, like=[pixels])
     order = [[answer.image for answer in one] for one in found]
-    assert order == [[paths[0], 1, 2], [1, 2, paths[0]]]
+    assert order == [[0, 1, 2], [1, 2, 0]]
+    rows = model.embed_images(images)
+    assert model.search(["red"], rows, like=[pixels]) == found
+    assert model.search([], photos) == []
+    assert model.search(["red"], []) == [[]]
     with refused("find"):
         model.find(["red"], "photo.png")
 
@@ -377,7 +356,6 @@ def test_outputs_do_not_overwrite_photos_or_each_other(
         ([BYTES, PHOTOS, "--like={folder}/none.png"], "none.png"),
         ([CAPTIONS, "--image=red.png", "red"], "`tbnets query`"),
         ([BYTES, PHOTOS, "a \udcff"], "`tbnets query`"),
-        (["--model=scenes_localization", PHOTOS, "red"], "tbnets localize"),
         ([BYTES, "{folder}/photos"], "0 sentences"),
         ([BYTES, PHOTOS, "--approximate", "red"], "`--approximate`"),
         ([BYTES, PHOTOS, "--explain={folder}/a.png", "red"], "embed_cells"),
@@ -396,15 +374,6 @@ def test_wrong_queries_raise_errors(query_of, monkeypatch, line, named):
     assert named in failure and answers_of(out) == []
 
 
-def test_command_prints_only_the_answer(folder):
-    line = [word.format(folder=folder) for word in FEATURES]
-    result = fresh.run("tbnets/__main__.py", "query", "green", *line)
-    assert (result.returncode, result.stderr) == (0, "")
-    [(_, rows)] = answers_of(result.stdout)
-    assert rows == [("0.800", "red.png"), ("0.000", "../../outside")]
-    assert len(result.stdout.splitlines()) == 4
-
-
 class Quarters:
     """Reads a photo as its mean colour, and as the colours of its quarters."""
 
@@ -421,7 +390,7 @@ class Quarters:
 def test_explain_draws_the_similarity_of_cells(tmp_path):
     path, photo = tmp_path / "model" / "1", tmp_path / "photos" / "one.png"
     options = {"image_shape": (3,), "read_photos": Quarters()}
-    export_saved_model(ColorNetwork(), VOCABULARY, path, **options)
+    export_saved_model(ColourNetwork(), VOCABULARY, path, **options)
     pixels = np.zeros((2, 2, 3), np.uint8)
     pixels[0, 0], pixels[0, 1] = COLORS["red"], COLORS["green"]
     pixels[1] = COLORS["blue"]

@@ -93,18 +93,6 @@ def test_photos_stay_readable_under_the_heat():
     assert long.shape[1] == short.shape[1] == 2 * montage.PHOTO_SIZE
 
 
-def test_frames_of_the_tiles_of_a_card(folder):
-    tiles = [
-        montage.Tile("a.png", "1", False),
-        montage.Tile("b.png", "2"),
-        montage.Tile("c.png", "3 of 9", True, apart=True),
-    ]
-    card = montage.draw_card("a dog", tiles, folder)
-    assert frame_of(card, "a.png") == RED
-    assert frame_of(card, "b.png") == (255,) * 3
-    assert frame_of(card, "c.png") == GREEN
-
-
 def test_missing_and_broken_photos_are_grey(folder):
     (folder / "d.png").write_bytes(b"no photo")
     (folder / "link.png").symlink_to(folder / "a.png")
@@ -114,15 +102,6 @@ def test_missing_and_broken_photos_are_grey(folder):
         photo = montage.draw_photo(folder, name, 6)
         assert photo.size == (6, 6)
         assert photo.getcolors() == [(36, (238, 238, 238))]
-
-
-def test_words_are_drawn_inside_their_square():
-    blank = np.asarray(montage.draw_words("", 64))
-    for text in ("a dog", "unbreakable" * 9, "a dog " * 99):
-        assert montage.draw_words(text, 4).size == (4, 4)
-        square = montage.draw_words(text, 64)
-        assert square.size == (64, 64)
-        assert (np.asarray(square) != blank).any()
 
 
 def test_pictures_of_a_sheet_do_not_overlap(monkeypatch):

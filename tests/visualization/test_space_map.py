@@ -92,18 +92,3 @@ def test_missing_photos_are_grey_squares(monkeypatch):
     )
     assert at(pixels, 0.5, 0.5) == PIL.ImageColor.getrgb(plots.NO_PHOTO)
     assert at(pixels, 0.75, 0.75) == (255, 255, 255)
-
-
-def test_words_are_placed_where_they_cover_nothing():
-    taken = np.array([[100, 100, 110, 110]])
-    right = plots._free_box((105, 105), 40, taken)
-    assert right == [114, 97, 154, 113]
-    taken = np.concatenate([taken, [right]])
-    left = plots._free_box((105, 105), 40, taken)
-    # It ends where the right one begins, as far to the other side.
-    assert left == [56, 97, 96, 113]
-    everything = [[0, 0, plots.WIDTH, plots.HEIGHT]]
-    assert plots._free_box((105, 105), 40, np.array(everything)) is None
-    # At the border of the map there is no place beyond.
-    edge = plots.WIDTH - 5
-    assert plots._free_box((edge, 500), 40, taken)[2] <= edge

@@ -14,7 +14,6 @@ from werkzeug.test import Client
 from tbnets import lite
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
-from tbnets.errors import MissingFileError
 from tbnets.extras import demo, loopback
 from tests import photo_files
 from tests import refusals as errors
@@ -338,15 +337,6 @@ def test_file_names_that_are_not_text_have_keys(tmp_path):
     for key in photos.keys:
         assert key == json.loads(json.dumps(key).encode())
         assert photos.picture(key, 400)
-
-
-def test_a_folder_with_only_links_to_other_folders_is_rejected(tmp_path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "a.png").write_bytes(png("red"))
-    (tmp_path / "photos" / "a.png").symlink_to(tmp_path / "a.png")
-    model = colour_page.Colours(tmp_path / "model")
-    with pytest.raises(MissingFileError):
-        demo.Photos(model, tmp_path / "photos", False)
 
 
 @pytest.fixture
