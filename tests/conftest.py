@@ -40,7 +40,7 @@ FIRST = (
     "tasks/localization/test_run.py",
     "training/test_loop.py",
     "test_notebooks.py",
-    "tools/test_run_tools.py",
+    "cli/test_run_tools.py",
     "tasks/test_similarity_run.py",
     "features/test_extraction.py",
     "tasks/hierarchical/test_run.py",

@@ -12,8 +12,8 @@ from tbnets.serving import protocol
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tests import saved_models, tiny_localizer, verbs
+from tests.cli.test_query import COLORS, write_networks
 from tests.refusals import refused
-from tests.tools.test_query import COLORS, write_networks
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tbnets.serving.index_writer import IndexWriter
 from tests import saved_models
-from tests.tools.test_query import COLORS, answers_of, write_networks
+from tests.cli.test_query import COLORS, answers_of, write_networks
 from tests.verbs import ask, call
 
 

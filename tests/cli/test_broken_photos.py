@@ -8,8 +8,8 @@ import pytest
 
 from tbnets.data.store.reader import open_store
 from tests import photo_files, verbs
+from tests.cli.test_query import write_networks
 from tests.features import tiny_cnn
-from tests.tools.test_query import write_networks
 
 NAMES = [*photo_files.CONTENTS, "link.jpg"]
 
