@@ -10,10 +10,11 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+from tbnets import startup
 from tbnets.errors import UserError
 from tbnets.serving.saved_files import read_metadata
 from tbnets.tasks import registry, runs
-from tbnets.training import summary
+from tbnets.training import checkpoints, summary
 from tests import lifecycle, tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared, save
@@ -35,6 +36,48 @@ def run(tiny_run):
 
 test_it_opens = lifecycle.opens_with_the_same_results
 test_it_exports = lifecycle.exports_the_same_results
+
+
+def test_run_folder_holds_what_the_documents_name(run):
+    assert {*os.listdir(run.run_dir)} - {"saved_model"} == {
+        "settings.json",
+        "run.flags",
+        "vocabulary.txt",
+        "training.lock",
+        "checkpoints",
+        "tensorboard",
+        "curves.png",
+        "metrics.json",
+    }
+    written = json.loads((run.run_dir / "metrics.json").read_text())
+    assert written["versions"]["kernels"] == startup.kernels()
+    assert written["test"] == run.report["test"]
+    split = {"name": "test", "images": 6, "captions": 12}
+    assert written["test_split"] == split
+    last, best = (
+        checkpoints.read_checkpoint(run.session.checkpoint(name)).state
+        for name in ("last", "best")
+    )
+    sums = [row["dev/recall_sum"] for row in last.history]
+    assert len(sums) == last.epoch == run.settings.epochs
+    assert best.epoch == sums.index(max(sums)) + 1 == run.report["best_epoch"]
+    assert best.best_metric == max(sums) == written["dev"]["recall_sum"]
+
+
+def test_tensorboard_shows_every_scalar(run):
+    epochs = set(range(1, run.settings.epochs + 1))
+    found = tiny.events(run.run_dir / "tensorboard")
+    charts = {key: steps for key, steps in found.items() if "/" in key}
+    assert all(steps == epochs for steps in charts.values())
+    assert {
+        "1_overview/1_dev_recall_sum",
+        "1_overview/2_train_total_loss",
+        "1_overview/3_images_mean_cosine",
+        "1_overview/3_texts_dimension_spread",
+        "4_train/gradient_norm",
+    } <= charts.keys()
+    best = tiny.events(run.run_dir / "tensorboard" / "best")
+    assert max(best["6_best/dev_recall_sum"]) == run.report["best_epoch"]
 
 
 def edited(run, tmp_path, **changes):

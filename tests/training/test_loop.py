@@ -1,6 +1,3 @@
-import json
-import os
-
 import keras
 import numpy as np
 import pytest
@@ -95,30 +92,6 @@ def test_tf32_is_on_only_in_runs_with_the_flag(
         assert uses_tf32() == is_on
 
 
-def test_run_folder_holds_what_the_documents_name(tiny_run):
-    run = tiny_run()
-    assert {*os.listdir(run.run_dir)} - {"saved_model"} == {
-        "settings.json",
-        "run.flags",
-        "vocabulary.txt",
-        "training.lock",
-        "checkpoints",
-        "tensorboard",
-        "curves.png",
-        "metrics.json",
-    }
-    written = json.loads((run.run_dir / "metrics.json").read_text())
-    assert written["versions"]["kernels"] == startup.kernels()
-    assert written["test"] == run.report["test"]
-    split = {"name": "test", "images": 6, "captions": 12}
-    assert written["test_split"] == split
-    (_, last), (_, best) = stored(run.run_dir), stored(run.run_dir, "best")
-    sums = [row["dev/recall_sum"] for row in last.history]
-    assert len(sums) == last.epoch == run.settings.epochs
-    assert best.epoch == sums.index(max(sums)) + 1 == run.report["best_epoch"]
-    assert best.best_metric == max(sums) == written["dev"]["recall_sum"]
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
     settings = tiny.settings(
@@ -134,23 +107,6 @@ def test_patience_stops_a_run_that_stands_still(folder, tmp_path):
     assert (state.best_epoch, state.epoch) == (1, 3)
     # A resumed run stops at the epoch where it stopped before.
     assert train(settings, resume=True).state.epoch == 3
-
-
-def test_tensorboard_shows_every_scalar(tiny_run):
-    run = tiny_run()
-    epochs = set(range(1, run.settings.epochs + 1))
-    found = tiny.events(run.run_dir / "tensorboard")
-    charts = {key: steps for key, steps in found.items() if "/" in key}
-    assert all(steps == epochs for steps in charts.values())
-    assert {
-        "1_overview/1_dev_recall_sum",
-        "1_overview/2_train_total_loss",
-        "1_overview/3_images_mean_cosine",
-        "1_overview/3_texts_dimension_spread",
-        "4_train/gradient_norm",
-    } <= charts.keys()
-    best = tiny.events(run.run_dir / "tensorboard" / "best")
-    assert max(best["6_best/dev_recall_sum"]) == run.report["best_epoch"]
 
 
 @pytest.mark.parametrize(
