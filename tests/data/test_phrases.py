@@ -1,14 +1,10 @@
 """Tests of phrases with boxes, and of reading Flickr30K Entities."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tbnets.data.captions import CaptionedImages, read_captions
 from tbnets.data.phrases import read_phrases
-from tbnets.data.scenes.dataset import ensure_scenes
-from tbnets.data.scenes.layout import SceneSettings
 from tbnets.errors import InputError
 from tests import refusals
 
@@ -187,27 +183,6 @@ def test_an_image_without_files_raises_an_error(folder, tmp_path):
             read_phrases(folder, images_named(key))
     with pytest.raises(FileNotFoundError, match="Sentences"):
         read_phrases(tmp_path)
-
-
-def test_phrases_of_scenes_equal_the_drawn_objects(tmp_path):
-    path = tmp_path / "scenes"
-    ensure_scenes(path, SceneSettings(6, 2, 0))
-    images = read_captions(path / "dataset.json", "train")
-    found = read_phrases(path, images)
-    assert found.images.image_ids == images.image_ids
-    assert found.images.captions == images.captions
-    assert [*found.type_masks()] == ["shapes"] and found.num_phrases > 20
-    assert (found.image_sizes == 96).all()
-    assert set(found.left_out) <= {"notvisual", "scene"}
-    records = map(json.loads, (path / "scenes.jsonl").read_text().splitlines())
-    drawn = {f"{one['id']}.jpg": one["objects"] for one in records}
-    for row, chain, box in zip(
-        found.phrase_to_image, found.chains, found.boxes
-    ):
-        objects = drawn[images.image_ids[row]]
-        number = int(chain) % 100
-        if number <= len(objects):
-            assert box.tolist() == objects[number - 1]["box"]
 
 
 @pytest.mark.real_data

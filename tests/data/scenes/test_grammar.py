@@ -2,14 +2,12 @@
 
 import re
 
-import numpy as np
 import pytest
 from scene_ceiling import is_true
 
 from tbnets.data.scenes import grammar
 from tbnets.data.scenes.dataset import draw_scenes, scene_record
-from tbnets.data.scenes.grammar import Group, NothingToSay, Speaker
-from tbnets.data.scenes.layout import Scene, SceneObject, SceneSettings
+from tbnets.data.scenes.layout import SceneSettings
 
 WORDS = {
     "above": "above",
@@ -111,28 +109,3 @@ def test_phrases_describe_the_object_of_their_chain(described):
                     fitting.update(" ".join(synonyms).split())
                 words = re.findall(r"\((?:jj|nn) (\w+)\)", text)
                 assert {*words} <= fitting
-
-
-def three_in_a_row():
-    """A red circle, a blue star and a green circle from left to right."""
-    kinds = (("circle", "red"), ("star", "blue"), ("circle", "green"))
-    objects = tuple(
-        SceneObject(shape, colour, "small", "plain") for shape, colour in kinds
-    )
-    scene = Scene(96, "grey", 0.0, objects)
-    boxes = np.array([[5, 40, 25, 60], [40, 40, 60, 60], [75, 40, 95, 60]])
-    return Speaker(scene, boxes, np.random.default_rng(0))
-
-
-def test_rules_find_groups_and_objects_between_others():
-    speaker = three_in_a_row()
-    group = Group((0, 2), {"shape": "circle"})
-    assert speaker.groups_of() == speaker.groups_of("shape") == [group]
-    assert "(IN between)" in grammar.between(speaker)
-    # The circles stand on two sides of the star: nothing to say of both.
-    for rule in (grammar.group_kinds, grammar.group_relation):
-        with pytest.raises(NothingToSay):
-            rule(speaker)
-    for _ in range(3):  # It keeps its chain.
-        assert speaker.plural(group).startswith("(NP#11 (CD two) ")
-    assert grammar.count_of_all(speaker).startswith("(NP (NP#12 ")

@@ -1,5 +1,3 @@
-import copy
-import dataclasses
 import json
 import pathlib
 import re
@@ -24,10 +22,7 @@ ZOO = sorted((ROOT / "model_zoo").glob("*/*.flags"))
 def test_settings_have_only_the_groups_of_task_and_model():
     found = parse("--model=similarity")
     assert found.pairs.head_units == [512, 256] and found.loss is None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        found.run.seed = 3
     assert found.replace(seed=3).run.seed == 3 and found.run.seed == 0
-    assert copy.deepcopy(found) == found
     solved = parse("--model=cca")
     assert (solved.epochs, solved.patience) == (1, 0)
     assert parse("--task=localization").image_encoder == "features"
