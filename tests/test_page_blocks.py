@@ -47,6 +47,7 @@ REPLACED = {
     # Small pixels and a small network take less time.
     (NETWORK, "96"): "32",
     (NETWORK, "keras.applications.MobileNetV3Small"): "small_application",
+    (NETWORK, "keras.applications.MobileNetV2"): "small_application",
     # Random weights and a small photo give features of equal size, without
     # the download of VGG.
     (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
@@ -123,7 +124,7 @@ def network():
     return {"network": network, "vocabulary": vocabulary}
 
 
-def small_application(include_top, pooling, weights, input_shape):
+def small_application(include_top, pooling, weights, input_shape, alpha=1):
     """Returns a network like those of `keras.applications`, with few layers."""
     assert not include_top and pooling == "avg" and weights is None
     return keras.Sequential(

@@ -117,11 +117,3 @@ def test_paths_are_below_the_data_root(photos, monkeypatch):
     )
     settings = evaluate_tool.model_settings(options)
     assert settings.values()["data_root"] == str(photos.parent)
-
-
-def test_models_of_the_zoo_are_evaluated(photos, tmp_path):
-    path = tmp_path / "metrics.json"
-    found = evaluate(photos, "scenes_embedding", f"--json={path}")
-    assert found.returncode == 0, found.stderr
-    metrics = json.loads(path.read_text())
-    assert metrics["image_to_text/num_queries"] == 4
