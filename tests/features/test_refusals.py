@@ -7,7 +7,7 @@ from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.cnn import build_cnn
 from tbnets.features.fisher import FisherFeatures, HybridMixture
 from tbnets.features.image_encoders import ApplicationEncoder
-from tbnets.features.proposals import Proposer
+from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.features.regions import AveragedFeatures, WarpFeatures
 from tbnets.features.tfidf import TfidfFeatures
 from tbnets.text.word_vectors import WordVectors
@@ -16,6 +16,7 @@ from tests.refusals import refused
 
 PHOTO = np.zeros((9, 9, 3), np.uint8)
 TURNED = [[5, 0, 2, 3]]
+TOLD = Proposer().description()
 NO_WORDS = WordVectors((), np.zeros((0, 6), np.float32))
 TWO_WORDS = WordVectors(("a", "dog"), np.eye(2, 6, dtype=np.float32))
 
@@ -47,6 +48,9 @@ CALLS = [
     ("iou_threshold", lambda: Proposer(iou_threshold=1.2)),
     ("iou_decay", lambda: Proposer(iou_decay=0.3)),
     ("iou_decay", lambda: Proposer("selective_search", iou_decay=0.9)),
+    ("description", lambda: proposer_of(["edge_boxes"])),
+    ("description", lambda: proposer_of(TOLD | {"edges": "mine"})),
+    ("description", lambda: proposer_of(TOLD | {"limit": "3"})),
     ("pixels", lambda: Proposer()(PHOTO[..., 0])),
     ("pixels", lambda: Proposer()(PHOTO.astype("float32"))),
 ]
