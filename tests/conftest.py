@@ -49,24 +49,35 @@ FIRST = (
 )
 # Packages with fast files, so that workers end at about the same time.
 LAST = {"data", "evaluation", "settings", "visualization", "text"}
-# These files share a worker, which imports Keras Hub and writes its presets.
-OF_KERAS_HUB = {
-    "tests/cli/test_model_scores.py",
-    "tests/features/test_hub.py",
-    "tests/features/test_hub_texts.py",
-    "tests/features/test_hub_vision.py",
-    "tests/tasks/matching/test_presets.py",
-    "tests/tasks/test_hub_texts.py",
-    "tests/text/test_byte_pairs.py",
+# The files of a group share a worker, which imports Keras Hub and writes its
+# presets once, or starts one fork server (`fresh`), which imports TensorFlow.
+GROUPS = {
+    "Keras Hub": {
+        "tests/cli/test_model_scores.py",
+        "tests/features/test_hub.py",
+        "tests/features/test_hub_texts.py",
+        "tests/features/test_hub_vision.py",
+        "tests/tasks/matching/test_presets.py",
+        "tests/tasks/test_hub_texts.py",
+        "tests/text/test_byte_pairs.py",
+    },
+    "fork server": {
+        "tests/cli/test_run_tools.py",
+        "tests/fuzz/test_kills.py",
+        "tests/losses/test_replicas.py",
+        "tests/models/test_keras_file.py",
+        "tests/serving/test_photo_reader.py",
+    },
 }
+GROUP_OF = {file: group for group, files in GROUPS.items() for file in files}
 
 
 class Scheduling(LoadFileScheduling):
-    """Runs each file, and all files of `OF_KERAS_HUB`, in one worker."""
+    """Runs each file, and all files of a group, in one worker."""
 
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
-        return "Keras Hub" if file in OF_KERAS_HUB else file
+        return GROUP_OF.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)
