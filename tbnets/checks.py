@@ -64,19 +64,6 @@ def checked_number(
     )
 
 
-def checked_array(name, values):
-    """Returns `values` as an array; raises ValueError if row lengths differ."""
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise InputError(
-            name,
-            "have rows of equal length",
-            f"{len(values)} rows of different lengths",
-            "Pass an array.",
-        ) from error
-
-
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
     """Returns `values` as an array; raises ValueError if the shape is wrong.
 
@@ -119,7 +106,7 @@ def checked_rows(name, values, num_rows, count=None):
     Raises ValueError if an index is not an integer in [0, num_rows), or if
     there are not `count` indices.
     """
-    values = checked_array(name, values)
+    values = np.asarray(values)
     if values.shape == (0,):
         values = values.astype(np.int64)
     fits = values.ndim == 1 and count in (None, len(values))
@@ -170,19 +157,14 @@ def checked_dict(name, values, keys):
         value is not None for value in values[1:]
     ):
         values = next(iter(values), values)
-    if isinstance(values, Mapping):
-        missing = [key for key in keys if key not in values]
-        if not missing:
-            return values
-        label = f"a dict of {', '.join(values)}, without {', '.join(missing)}"
-    else:
-        label = type(values).__name__
-        if isinstance(values, tuple | list):
-            label += f" of {len(values)}"
+    is_dict = isinstance(values, Mapping)
+    if is_dict and all(key in values for key in keys):
+        return values
+    kind = type(values).__name__
     raise InputError(
         name,
         f"be one dict with {', '.join(keys)}",
-        label,
+        f"a dict of {', '.join(values)}" if is_dict else f"one {kind}",
         "Pass one dict with all inputs to `fit`. Its ids define the matches.",
     )
 

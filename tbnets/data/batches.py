@@ -19,7 +19,6 @@ from tbnets.checks import (
     Array,
     Integers,
     check_finite,
-    checked_array,
     checked_number,
     short_repr,
 )
@@ -123,7 +122,7 @@ class Examples:
 
 
 def _finite_rows(name, values):
-    array = checked_array(name, values)
+    array = np.asarray(values)
     check_finite(name, array)
     return ArrayRows(array)
 

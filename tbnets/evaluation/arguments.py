@@ -4,22 +4,8 @@ import warnings
 
 import numpy as np
 
-from tbnets.checks import checked_array, checked_rows
+from tbnets.checks import checked_rows
 from tbnets.errors import InputError
-
-
-def checked_recall_at(recall_at):
-    """Checks that the cutoffs are integers >= 1; returns them as a tuple."""
-    values = tuple(recall_at) if hasattr(recall_at, "__iter__") else ()
-    whole = all(isinstance(k, (int, np.integer)) for k in values)
-    if not values or not whole or min(values) < 1:
-        raise InputError(
-            "recall_at",
-            "be integers >= 1",
-            f"recall_at={recall_at}",
-            "Pass for example (1, 5, 10).",
-        )
-    return values
 
 
 def checked_arrays(
@@ -47,7 +33,7 @@ def checked_groups(caption_to_image, image_groups, num_images, num_texts):
 
 def checked_embeddings(**named):
     """Checks that two arrays `[rows, dim]` have equal `dim`; returns both."""
-    arrays = {name: checked_array(name, each) for name, each in named.items()}
+    arrays = {name: np.asarray(each) for name, each in named.items()}
     for name, values in arrays.items():
         kind, shape = values.dtype, values.shape
         is_real = kind.kind in "fiu" or kind.name == "bfloat16"

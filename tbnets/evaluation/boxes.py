@@ -11,7 +11,6 @@ import numpy as np
 
 from tbnets.checks import (
     SAME_THING,
-    checked_array,
     checked_number,
     checked_rows,
     rows_by,
@@ -22,7 +21,7 @@ from tbnets.evaluation import arguments
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
     """Checks boxes `[n, 4]`, and returns them as float64; n may be 0."""
-    array = checked_array(name, boxes)
+    array = np.asarray(boxes)
     if array.size == 0 and array.ndim == 1:
         array = array.reshape(0, 4)
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype.kind not in "iuf":

@@ -18,7 +18,7 @@ from tbnets.checks import (
     Array,
     Boxes,
     Integers,
-    checked_array,
+    checked_rows,
     repr_of_fields,
     rows_by,
     text_ids,
@@ -165,16 +165,9 @@ def evaluate_localization(
 
 def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Computes the metrics of `evaluate_localization` from a `Localized`."""
-    recall_at = arguments.checked_recall_at(recall_at)
     metrics = _summary(localized, slice(None), DIRECTION, recall_at)
     for name, mask in (types or {}).items():
-        mask = np.asarray(mask)
-        if mask.shape != localized.ranks.shape or mask.dtype != bool:
-            raise InputError(
-                "types",
-                f"hold {len(localized.ranks)} bools, one per phrase",
-                f"types[{name!r}] of shape {mask.shape}",
-            )
+        mask = np.asarray(mask, bool)
         metrics |= _summary(localized, mask, f"{DIRECTION}/{name}", recall_at)
     if texts is not None and len(localized.ranks):
         value = unique_phrase_precision(localized, texts)
@@ -195,14 +188,8 @@ def unique_phrase_precision(localized: Localized, texts) -> float:
     code of Plummer et al. 2015. Departure: their classes ignore words such as
     articles.
     """
-    texts = np.asarray(texts)
-    whole = texts.dtype.kind in "iu" and texts.min(initial=0) >= 0
-    if texts.shape != localized.ranks.shape or not whole:
-        raise InputError(
-            "texts",
-            f"hold {len(localized.ranks)} integers >= 0, one per phrase",
-            f"texts of shape {texts.shape} and dtype {texts.dtype}",
-        )
+    most = np.iinfo(np.int64).max
+    texts = checked_rows("texts", texts, most, len(localized.ranks))
     counts = np.bincount(texts)
     groups = rows_by(texts[localized.phrases], len(counts))
     scores, hits = localized.scores, localized.hits
@@ -277,7 +264,7 @@ def _summary(localized, phrases, prefix, recall_at):
 
 
 def _table(scores, num_phrases):
-    scores = checked_array("scores", scores)
+    scores = np.asarray(scores)
     if scores.ndim != 2 or len(scores) != num_phrases:
         raise InputError(
             "scores",

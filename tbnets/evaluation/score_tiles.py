@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import checked_array, checked_number
+from tbnets.checks import checked_number
 from tbnets.errors import InputError
 from tbnets.evaluation import exact_ranks
 from tbnets.evaluation.arguments import (
@@ -169,7 +169,7 @@ def pairs_of(name, pairs, shape, least=0):
     `pairs` is a bool mask of the given shape, or int `[n, 2]`. The first array
     is ascending. Raises ValueError if there are fewer than `least` pairs.
     """
-    pairs = checked_array(name, pairs)
+    pairs = np.asarray(pairs)
     if pairs.dtype == bool and pairs.shape == shape:
         pairs = np.argwhere(pairs)
     if pairs.size == 0:
@@ -346,13 +346,6 @@ def normalize(scores, num_images, num_texts, temperature=BANK_TEMPERATURE):
     images, texts = map(np.arange, scores[:2])
     split_scores = scores.subset(images[:num_images], texts[:num_texts])
     bank = images[num_images:], texts[num_texts:]
-    if not all(map(len, bank)):
-        raise InputError(
-            "scores",
-            "include a bank of images and texts",
-            f"{len(bank[0])} images and {len(bank[1])} texts",
-            "Pass training queries as the bank.",
-        )
     unit = temperature * spread(split_scores)
 
     def of_texts(texts, images):

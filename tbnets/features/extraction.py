@@ -74,8 +74,14 @@ def _decoded(photos, decode, batch_size):
         yield positions.numpy().tolist(), decoded
 
 
-def _write(
-    photos, writer, batches, reasons, write_every, progress, has_changed
+def write_results(
+    photos,
+    writer,
+    batches,
+    reasons,
+    write_every=PHOTOS_PER_WRITE,
+    progress=lambda count: None,
+    has_changed=lambda path: False,
 ):
     """Writes the results of photos in groups, and records failed photos.
 
@@ -86,11 +92,13 @@ def _write(
             A result is a dict of the arrays of a photo, or None if it failed.
         reasons: function that takes failed photos, and returns their reasons.
         write_every: number of photos after which results are written.
-        progress: as in `extract_photos`.
-        has_changed: as in `extract_photos`.
+        progress: called with the number of newly processed photos.
+        has_changed: called with a path after its photo was read; if it returns
+            True, the photo has failed.
 
     Returns:
-        list of (path, reason) for the failed photos.
+        list of (path, reason) for the photos that failed in this call. The
+        store also records the reasons.
     """
     failures, done, start, reported = [], {}, 0, 0
 
@@ -154,17 +162,12 @@ def extract_photos(
     writer,
     *,
     batch_size=BATCH_SIZE,
-    write_every=PHOTOS_PER_WRITE,
-    progress=lambda count: None,
-    has_changed=lambda path: False,
+    **writing,
 ):
     """Extracts the features of photos into a store.
 
-    `photos` is a list of (id, path). Photos in the store are skipped.
-    `progress` is called with the number of newly processed photos. Photos for
-    whose path `has_changed` returns True after they were read have failed.
-    Returns a list of (path, reason) for the photos that failed in this call.
-    The store also records the reasons.
+    `photos` is a list of (id, path). Photos in the store are skipped. `writing`
+    are the options of `write_results`, whose result is returned.
     """
     photos = remaining(photos, writer)
     decoded = _decoded(photos, features.decode, batch_size)
@@ -172,9 +175,7 @@ def extract_photos(
         (positions, [{"features": vector[None]} for vector in vectors])
         for positions, vectors in _computed(features, decoded)
     )
-    return _write(
-        photos, writer, batches, _faults, write_every, progress, has_changed
-    )
+    return write_results(photos, writer, batches, _faults, **writing)
 
 
 def _faults(photos):
@@ -182,16 +183,7 @@ def _faults(photos):
     return [reason or UNREAD for reason in reasons]
 
 
-def extract_regions(
-    photos,
-    proposals,
-    extractor,
-    writer,
-    *,
-    write_every=PHOTOS_PER_WRITE,
-    progress=lambda count: None,
-    has_changed=lambda path: False,
-):
+def extract_regions(photos, proposals, extractor, writer, **writing):
     """Extracts the features of proposed regions into a store.
 
     `proposals` is a `FeatureStore` of kind "regions" that contains the boxes,
@@ -222,9 +214,7 @@ def extract_regions(
             for (key, _), reason in zip(failed, _faults(failed))
         ]
 
-    return _write(
-        photos, writer, batches(), reasons, write_every, progress, has_changed
-    )
+    return write_results(photos, writer, batches(), reasons, **writing)
 
 
 def _regions(extractor, pixels, proposals, key, dtype):
@@ -250,16 +240,7 @@ def _of_boxes(boxes, scores, size):
     return arrays if scores is None else {**arrays, "scores": scores}
 
 
-def propose_photos(
-    photos,
-    proposer,
-    writer,
-    *,
-    workers=1,
-    write_every=PHOTOS_PER_WRITE,
-    progress=lambda count: None,
-    has_changed=lambda path: False,
-):
+def propose_photos(photos, proposer, writer, *, workers=1, **writing):
     """Writes proposals for photos into a store of boxes and scores.
 
     `proposer` is a `Proposer`, and `workers` is the number of threads. The
@@ -285,9 +266,7 @@ def propose_photos(
     try:
         results = enumerate(pool.map(work, photos))
         batches = (([i], [result]) for i, result in results)
-        return _write(
-            photos, writer, batches, reasons, write_every, progress, has_changed
-        )
+        return write_results(photos, writer, batches, reasons, **writing)
     finally:
         pool.shutdown(cancel_futures=True)
         cv2.setNumThreads(num_threads)

@@ -39,14 +39,6 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
 
 def check_as_many(name, ids, rows_name, rows):
     """Raises an error if the numbers of ids and rows differ."""
-    if ids is None:
-        raise InputError(
-            name,
-            "be set",
-            "None",
-            "Pass the ids of images and captions, or call "
-            "loss(embeddings, labels).",
-        )
     shapes = tf.convert_to_tensor(ids).shape, tf.convert_to_tensor(rows).shape
     if not shapes[0][:1].is_compatible_with(shapes[1][:1]):
         raise InputError(

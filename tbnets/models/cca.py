@@ -316,7 +316,8 @@ class CCA(EmbeddingNetwork):
                     f"{side}_encoder",
                     "have no trainable weights, because CCA has no gradient",
                     type(encoder).__name__,
-                    "Freeze the encoder, or train on precomputed features.",
+                    "Freeze the encoder (word_vectors_training=frozen), or "
+                    "train on features, such as features/tfidf.flags.",
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
@@ -393,21 +394,6 @@ class CCA(EmbeddingNetwork):
         """Sets the branches' weights; returns 1 minus the mean correlation."""
         sums, self.pair_sums, self.train_function = self.pair_sums, None, None
         background_sums, self.background_sums = self.background_sums, None
-        count = int(sums.count.numpy()) if sums else 0
-        if count < 2:
-            raise InputError(
-                "batches",
-                "have at least two matching pairs",
-                f"{count} pairs",
-                "Set `caption_image_ids` to ids in `image_ids`.",
-            )
-        if background_sums and not background_sums.count.numpy():
-            raise InputError(
-                "batches",
-                "have candidates if `background` is above 0",
-                f"no candidates, background={self.background}",
-                "Add `candidates` to the batches, or set `background` to 0.",
-            )
         means, images = sums.means(), sums.covariance(0, 0)
         between, share = sums.covariance(0, 1), 1 / (1 + self.background)
         if background_sums:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checks import check_finite, checked_array
+from tbnets.checks import check_finite
 from tbnets.data.batches import EpochBatches, distributed
 from tbnets.errors import InputError, InputTypeError
 from tbnets.layers.configured import ConfiguredLayer
@@ -129,16 +129,8 @@ def _check_steps(steps, num_batches):
         )
 
 
-def check_metrics(metrics, arguments):
-    """Raises an error if `compile` receives metrics or weights of targets."""
-    if metrics and not isinstance(metrics, Mapping):
-        raise InputTypeError(
-            "metrics",
-            "be a dict from names to functions (network, batch) -> scalar",
-            f"metrics={metrics!r}",
-            "Metrics of Keras compare targets, which a network does not have. "
-            "For recalls, pass tbnets.RetrievalMetrics in `callbacks`.",
-        )
+def check_no_targets(arguments):
+    """Raises an error if `compile` receives weights of targets."""
     for name in ("loss_weights", "weighted_metrics"):
         if arguments.get(name):
             raise InputError(
@@ -177,16 +169,15 @@ def may_read_text(reader):
     return reader is not None and not isinstance(reader, ConfiguredLayer)
 
 
-def checked_inputs(name, inputs, encoder, reader, shape):
+def checked_inputs(name, inputs, encoder, reader):
     """Checks inputs; converts text to a tensor and uint8 pixels to float32.
 
-    Only the dtype and shape of a symbolic tensor are checked. `name` is
-    "images" or "captions". `reader` is the layer that reads the inputs: the
-    `encoder`, or the branch if `encoder` is None. `shape` is the shape for
-    which the network was built, or None.
+    Only the dtype of a symbolic tensor is checked. `name` is "images" or
+    "captions". `reader` is the layer that reads the inputs: the `encoder`, or
+    the branch if `encoder` is None.
     """
     if not hasattr(inputs, "shape"):
-        inputs = checked_array(name, inputs)
+        inputs = np.asarray(inputs)
     if _is_text(inputs):
         if name != "captions" or not may_read_text(reader):
             raise InputTypeError(
@@ -200,17 +191,6 @@ def checked_inputs(name, inputs, encoder, reader, shape):
     if tf.as_dtype(inputs.dtype) == tf.uint8:
         inputs = tf.cast(inputs, tf.float32)
     input_shape = tf.TensorShape(inputs.shape)
-    # An encoder may accept photos and captions of any size.
-    sizes = shape and (
-        shape[1:] if encoder is None else [None] * len(shape[1:])
-    )
-    if shape and not input_shape.is_compatible_with([None, *sizes]):
-        raise InputError(
-            name,
-            f"be of shape {tf.TensorShape([None, *sizes])}",
-            f"{name}.shape={input_shape}",
-            "Pass inputs of the shape that the network was built for.",
-        )
     num_words = _num_words(encoder) if input_shape.rank == 2 else None
     if num_words and isinstance(inputs, np.ndarray | tf.Tensor):
         _check_words(name, inputs, num_words)

@@ -206,7 +206,6 @@ class TwoBranchModel(keras.Model):
             inputs,
             encoder,
             branch if encoder is None else encoder,
-            self.input_shapes and self.input_shapes[name],
         )
         if encoder is not None:
             size = self.output_dims.get(f"{side}_encoder")
@@ -263,7 +262,7 @@ class TwoBranchModel(keras.Model):
             )
         if encode_chunk is not None:
             self._check_chunk(encode_chunk, kwargs.get("jit_compile"))
-        fit_arguments.check_metrics(metrics, kwargs)
+        fit_arguments.check_no_targets(kwargs)
         kwargs.setdefault("jit_compile", False)
         super().compile(optimizer=optimizer, **kwargs)
         self.loss, self.gradient_clip_norm = loss, gradient_clip_norm
@@ -336,13 +335,6 @@ class TwoBranchModel(keras.Model):
         for part, layer in parts.items():
             shape, dtype = sides.build_layer(part, layer, shape, dtype)
             self.output_dims = {**self.output_dims, part: shape[1]}
-        if shape[1] != self.embedding_dim:
-            raise InputError(
-                f"{side}_branch",
-                "have the output size of `image_branch`",
-                f"{shape[1]} and {self.embedding_dim}",
-                "Change the size of a last layer.",
-            )
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Returns the input shapes and dtypes; Keras 2 does not store them."""

@@ -26,7 +26,7 @@ from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError, UserError
 from tbnets.features import cnn, efficientnet_lite, photo_features
-from tbnets.features.cache import FolderLock
+from tbnets.features.cache import written_alone
 from tbnets.files import CheckedFile, new_folder, write_text
 from tbnets.progress import say
 from tbnets.serving import endpoints, export, inputs, photo_reader
@@ -136,17 +136,10 @@ def assembled(folder):
     path = cache_folder() / "zoo" / digest / folder.name
     if _is_whole(path):
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _making:
-        lock = FolderLock.wait(path.parent, ".lock", _tell)
+    with _making, written_alone(path):
         if not _is_whole(path):  # Another process may have made it.
             _make(folder, path)
-        del lock
     return path
-
-
-def _tell(holder):
-    say(f"waiting for process {holder}, which assembles the same model")
 
 
 def _is_whole(path):

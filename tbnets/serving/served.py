@@ -12,7 +12,6 @@ from tbnets.checks import (
     Path,
     Photo,
     Photos,
-    checked_array,
     checked_number,
     refuse_single,
     short_repr,
@@ -434,7 +433,7 @@ class Served(PhotoSearch):
 
 
 def _inside(boxes, photo):
-    boxes = checked_array("boxes", boxes)
+    boxes = np.asarray(boxes)
     boxes = check_boxes(boxes[None] if boxes.shape == (4,) else boxes)
     width, height = read_photo_sizes([photo])[0]
     seen = clip_boxes(boxes, width, height)

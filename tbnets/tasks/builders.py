@@ -168,24 +168,7 @@ BACKGROUND = 0.5
 
 
 def create_cca(settings: Settings, inputs: NetworkInputs):
-    """Returns a `CCA`, whose projections are not computed yet.
-
-    Raises ValueError if word vectors would have to be learned by gradient
-    descent.
-    """
-    texts = settings.texts
-    frozen = texts.word_vectors and texts.word_vectors_training == "frozen"
-    is_fixed = texts.text_encoder.endswith("mean") and frozen
-    if settings.learns_words and not is_fixed:
-        raise InputError(
-            "--text_encoder",
-            "be features, or mean with frozen word vectors, with --model=cca, "
-            "which is not trained by gradients",
-            f"--text_encoder={texts.text_encoder}",
-            "Set --text_encoder=features and "
-            "--text_features=features/tfidf.flags, or --text_encoder=mean, "
-            "--word_vectors and --word_vectors_training=frozen.",
-        )
+    """Returns a `CCA`, whose projections are not computed yet."""
     regions, phrases = settings.regions, settings.phrases
     has_candidates = regions and regions.regions and phrases
     has_candidates = has_candidates and phrases.negative_regions == "photo"

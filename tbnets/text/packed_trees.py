@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import Array, checked_number, repr_of_fields
-from tbnets.errors import check_kind
 from tbnets.text.trees import Tree, phrase_type
 from tbnets.text.vocabulary import (
     UNKNOWN_ID,
@@ -170,12 +169,6 @@ def tree_arrays(
     """
     if max_words is not None:
         max_words = checked_number("max_words", max_words, 1, whole=True)
-    check_kind("trees", trees, (list, tuple), "Put a single tree into a list.")
-    advice = "Read it with `tbnets.read_tree`."
-    for row, tree in enumerate(trees):
-        check_kind(f"trees[{row}]", tree, Tree, advice)
-    advice = "Build it with `tbnets.Vocabulary.build`."
-    check_kind("vocabulary", vocabulary, Vocabulary, advice)
     leaves = [leaf for tree in trees for leaf in _joined_nots(tree.words)]
     words = (
         [word.decode("utf-8") for word in row]

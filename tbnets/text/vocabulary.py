@@ -18,7 +18,7 @@ from tbnets.checks import (
     refuse_single,
     short_repr,
 )
-from tbnets.errors import InputError, check_kind
+from tbnets.errors import InputError
 from tbnets.files import CheckedFile, write_text
 from tbnets.text.plain_tokenizer import (
     HAN_LETTER,
@@ -345,8 +345,6 @@ class Tokenizer(tf.Module):
         super().__init__(name="tokenizer")
         if max_tokens is not None:
             max_tokens = checked_number("max_tokens", max_tokens, 1, whole=True)
-        advice = "Build it with `tbnets.Vocabulary.build`."
-        check_kind("vocabulary", vocabulary, Vocabulary, advice)
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
         ids = range(vocabulary.size)
