@@ -80,7 +80,7 @@ def load_network(name: str, weights: str) -> Encoder:
     import tensorflow as tf  # Slow to import, like the other modules.
 
     from tbnets.features import photo_features
-    from tbnets.serving.photo_reader import PhotoReader
+    from tbnets.serving.inputs import PhotoReader
 
     network = photo_features.build_named_cnn(name, weights)
     features = photo_features.PhotoFeatures(network)

@@ -59,12 +59,12 @@ from typing import Annotated
 import numpy as np
 
 from tbnets import files
+from tbnets.checks import checked_embeddings
 from tbnets.cli import data_flags
 from tbnets.data.splits import usual_name
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
-from tbnets.evaluation.arguments import checked_embeddings
 from tbnets.evaluation.boxes import CHOICE_ARGUMENTS
 from tbnets.evaluation.exact_ranks import row_norms
 from tbnets.evaluation.score_tiles import BANK_TEMPERATURE

@@ -6,5 +6,5 @@
   match, and normalises such scores.
 - `grounding` holds the table of phrases, candidate boxes and similarities, and
   evaluates it. `boxes` defines how a box is chosen.
-- `ranks` and `arguments` contain shared parts, and `tables` formats metrics.
+- `ranks` contains shared parts, and `tables` formats metrics.
 """

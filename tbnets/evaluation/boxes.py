@@ -13,10 +13,10 @@ from tbnets.checks import (
     SAME_THING,
     checked_number,
     checked_rows,
+    finite_scores,
     rows_by,
 )
 from tbnets.errors import InputError, check_choice
-from tbnets.evaluation import arguments
 
 
 def check_boxes(boxes, name="boxes") -> np.ndarray:
@@ -211,7 +211,7 @@ def answers(similarities, boxes, choice) -> tuple[np.ndarray, np.ndarray]:
         (scores, boxes): the ranking scores, float32 `[p, k]`, larger is better;
         and the box to return for each candidate, float64 `[p, k, 4]`.
     """
-    similarities = arguments.finite_scores(similarities)
+    similarities = finite_scores(similarities)
     boxes = check_boxes(boxes)
     same = np.broadcast_to(boxes, (*similarities.shape, 4))
     if choice.name == MOST_SIMILAR or not similarities.size:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import threadpoolctl
 
+from tbnets.checks import finite_scores, warn_of_bfloat16
 from tbnets.errors import InputError
-from tbnets.evaluation.arguments import finite_scores, warn_of_bfloat16
 from tbnets.evaluation.ranks import (
     best_scores,
     group_pairs,

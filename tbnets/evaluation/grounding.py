@@ -19,12 +19,13 @@ from tbnets.checks import (
     Boxes,
     Integers,
     checked_rows,
+    finite_scores,
     repr_of_fields,
     rows_by,
     text_ids,
 )
 from tbnets.errors import InputError
-from tbnets.evaluation import arguments, boxes, score_tiles
+from tbnets.evaluation import boxes, score_tiles
 from tbnets.evaluation.boxes import (
     DEFAULT,
     MOST_SIMILAR,
@@ -284,7 +285,7 @@ def _checked_scores(values, image, overlaps, rows):
             f"scores of shape {values.shape} for {len(rows)} phrases and "
             f"{num_proposals} proposals of image {image}",
         )
-    return arguments.finite_scores(values, rows)
+    return finite_scores(values, rows)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.

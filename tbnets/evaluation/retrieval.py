@@ -5,9 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import Array, Integers, checked_number
+from tbnets.checks import (
+    Array,
+    Integers,
+    checked_arrays,
+    checked_groups,
+    checked_number,
+)
 from tbnets.errors import InputError, check_choice
-from tbnets.evaluation import arguments, exact_ranks, score_tiles
+from tbnets.evaluation import exact_ranks, score_tiles
 from tbnets.evaluation.ranks import RECALL_AT, Ranks, summarize_ranks
 
 
@@ -48,7 +54,7 @@ def evaluate_protocol(
     over the folds; `num_queries` is summed. The other arguments are as in
     `evaluate_retrieval` and `retrieval_ranks`.
     """
-    images, texts, rows, groups = arguments.checked_arrays(
+    images, texts, rows, groups = checked_arrays(
         image_embeddings, text_embeddings, caption_to_image, image_groups
     )
     metrics = []
@@ -66,7 +72,7 @@ def evaluate_scores_protocol(
     """Evaluates `PairScores` by a protocol, like `evaluate_protocol`."""
     counts = scores.num_images, scores.num_texts
     given = caption_to_image, image_groups
-    rows, groups = arguments.checked_groups(*given, *counts)
+    rows, groups = checked_groups(*given, *counts)
     numbers, metrics = np.arange(scores.num_images), []
     for fold, captions, own_rows in _folds(name, len(numbers), rows):
         some = scores.subset(numbers[fold], captions)
@@ -218,7 +224,7 @@ def retrieval_ranks(
         ranks["text_to_image"].ranks  # (num_captions,), 1 is best
     """
     checked_number("memory_limit_mb", memory_limit_mb, 0, above=True)
-    images, texts, rows, groups = arguments.checked_arrays(
+    images, texts, rows, groups = checked_arrays(
         image_embeddings, text_embeddings, caption_to_image, image_groups
     )
     images = exact_ranks.finite_side("image_embeddings", images, groups)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import checked_number
-from tbnets.errors import InputError
-from tbnets.evaluation import exact_ranks
-from tbnets.evaluation.arguments import (
+from tbnets.checks import (
     checked_embeddings,
     checked_groups,
+    checked_number,
     finite_scores,
 )
+from tbnets.errors import InputError
+from tbnets.evaluation import exact_ranks
 from tbnets.evaluation.ranks import (
     Ranks,
     best_ranks,

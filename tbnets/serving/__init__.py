@@ -3,8 +3,7 @@
 To learn the package, read the modules in this order::
 
     endpoints                    the functions of a SavedModel
-    inputs                       checks and reads the inputs of these functions
-    photo_reader                 decodes photos in the graph
+    inputs                       checks and reads their inputs and photos
     export, half_precision       writes a SavedModel
     checksums, saved_files       reads and verifies its files and ops
     served                       calls a SavedModel

@@ -29,7 +29,7 @@ from tbnets.features import cnn, efficientnet_lite, photo_features
 from tbnets.features.cache import written_alone
 from tbnets.files import CheckedFile, new_folder, write_text
 from tbnets.progress import say
-from tbnets.serving import endpoints, export, inputs, photo_reader
+from tbnets.serving import endpoints, export, inputs
 from tbnets.serving.checksums import (
     ANSWERS,
     CHECKSUMS,
@@ -54,7 +54,6 @@ _GRAPH_MODULES = (
     endpoints,
     export,
     inputs,
-    photo_reader,
 )
 """Modules whose code determines the graph of an assembled model."""
 _making = threading.Lock()

@@ -5,8 +5,13 @@ import dataclasses
 import tensorflow as tf
 
 from tbnets.losses import distances
-from tbnets.serving.inputs import OwnTexts, bounded, require_rows
-from tbnets.serving.photo_reader import PhotoReader, require_photos
+from tbnets.serving.inputs import (
+    OwnTexts,
+    PhotoReader,
+    bounded,
+    require_photos,
+    require_rows,
+)
 from tbnets.text.vocabulary import Tokenizer
 
 PHOTOS = tf.TensorSpec([None], tf.string, "image_bytes")
