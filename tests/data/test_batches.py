@@ -145,16 +145,6 @@ def shares(batches, count):
     return [next(found) for _ in places]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_shares_are_consecutive_and_differ_by_at_most_one_row(count):
-    for rows in range(8):
-        parts = [Share(place, count).of(rows) for place in range(count)]
-        found = [row for part in parts for row in range(rows)[part]]
-        assert found == list(range(rows))
-        sizes = [part.stop - part.start for part in parts]
-        assert max(sizes) - min(sizes) <= 1
-
-
 def assert_shares(whole, parts):
     """Asserts that parts, one after the other, are the batch."""
     for key, array in whole.items():

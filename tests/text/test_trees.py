@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from tbnets.errors import InputError
@@ -79,24 +78,3 @@ def test_a_right_branching_tree():
     tree = right_branching(["a", "red", "dog"])
     assert tree.bracketed() == "(X (X a) (X (X red) (X dog)))"
     assert right_branching(["w"] * 3000).heights()[0] == 60
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_trees_read_back(seed):
-    generator, parts = np.random.default_rng(seed), ["(S"]
-    depth = 1
-    for number in range(200):
-        draw = generator.random()
-        if draw < 0.3 and depth < 50:
-            parts.append(f"(NP (NN n{number})")
-            depth += 1
-        elif draw < 0.5 and depth > 1:
-            parts.append(")")
-            depth -= 1
-        else:
-            parts.append(f"(NN w{number})")
-    text = " ".join(parts) + ")" * depth
-    tree = read_tree(text)
-    assert read_tree(tree.bracketed()) == tree
-    plain = tree.bracketed().replace(" ", "").replace("\n", "")
-    assert plain == text.replace(" ", "")

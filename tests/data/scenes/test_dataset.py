@@ -18,12 +18,8 @@ from tbnets.data.scenes.dataset import (
     sentences_text,
 )
 from tbnets.data.scenes.layout import (
-    COLOURS,
     SPLITS,
-    SceneObject,
     SceneSettings,
-    objects_key,
-    pick,
     scene_split,
 )
 from tbnets.text.trees import read_tree
@@ -136,21 +132,6 @@ def test_objects_occur_in_one_split():
     for split in SPLITS:
         for one in draw_scenes(split, settings):
             assert scene_split(one.scene.objects) == split
-
-
-def test_no_two_scenes_have_the_same_objects(monkeypatch):
-    """With only a few collections to draw from, none comes twice."""
-    few = [
-        (SceneObject("circle", colour, "small", "plain"),) * 2
-        for colour in COLOURS
-    ]
-    few = [objects for objects in few if scene_split(objects) == "train"]
-    monkeypatch.setattr(
-        "tbnets.data.scenes.layout.draw_objects", lambda rng: pick(rng, few)
-    )
-    drawn = draw_scenes("train", SceneSettings(len(few), image_size=64))
-    keys = {objects_key(one.scene.objects) for one in drawn}
-    assert len(keys) == len(few) > 2
 
 
 def test_existing_scenes_are_not_written_again(tmp_path):
