@@ -48,7 +48,7 @@ def tool(*arguments):
 
 def anew(*arguments):
     """Calls the tool where a network's layers are named as in training."""
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     return tool(*arguments)
 
 
