@@ -23,6 +23,8 @@ DOCS = [
     "mkdocs>=1.6,<2",
     "mkdocs-material>=9.6,<9.7",
     "mkdocstrings[python]>=1",
+    # For the test of docs/scale.md.
+    "lancedb>=0.20",
 ]
 PEERS = [
     *("torch", "pytorch-metric-learning>=2.5", "open_clip_torch>=2.24"),

@@ -238,6 +238,14 @@ def test_the_loss_of_the_page_trains_any_network(run):
     assert network.evaluate(rows[[0, 2, 1, 3]], labels, verbose=0) > 0
 
 
+def test_the_database_of_the_page_answers_like_the_index(run):
+    names, query = run(SCALE), "a dog in the snow"
+    index = tbnets.open_index("photos.index")
+    [answers] = names["model"].search([query], index, top=10)
+    wanted = [pathlib.Path(answer.image).name for answer in answers]
+    assert [row["id"] for row in names["best"]] == wanted
+
+
 def test_the_exported_run_reads_sentences_as_they_are_stored(run):
     names = run("docs/text_features.md")
     products = (names["raw"] * names["stored"]).sum(axis=1)

@@ -167,10 +167,11 @@ def _run_and_watch(pipeline, count, progress):
     finally:
         threading.excepthook = hook
     if errors:
-        text = " ".join(filter(None, map(str, errors))).strip()
+        # The text of an error of a worker process is its traceback.
+        lines = "\n".join(map(str, errors)).strip().splitlines()
         raise UserError(
-            f"The pipeline stopped: {text}. Run the command again: it computes "
-            "the photos that are missing."
+            f"The pipeline stopped: {lines[-1]}. Run the command again: it "
+            "computes the photos that are missing."
         ) from errors[0]
 
 

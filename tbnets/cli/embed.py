@@ -62,7 +62,8 @@ class Options(ModelFlags):
 
 def main(options):
     """Runs the pipeline."""
-    from tbnets.beam import pipeline, transforms  # Requires Beam.
+    from tbnets.beam import pipeline, transforms  # isort: skip
+    import apache_beam  # Without it, the line above names the extra.
 
     place, *words = options.photos or ["--"]
     if place.startswith("-"):
@@ -81,7 +82,7 @@ def main(options):
     if os.path.isdir(place) or has_archives(place):
         found = PhotoFlags(images=place, output=options.output).find_photos()
         pairs = [(key, os.fspath(path)) for key, path in found]
-        photos = run.pipeline | transforms.beam.Create(pairs), len(pairs)
+        photos = run.pipeline | apache_beam.Create(pairs), len(pairs)
     else:
         photos = run.find(place)
     num_files = run.write(*photos)
