@@ -12,11 +12,13 @@ from tbnets.serving.export import export_saved_model, reexport
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
 from tbnets.serving.served import load_saved_model
+from tbnets.text.vocabulary import Vocabulary
 from tests.refusals import refused
 from tests.serving import test_export, test_litert
 
 ROW = [[1.0, 2.0, 3.0]]
 NAN = [[1.0, np.nan, 0.0]]
+FEW = Vocabulary(("", "[UNK]", "a"))
 
 
 @functools.cache
@@ -63,6 +65,7 @@ CALLS = [
     ("second", lambda _: model()[2].compare(np.eye(4), [[1, 0]])),
     ("find", lambda _: model()[2].find(["a"], "a.jpg")),
     ("max_pixels", lambda path: export(path, max_pixels=100)),
+    ("vocabulary", lambda path: export_saved_model(model()[0], FEW, path)),
     ("signatures", lambda path: reexport(model()[1], path, keep=["nod"])),
     ("like", lambda _: search.rank(Learned(), [], ["a.jpg"], np.eye(1, 2), 5)),
     ("ids", lambda path: put(path, ["a", "a"], ROW * 2)),
