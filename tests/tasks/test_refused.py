@@ -43,7 +43,7 @@ BAD = {
         ({"jit_compile": True}, "--jit_compile"),
     ],
     ("matching", "cca"): [
-        ({"text_encoder": "mean"}, "--text_encoder"),
+        ({"text_encoder": "mean"}, "text_encoder"),
         ({"cca_dim": 7}, "output_dim"),
     ],
     ("matching", "hm_lstm"): [
