@@ -167,8 +167,10 @@ def _run_and_watch(pipeline, count, progress):
     finally:
         threading.excepthook = hook
     if errors:
-        # The text of an error of a worker process is its traceback.
-        lines = "\n".join(map(str, errors)).strip().splitlines()
+        # An error in a worker process has its traceback as text, and an error
+        # of a lost connection has no text.
+        text = "\n".join(map(str, errors)).strip()
+        lines = ["a worker process ended", *text.splitlines()]
         raise UserError(
             f"The pipeline stopped: {lines[-1]}. Run the command again: it "
             "computes the photos that are missing."

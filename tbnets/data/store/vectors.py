@@ -35,7 +35,9 @@ def write_rows(file, rows, dim, made_by):
     """
     arrow = import_extra("data", "pyarrow")
     table = arrow.Table.from_pylist(rows, _schema(dim, made_by))
-    import_extra("data", "pyarrow.parquet").write_table(table, file)
+    parquet = import_extra("data", "pyarrow.parquet")
+    # A dictionary of floats would add half of their size.
+    parquet.write_table(table, file, use_dictionary=False)
 
 
 def made_by_of(schema):
