@@ -41,7 +41,11 @@ import tempfile
 
 from zoo_making import alike, cards
 from zoo_making.lite import add_litert
-from zoo_making.served import phrase_scores, served_scores
+from zoo_making.served import (
+    branch_endpoints,
+    phrase_scores,
+    served_scores,
+)
 
 from tbnets import cli
 from tbnets.checks import rounded
@@ -88,7 +92,8 @@ class Options(ChoiceFlags):
     branches: bool = flag(
         False,
         "For a run on image features: keep only the trained weights; the "
-        "first use adds the image networks that the `photos` extra installs.",
+        "first use adds the image networks that the `photos` extra installs, "
+        "and the sentence encoder of --text_encoder=minilm,mean.",
     )
     regions: str = flag(
         "",
@@ -145,6 +150,10 @@ def make(options, folder):
     path = pathlib.Path(options.run_dir, cards.METRICS)
     report = CheckedFile(path).json()
     fitted, choice, extras = None, choice_arguments(options), {}
+    if options.branches:
+        extras["endpoints"] = branch_endpoints(
+            session.task, session.network, session.state.fitted
+        )
     if options.regions:
         fitted = with_regions(session, options.regions)
         extras = {
@@ -173,6 +182,7 @@ def make(options, folder):
         made_by = session.state.fitted["image_features_made_by"]
         parts = made_by.get(SIDE_BY_SIDE, [made_by])
         metrics["networks"] = [part["cnn"] for part in parts]
+        metrics["sentence_encoder"] = bool(session.settings.text_preset)
     write_json(folder / cards.METRICS, metrics)
     lines = cards.portable_flags("".join(lines).splitlines(), options.name)
     (folder / f"{options.name}.flags").write_text(
@@ -181,12 +191,12 @@ def make(options, folder):
 
 
 def opened(folder, is_part):
-    """Loads the model in a folder, and adds its image networks if `is_part`."""
+    """Loads the model in a folder, and adds its networks if `is_part`."""
     if not is_part:
         return load_saved_model(folder / "1")
     with tempfile.TemporaryDirectory() as place:
         path = pathlib.Path(place, "1")
-        return load_saved_model(assembled.add_image_networks(folder, path))
+        return load_saved_model(assembled.add_networks(folder, path))
 
 
 def command(options):

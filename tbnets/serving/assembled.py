@@ -1,10 +1,11 @@
-"""Assembles zoo models from their SavedModels and pretrained image networks.
+"""Assembles zoo models from their SavedModels and pretrained networks.
 
-Image networks are large. Some zoo folders therefore contain only a SavedModel
-that takes image features, and `answers.json`, which lists the expected
-embeddings of a few inputs. On first use, `assembled` adds the image networks
-from the `photos` extra, checks the embeddings, and caches the complete model
-and its checksums in `CACHE/zoo/DIGEST/NAME/1`.
+Image networks and sentence encoders are large. Some zoo folders therefore
+contain only a SavedModel that takes their outputs, and `answers.json`, which
+lists the expected embeddings of a few inputs. On first use, `assembled` adds
+the image networks from the `photos` extra, and the sentence encoder from its
+pip package, checks the embeddings, and caches the complete model and its
+checksums in `CACHE/zoo/DIGEST/NAME/1`.
 
 `CACHE` is `$TBNETS_CACHE` if it is set, or else `tbnets` in the user's cache
 folder. `DIGEST` depends on the zoo files, the version of TensorFlow, and the
@@ -25,9 +26,16 @@ from tbnets.data import images
 from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import InputError, UserError
-from tbnets.features import cnn, efficientnet_lite, photo_features
+from tbnets.features import (
+    caption_encoder,
+    cnn,
+    efficientnet_lite,
+    photo_features,
+    text_presets,
+)
 from tbnets.features.cache import written_alone
 from tbnets.files import CheckedFile, new_folder, write_text
+from tbnets.layers import sentence_encoder
 from tbnets.progress import say
 from tbnets.serving import endpoints, export, inputs
 from tbnets.serving.checksums import (
@@ -39,7 +47,11 @@ from tbnets.serving.checksums import (
     write_checksums,
 )
 from tbnets.serving.served import load_saved_model
+from tbnets.text import word_pieces
+from tbnets.text.vocabulary import Tokenizer
 
+ENCODER = text_presets.MINILM
+"""Name of the sentence encoder that is added."""
 TOLERANCE = 1e-3
 """Maximum absolute difference between a computed and an expected number."""
 _NUMBERS = 32
@@ -47,6 +59,7 @@ _NUMBERS = 32
 _SIZES = ((500, 375), (320, 480), (90, 60))
 _CAPTIONS = ("a dog runs through the snow", "two children on a beach")
 _GRAPH_MODULES = (
+    caption_encoder,
     images,
     cnn,
     efficientnet_lite,
@@ -54,27 +67,47 @@ _GRAPH_MODULES = (
     endpoints,
     export,
     inputs,
+    sentence_encoder,
+    text_presets,
+    word_pieces,
 )
 """Modules whose code determines the graph of an assembled model."""
 _making = threading.Lock()
 
 
-def add_image_networks(source, path):
-    """Copies a SavedModel, and makes the copy take photos instead of features.
+def add_networks(source, path):
+    """Copies a SavedModel, and makes the copy take photos and captions.
 
-    The metadata of `source` describe the image networks. Raises ValueError if
-    these are missing or have unexpected weights.
+    The metadata of `source` describe the pretrained networks whose outputs it
+    takes. Raises ValueError if these networks are missing or have unexpected
+    weights.
     """
 
     def add(served):
         made_by = served.metadata.get("metadata", {})
-        made_by = made_by.get("image_features_made_by", {})
-        features = photo_features.open_photo_features(made_by, "imagenet")
-        return endpoints.begin_with_photos(served, features)
+        features = photo_features.open_photo_features(
+            made_by.get("image_features_made_by", {}), "imagenet"
+        )
+        reader = _caption_reader(served, made_by)
+        served.root.reader = reader  # A SavedModel must track lookup tables.
+        return endpoints.begin_with_photos(served, features, reader)
 
     return export.reexport(
         source, path, add=add, metadata={"max_pixels": MAX_PIXELS}
     )
+
+
+def _caption_reader(served, made_by):
+    """Returns the reader of a model's captions, or None if it reads them."""
+    if served.takes_captions:
+        return None
+    encoder = text_presets.PresetFeatures(
+        made_by["text_features_made_by"]["preset"]
+    )
+    encoder.notes_["name"] = ENCODER
+    words = Tokenizer(served.vocabulary, served.metadata["max_tokens"])
+    features = caption_encoder.CaptionReader(encoder, words.max_tokens)
+    return inputs.FeaturesAndWordsReader(features, words)
 
 
 def answers_of(model):
@@ -169,7 +202,7 @@ def _make(folder, path):
     start = time.monotonic()
     shutil.rmtree(path, ignore_errors=True)  # Removes a damaged folder.
     with new_folder(path) as partial:
-        add_image_networks(folder, partial / "1")
+        add_networks(folder, partial / "1")
         write_text(partial / IDENTITY, f"{_identity(folder)}\n")
         write_checksums(partial)
         check_answers(load_saved_model(partial), folder / ANSWERS)

@@ -91,16 +91,23 @@ def two_branch_endpoints(
     return Endpoints(functions, "embed_text", tokenizer, photos)
 
 
-def begin_with_photos(served, read_photos):
+def begin_with_photos(served, read_photos, read_captions=None):
     """Returns endpoints that take photos, for a model that takes features.
 
-    `read_photos` is as in `two_branch_endpoints`.
+    `read_photos` is as in `two_branch_endpoints`. `read_captions` maps captions
+    to the text input of `served`; None if this input remains.
     """
 
-    def side(name):
+    def side(name, read=None):
         [spec] = served.inputs(name).values()
         embed = served.signatures[name]
-        return Side(name, spec, lambda x: embed(**{spec.name: x})["embeddings"])
+
+        def embeddings(rows):
+            rows = read(rows) if read else rows
+            return embed(**{spec.name: rows})["embeddings"]
+
+        taken = tf.TensorSpec([None], tf.string, "captions") if read else spec
+        return Side(name, taken, embeddings)
 
     def learned(rows, columns):
         pair = {"image_embeddings": rows, "text_embeddings": columns}
@@ -108,11 +115,12 @@ def begin_with_photos(served, read_photos):
 
     functions, _ = _whole_images(
         side("embed_image"),
-        side("embed_text"),
+        side("embed_text", read_captions),
         learned if served.has("compare") else distances.similarities,
         read_photos,
     )
-    del functions["embed_text"]
+    if not read_captions:
+        del functions["embed_text"]
     return functions
 
 

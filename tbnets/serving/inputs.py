@@ -189,6 +189,23 @@ class FeaturesAndWordsReader(tf.Module):
         return tf.concat([bits, self.words(captions)], axis=1)
 
 
+class FeaturesAndWordsRows(tf.Module):
+    """Replaces a `FeaturesAndWordsReader`, and takes its output as input.
+
+    `words` is the `Tokenizer` of the word ids.
+    """
+
+    spec = tf.TensorSpec([None, None], tf.int32, "features_and_words")
+
+    def __init__(self, words):
+        super().__init__(name="reader")
+        self.vocabulary, self.max_tokens = words.vocabulary, words.max_tokens
+
+    def __call__(self, rows):
+        """Returns the rows unchanged."""
+        return rows
+
+
 class TreeReader:
     """Replaces the `Tokenizer` of a network that reads trees.
 

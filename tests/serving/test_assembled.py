@@ -70,7 +70,7 @@ def part(made, tmp_path, monkeypatch):
     def copy(_, path):
         return shutil.copytree(made.model.path, path)
 
-    monkeypatch.setattr(assembled, "add_image_networks", copy)
+    monkeypatch.setattr(assembled, "add_networks", copy)
     # To compare its answers, what is put together need not be loaded.
     monkeypatch.setattr(assembled, "load_saved_model", lambda _: made.model)
     monkeypatch.setenv("TBNETS_CACHE", str(tmp_path / "cache"))
@@ -83,7 +83,7 @@ def test_model_is_assembled_once_and_then_loaded(made, capsys, monkeypatch):
     path, cache = made.model.path, made.folder / "cache"
     assert path.parts[-2:] == ("tiny", "1") and path.is_relative_to(cache)
     monkeypatch.setenv("TBNETS_CACHE", str(cache))
-    monkeypatch.setattr(assembled, "add_image_networks", None)
+    monkeypatch.setattr(assembled, "add_networks", None)
     again = zoo.open_model(made.folder / "zoo/tiny")
     assert again.path == path and capsys.readouterr().err == ""
 

@@ -2,15 +2,21 @@
 
 import json
 
+from tbnets.serving import assembled
 from tbnets.serving.checksums import ANSWERS
 from tbnets.serving.saved_files import read_metadata
-from tests import tiny, verbs
+from tests import tiny, tiny_bert, verbs
 from tests.features import tiny_cnn
 from tests.serving.test_photo_export import write_all
 from tests.tools.test_make_zoo import CARD
 
 
-def test_a_model_without_image_networks_is_made_and_measured(tmp_path, eagerly):
+def test_a_model_without_its_networks_is_made_and_measured(
+    tmp_path, eagerly, monkeypatch
+):
+    tiny_bert.write_folder(tmp_path / "bert")
+    encoder = f"hub:{tmp_path / 'bert'}"
+    monkeypatch.setattr(assembled, "ENCODER", encoder)
     with tiny_cnn.known(lambda: tmp_path / "cnn.weights.h5"):
         write_all(tmp_path)
         line = tiny.arguments(
@@ -18,6 +24,7 @@ def test_a_model_without_image_networks_is_made_and_measured(tmp_path, eagerly):
             tmp_path / "run",
             captions="captions.csv",
             image_features="store,large",
+            text_encoder=f"{encoder},mean",
             epochs=1,
         )
         trained = verbs.train(*(f"--{n}={v}" for n, v in line.items()))
@@ -42,6 +49,7 @@ def test_a_model_without_image_networks_is_made_and_measured(tmp_path, eagerly):
     assert metrics["networks"] == [tiny_cnn.NAME] * 2
     signatures = read_metadata(part / "1")["signatures"]
     assert {*signatures["embed_image"]["inputs"]} == {"image_features"}
+    assert {*signatures["embed_text"]["inputs"]} == {"features_and_words"}
     answers = json.loads((part / ANSWERS).read_text())
     assert len(answers["photos"]) == 3 and len(answers["texts"]) == 2
     report = json.loads((tmp_path / "run/metrics.json").read_text())

@@ -14,6 +14,7 @@ from tbnets.tasks.localization import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.trained import open_trained, sizes_of
 from tbnets.text.trees import read_tree
+from zoo_making.served import branch_endpoints
 
 TOLERANCE = 1e-6
 """Maximum difference of outputs."""
@@ -39,7 +40,7 @@ def export_again(source, path):
     task = registry.open_task(settings)
     network = build_network(settings, NetworkInputs.from_fitted(fitted))
     trained.put_into(network)
-    made = endpoints_of_phrases if localizes else type(task).endpoints
+    made = endpoints_of_phrases if localizes else branch_endpoints
     path = write_saved_model(
         made(task, network, fitted),
         path,

@@ -11,6 +11,7 @@ import textwrap
 from tbnets.checks import per_cent, rounded
 from tbnets.errors import InputError
 from tbnets.evaluation import tables
+from tbnets.features.text_presets import INSTALL
 from tbnets.files import CheckedFile
 from tbnets.serving.zoo import METRICS, size
 
@@ -130,7 +131,12 @@ def render_card(name, text, metrics):
             recall_sum=rounded(metrics["run_recall_sum"])
         )
     networks = dict.fromkeys(metrics.get("networks", []))
-    values = {"name": name, "networks": ", ".join(networks)}
+    encoder = TEXTS["encoder"] if metrics.get("sentence_encoder") else ""
+    values = {
+        "name": name,
+        "networks": ", ".join(networks),
+        "encoder": encoder.format(install=INSTALL),
+    }
     takes = metrics["takes"] if metrics["takes"] in _WITH else "any"
     split = dict(metrics["test_split"])
     return TEXTS["card"].format(

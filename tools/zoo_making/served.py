@@ -11,12 +11,16 @@ import tqdm
 
 from tbnets.checks import rows_by
 from tbnets.errors import InputError
+from tbnets.serving.endpoints import two_branch_endpoints
+from tbnets.serving.inputs import FeaturesAndWordsRows
 from tbnets.tasks.phrase_regions import (
     phrase_region_scores,
     split_with,
 )
 from tbnets.tasks.retrieval_scores import scores_of_model
 from tbnets.tasks.scores import PhraseScores, phrase_table
+from tbnets.tasks.texts import most_words
+from tbnets.text.vocabulary import Tokenizer, Vocabulary
 
 BATCH = 64
 """Number of photos in a batch."""
@@ -35,6 +39,21 @@ def served_scores(task, model, split):
         "be a run whose exported model can be measured",
         f"a run of {type(task).__name__}, which has no `served_scores`",
         "Add this method.",
+    )
+
+
+def branch_endpoints(task, network, fitted):
+    """Returns endpoints that take the outputs of pretrained networks.
+
+    `task` reads image features and, with a sentence encoder, learned words.
+    """
+    if not task.settings.text_preset:
+        return task.endpoints(network, fitted)
+    words = Tokenizer(Vocabulary(fitted["words"]), most_words(fitted))
+    return two_branch_endpoints(
+        network,
+        FeaturesAndWordsRows(words),
+        image_shape=network.input_shapes["images"][1:],
     )
 
 
