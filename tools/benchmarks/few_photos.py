@@ -39,7 +39,7 @@ def run(options):
                 f"{size:6}  {seed:4}",
                 f"{report['dev']['recall_sum']:5.1f}",
                 f"{report['test']['recall_sum']:5.1f}",
-                f"{report['test']['text_to_image/recall_at_10']:18.1f}",
+                f"{100 * report['test']['text_to_image/recall_at_10']:18.1f}",
                 f"{report['best_epoch']:5}",
                 f"{time.monotonic() - start:7.0f}",
             )
