@@ -50,9 +50,17 @@ class Resolved(NamedTuple):
         used = {flag.name for flag in self.settings.flags()}
         values = {flag: pair for flag, pair in values.items() if flag in used}
         new = {flag: value for flag, (value, _) in values.items()}
+        if "loss" in new:
+            # The default loss may not read flags that were set for this loss.
+            values_now = self.settings.values()
+            cleared = {flag for flag in used if values_now[flag] is None}
+            new |= {
+                flag: line.values[flag] for flag in cleared & line.set_flags
+            }
         unused = unused_flags(self.settings.replace(**new))
         new = {flag: new[flag] for flag in new if flag not in unused}
-        sources |= {flag: f"{values[flag][1]}.flags" for flag in new}
+        usual = new.keys() & values.keys()
+        sources |= {flag: f"{values[flag][1]}.flags" for flag in usual}
         return Resolved(self.settings.replace(**new), sources)
 
     def usual(self):

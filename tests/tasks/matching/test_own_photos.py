@@ -336,6 +336,14 @@ def test_usual_flags_change_with_the_number_of_photos(num_photos, values):
     assert tuple(found[name] for name in changing) == values
 
 
+def test_flags_of_a_loss_hold_if_a_usual_file_names_this_loss():
+    line = tiny.typed(*PHOTOS, "--temperature=0.2")
+    resolved = run_line.resolve(line).with_usual(line, ["photos_sentences"])
+    assert resolved.settings.loss.loss == "infonce"
+    assert resolved.settings.loss.temperature == 0.2
+    assert resolved.sources["temperature"] == "the command line"
+
+
 def test_usual_flags_follow_the_loss_and_the_model_to_start_from():
     every = {*own_photos.usual_files(10)}
     softmax = {*own_photos.usual_files(10, has_triplets=False)}
