@@ -45,7 +45,7 @@ WITHOUT_ENCODER = f"""\
 note: for fewer than 3000 photos with English captions, install a sentence
 encoder (80 MB):
   {text_presets.INSTALL}
-With it, 240 photos of Flickr8k gave a recall sum of 127 to 140, not 91."""
+With it, 240 photos of Flickr8k gave a recall sum of 129 to 137, not 91."""
 FEW = 3000
 """Number of photos below which the sentence encoder was measured."""
 LEAST_SHARE = 0.8
