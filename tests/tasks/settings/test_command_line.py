@@ -303,4 +303,4 @@ def test_settings_have_no_flags_of_other_losses():
     trained = open_trained("flickr8k_photos_large")
     assert trained.settings.loss.loss == "infonce"
     assert trained.settings.loss.margin is None
-    assert trained.settings.loss.temperature == 0.03
+    assert trained.settings.loss.temperature == 0.05
