@@ -133,9 +133,9 @@ OF_WORDS = {
     ),
     "tfidf_vectors": lambda: TfidfVectors(SIZE, 5),
     "mean_vectors": lambda: MeanVectors(SIZE, 4),
-    "sentence_encoder": lambda: SentenceEncoder(SIZE, 6, 1, 3, 5, 7),
+    "sentence_encoder": lambda: SentenceEncoder(SIZE, 6, 2, 3, 5, 7),
     "sentence_encoder_of_maxima": lambda: SentenceEncoder(
-        SIZE, 6, 2, 2, 5, 7, pooling="max", normalize=False
+        SIZE, 6, 1, 2, 5, 7, pooling="max", normalize=False
     ),
     "fisher_vectors": lambda: FisherVectors(SIZE, 4, 3, pca_dim=5),
 }
@@ -428,7 +428,6 @@ COMPILED_BY_XLA = {*LAYERS, "cca", "similarity_mean", "features_mean"} - {
     "linear_pair_head",
     "child_sum_lstm",
     "lstm_and_mean",
-    "sentence_encoder_of_maxima",
 }
 
 
