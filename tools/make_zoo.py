@@ -57,7 +57,7 @@ from tbnets.cli.data_flags import (
 from tbnets.data.store.features import SIDE_BY_SIDE
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, new_folder, write_json, write_text
-from tbnets.serving import assembled, checksums, export, zoo
+from tbnets.serving import assembled, checksums, doubt, zoo
 from tbnets.serving.checksums import FOLDER, KINDS, MODEL
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
@@ -328,9 +328,7 @@ def renew_card(options, target):
     with remade(options, target, is_copied=True) as folder:
         if options.dev_captions:
             model = opened(folder, (folder / checksums.ANSWERS).is_file())
-            likely = export.measure_doubt(
-                model, options.dev_captions, options.images
-            )
+            likely = doubt.measure(model, options.dev_captions, options.images)
             for path in (
                 folder / "1" / checksums.METADATA_FILE,
                 *folder.glob(f"{FOLDER}/*/{MODEL}"),

@@ -64,9 +64,9 @@ from tbnets.cli.model_flags import MODEL
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
-from tbnets.serving import litert, protocol, zoo
+from tbnets.serving import doubt, litert, protocol, zoo
 from tbnets.serving.checksums import KINDS
-from tbnets.serving.export import measure_doubt, next_version, reexport
+from tbnets.serving.export import next_version, reexport
 from tbnets.serving.search_index import add_search, open_index
 from tbnets.tasks import runs
 from tbnets.tasks.localization import endpoints_of_phrases
@@ -285,7 +285,7 @@ def export_again(options, path, extra):
         keep = keep and [*keep, "search"]
     if options.dev_captions:
         model = zoo.open_model(options.model, options.trust)
-        likely = measure_doubt(model, options.dev_captions, options.photos)
+        likely = doubt.measure(model, options.dev_captions, options.photos)
         metadata["metadata"] = {**model.metadata["metadata"], **likely}
     return reexport(
         zoo.locate(options.model),

@@ -168,7 +168,13 @@ def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     """Computes the metrics of `evaluate_localization` from a `Localized`."""
     metrics = _summary(localized, slice(None), DIRECTION, recall_at)
     for name, mask in (types or {}).items():
-        mask = np.asarray(mask, bool)
+        mask = np.asarray(mask)
+        if mask.dtype != bool:  # Row numbers would select other phrases.
+            raise InputError(
+                "types",
+                "map names to bools, one per phrase",
+                f"types[{name!r}] of dtype {mask.dtype}",
+            )
         metrics |= _summary(localized, mask, f"{DIRECTION}/{name}", recall_at)
     if texts is not None and len(localized.ranks):
         value = unique_phrase_precision(localized, texts)

@@ -394,6 +394,21 @@ class CCA(EmbeddingNetwork):
         """Sets the branches' weights; returns 1 minus the mean correlation."""
         sums, self.pair_sums, self.train_function = self.pair_sums, None, None
         background_sums, self.background_sums = self.background_sums, None
+        count = int(sums.count.numpy()) if sums else 0
+        if count < 2:
+            raise InputError(
+                "batches",
+                "have at least two matching pairs",
+                f"{count} pairs",
+                "Set `caption_image_ids` to ids in `image_ids`.",
+            )
+        if background_sums and not background_sums.count.numpy():
+            raise InputError(
+                "batches",
+                "have candidates if `background` is above 0",
+                f"no candidates, background={self.background}",
+                "Add `candidates` to the batches, or set `background` to 0.",
+            )
         means, images = sums.means(), sums.covariance(0, 0)
         between, share = sums.covariance(0, 1), 1 / (1 + self.background)
         if background_sums:

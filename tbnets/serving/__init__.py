@@ -9,6 +9,7 @@ To learn the package, read the modules in this order::
     served                       calls a SavedModel
     embedding_cache              embeds a folder of photos once per model
     search                       ranks photos, and formats the results
+    doubt                        measures which similarities are likely
     search_index, index_writer   searches and writes embeddings on disk
     zoo, assembled               finds and completes zoo models
     litert                       writes LiteRT models

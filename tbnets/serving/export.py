@@ -7,19 +7,15 @@ to load the SavedModel.
 
 import contextlib
 import importlib.metadata
-import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 import tbnets
 from tbnets.checks import Path, checked_number
-from tbnets.data.open import Data
 from tbnets.data.pictures import MAX_PIXELS
-from tbnets.data.sources import Sources
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import (
     ExistingFileError,
@@ -28,9 +24,8 @@ from tbnets.errors import (
     check_choice,
 )
 from tbnets.files import new_folder, write_json
-from tbnets.serving import saved_files, search
+from tbnets.serving import saved_files
 from tbnets.serving.checksums import hash_files
-from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.half_precision import copy_halved, with_halves
 from tbnets.serving.inputs import guarded
@@ -384,50 +379,3 @@ def is_batchable(described):
         and all(shape[:1] == [None] for shape in inputs + outputs)
         and all(None not in shape[1:] for shape in inputs + outputs)
     )
-
-
-KEPT = 0.8
-"""Fraction of the right first results that are not doubtful."""
-
-
-SIZES = (10, 1000)
-"""Numbers of photos at which the similarity is measured. In between, it is
-interpolated."""
-
-
-def likely_similarities(similarities, caption_to_image):
-    """Returns `search.LIKELY`: [number of photos, similarity] pairs.
-
-    `similarities`, float `[m, n]`, compares captions with photos, and
-    `caption_to_image`, int `[m]`, contains the row of each caption's photo. For
-    each of `SIZES`, the photos are divided into random groups of this size, and
-    each caption is searched in the group of its photo. A pair contains the
-    similarity that `KEPT` of the right first results exceed.
-    """
-    num_photos, pairs = similarities.shape[1], []
-    order = np.random.default_rng(0).permutation(num_photos)
-    for size in sorted({min(size, num_photos) for size in SIZES}):
-        values = []
-        for group in np.array_split(order, max(1, num_photos // size)):
-            queries = np.flatnonzero(np.isin(caption_to_image, group))
-            rows, first = search.best(similarities[queries][:, group], 1)
-            is_right = group[rows[:, 0]] == caption_to_image[queries]
-            values.append(first[is_right, 0])
-        least = np.quantile(np.concatenate(values), 1 - KEPT)
-        pairs.append([size, round(float(least), 4)])
-    return pairs
-
-
-def measure_doubt(model, captions, images):
-    """Returns a model's `likely_similarities` on the split dev, as metadata.
-
-    `captions` is a caption file, and `images` is the folder of its photos.
-    Missing splits are drawn as in training.
-    """
-    data = Data(Sources(data_root="", captions=os.fspath(captions)))
-    dev = data.read_records("dev")
-    paths = [os.path.join(images, name) for name in dev.names]
-    photos = search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE)
-    texts = search.embed(model.embed_text, dev.captions, "caption")
-    table = model.compare(photos, texts).T
-    return {search.LIKELY: likely_similarities(table, dev.caption_to_image)}

@@ -192,6 +192,13 @@ class RetrievalMetrics(keras.callbacks.Callback):
             batch = checked_dict("data", batch, _PARTS)
             sides = self._embedder.batch(batch["images"], batch["captions"])
             parts.append([*sides, *(np.asarray(batch[x]) for x in _PARTS[2:])])
+        if not parts:
+            raise InputError(
+                "data",
+                "hold batches in each epoch",
+                "no batches",
+                "Pass a reusable iterable, such as a list of batches.",
+            )
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
         return images[first], texts, owners, None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets.serving import search, zoo
-from tbnets.serving.export import likely_similarities
+from tbnets.serving.doubt import likely_similarities
 from tbnets.serving.saved_files import read_metadata
 from tbnets.text.vocabulary import Vocabulary
 

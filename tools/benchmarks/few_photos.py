@@ -70,10 +70,7 @@ def _train(folder, options, seed):
         "run_dir": folder / "run",
     }
     line = [f"--{name}={value}" for name, value in flags.items()]
-    subprocess.run(
-        [sys.executable, TRAIN, *line, "--noexport"],
-        check=True,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+    command = [sys.executable, TRAIN, *line, "--noexport"]
+    # The progress and the error of the run appear on stderr.
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "run/metrics.json").read_text())
