@@ -65,16 +65,14 @@ def letter_spans(words, spans) -> set[tuple[int, int]]:
 
 def noun_phrases(tree: Tree, base=False) -> set[tuple[int, int]]:
     """Returns the character spans of all noun phrases, or of innermost ones."""
-    spans = tree.phrases("NP")
+    spans = {span[1:] for span in tree.phrases("NP")}
     if base:
-        outer = set()
-        for node, _, _ in spans:
-            parent = tree.parents[node]
-            while parent >= 0 and parent not in outer:
-                outer.add(parent)
-                parent = tree.parents[parent]
-        spans = [span for span in spans if span[0] not in outer]
-    return letter_spans(tree.words, [span[1:] for span in spans])
+        spans = {s for s in spans if sum(_is_within(x, s) for x in spans) == 1}
+    return letter_spans(tree.words, spans)
+
+
+def _is_within(span, other):
+    return other[0] <= span[0] and span[1] <= other[1]
 
 
 def phrases(tree: Tree) -> set[tuple[int, int]]:

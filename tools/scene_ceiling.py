@@ -25,6 +25,7 @@ from tbnets.data.scenes.layout import (
     find_position,
     find_relation,
 )
+from tbnets.evaluation.tables import aligned
 from tbnets.files import CheckedFile
 from tbnets.progress import progress_bar
 from tbnets.tasks.settings.flag import flag
@@ -173,13 +174,11 @@ def print_ceiling(captions, num_scenes):
         f"{num_scenes} scenes, {len(captions)} captions: true of one scene "
         f"{cells[0]}, of two {cells[1]}, of more {cells[2]}"
     )
-    print(f"{'':15}" + "".join(f"{f'R@{k}':>9}" for k in RANKS))
+    print(aligned("", [f"R@{k}" for k in RANKS]))
     best = ceiling(captions, num_scenes)
     for direction in ("image_to_text", "text_to_image"):
-        cells = [
-            f"{per_cent(best[f'{direction}/recall_at_{k}']):>9}" for k in RANKS
-        ]
-        print(f"{direction.replace('_to_', ' to '):15}" + "".join(cells))
+        cells = [per_cent(best[f"{direction}/recall_at_{k}"]) for k in RANKS]
+        print(aligned(direction.replace("_to_", " to "), cells))
     print(f"recall sum {per_cent(sum(best.values()))}")
 
 

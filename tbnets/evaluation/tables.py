@@ -77,14 +77,14 @@ def format_differences(differences: dict, title: str = "") -> str:
     directions = dict.fromkeys(name.partition("/")[0] for name in differences)
     directions.pop("recall_sum", None)
     cutoffs = recall_cutoffs(differences)
-    lines = [title, _aligned("", [f"R@{k}" for k in cutoffs], 15)]
+    lines = [title, aligned("", [f"R@{k}" for k in cutoffs], 15)]
     for direction in directions:
         values = [differences[f"{direction}/recall_at_{k}"] for k in cutoffs]
         label = direction.replace("_to_", " to ")
         cells = [f"{100 * value:+.1f}" for value, _, _ in values]
-        lines.append(_aligned(label, cells, 15))
+        lines.append(aligned(label, cells, 15))
         ends = [f"{100 * a:+.1f} to {100 * b:+.1f}" for _, a, b in values]
-        lines.append(_aligned("  95 % interval", ends, 15))
+        lines.append(aligned("  95 % interval", ends, 15))
     if "recall_sum" in differences:
         value, low, high = differences["recall_sum"]
         interval = f"95 % interval {low:+.1f} to {high:+.1f}"
@@ -92,7 +92,8 @@ def format_differences(differences: dict, title: str = "") -> str:
     return "\n".join(lines)
 
 
-def _aligned(label, cells, width=9):
+def aligned(label, cells, width=9):
+    """Returns a line of a table: a label and cells aligned to the right."""
     return f"{label:15}" + "".join(f"{cell:>{width}}" for cell in cells)
 
 
@@ -107,7 +108,7 @@ def _rows(metrics, group, label, columns):
     if not count:
         return []
     cells = [write(metrics[f"{group}/{name}"]) for _, name, write in columns]
-    lines, cells = [_aligned(label, cells)], []
+    lines, cells = [aligned(label, cells)], []
     if count >= FEW_QUERIES or "/" in group:  # A type of phrases.
         return lines
     for _, name, _ in _recalls(metrics):
@@ -115,7 +116,7 @@ def _rows(metrics, group, label, columns):
         hits = np.arange(count) < round(metrics[f"{group}/{name}"] * count)
         ends = bootstrap_interval(hits, np.mean)
         cells.append("-".join(rounded(100 * end, 0) for end in ends))
-    return [*lines, _aligned("  95 % interval", cells)]
+    return [*lines, aligned("  95 % interval", cells)]
 
 
 def _retrieval_lines(metrics):
@@ -125,7 +126,7 @@ def _retrieval_lines(metrics):
         ("MeanR", "mean_rank", rounded),
         ("queries", "num_queries", "{:.0f}".format),
     ]
-    lines = [_aligned("", [title for title, _, _ in columns])]
+    lines = [aligned("", [title for title, _, _ in columns])]
     for direction in DIRECTIONS:
         label = direction.replace("_to_", " to ")
         lines += _rows(metrics, direction, label, columns)
@@ -154,7 +155,7 @@ def _localization_lines(metrics):
         *_recalls(metrics, "nms R@", "suppressed_recall_at_"),
         ("phrases", "num_queries", "{:.0f}".format),
     ]
-    lines = [_aligned("", [title for title, _, _ in columns])]
+    lines = [aligned("", [title for title, _, _ in columns])]
     counts = {
         name.removesuffix("/num_queries"): count
         for name, count in metrics.items()

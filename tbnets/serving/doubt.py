@@ -51,8 +51,17 @@ def measure(model, captions, images):
     """
     data = Data(Sources(data_root="", captions=os.fspath(captions)))
     dev = data.read_records("dev")
-    paths = [os.path.join(images, name) for name in dev.names]
-    photos = search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE)
-    texts = search.embed(model.embed_text, dev.captions, "caption")
-    table = model.compare(photos, texts).T
+    table = model.compare(*embed_split(model, dev, images)).T
     return {search.LIKELY: likely_similarities(table, dev.caption_to_image)}
+
+
+def embed_split(model, records, images):
+    """Returns the embeddings of the photos and of the captions of a split.
+
+    `records` is a `CaptionedImages`, and `images` the folder of its photos.
+    """
+    paths = [os.path.join(images, name) for name in records.names]
+    return (
+        search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE),
+        search.embed(model.embed_text, records.captions, "caption"),
+    )

@@ -185,10 +185,11 @@ def _warm_up_inputs(signature, size):
     sides = [spec.shape[1:].as_list() for spec in specs.values()]
     widest = max(np.prod([n or 1 for n in dims]) for dims in sides)
     size = int(min(size, max(1, WARM_UP_BYTES // (4 * widest))))
-    return {name: _warm_up_rows(spec, size) for name, spec in specs.items()}
+    return {name: example_rows(spec, size) for name, spec in specs.items()}
 
 
-def _warm_up_rows(spec, size):
+def example_rows(spec, size):
+    """Returns rows of examples for an input of a signature."""
     shape = [size if n is None else n for n in spec.shape]
     if spec.name == IMAGE_BYTES:
         return np.full(shape, _photo(), object)

@@ -4,13 +4,11 @@ Each caption is a query twice in collections of several sizes: once with its
 photo, and once after its photo has been removed.
 """
 
-import os
-
 import numpy as np
 
 from tbnets.data.captions import read_captions
 from tbnets.serving import search, zoo
-from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE
+from tbnets.serving.doubt import embed_split
 
 SIZES = 10, 100, 500, 1000
 
@@ -22,9 +20,7 @@ def run(options):
     """
     model = zoo.open_model(options.model)
     records = read_captions(options.captions, "test")
-    paths = [os.path.join(options.images, name) for name in records.names]
-    photos = search.embed(model.embed_images, paths, "image", PHOTO_BATCH_SIZE)
-    texts = search.embed(model.embed_text, records.captions, "caption")
+    photos, texts = embed_split(model, records, options.images)
     table = model.compare(photos, texts).T
     owners, rng = records.caption_to_image, np.random.default_rng(0)
     print("photos  right  kept  marked  right of likely  rejected")

@@ -34,14 +34,17 @@ def photos_and_features(folder, count, name):
     return [(f"{row}.jpg", path) for row, path in photos], features
 
 
-def forward(photos, features):
-    """Returns a function that runs the forward passes over decoded photos."""
+def forward(photos, features, then=lambda rows: rows):
+    """Returns a function that runs the forward passes over decoded photos.
+
+    `then` receives the features of each batch.
+    """
     batches = extraction.decoded_batches(photos, features.decode)
     decoded = [batch for _, batch in batches]
 
     def run_all():
         for batch in decoded:
-            features.compiled_forward(batch).numpy()
+            then(features.compiled_forward(batch).numpy())
 
     return run_all
 

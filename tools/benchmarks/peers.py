@@ -8,12 +8,10 @@ import contextlib
 import datetime
 import importlib
 import importlib.metadata
-import itertools
 import multiprocessing
 import os
 import pathlib
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -40,15 +38,6 @@ THREADS = (
     "TF_NUM_INTRAOP_THREADS",
     "TF_NUM_INTEROP_THREADS",
 )
-PACKAGES = {
-    "tensorflow": "tensorflow",
-    "torch": "torch",
-    "pytorch_metric_learning": "pytorch-metric-learning",
-    "open_clip": "open_clip_torch",
-    "sentence_transformers": "sentence-transformers",
-    "faiss": "faiss-cpu",
-}
-"""The pip names of the modules whose versions are printed."""
 _steps = []
 """The step of this process."""
 
@@ -56,14 +45,15 @@ _steps = []
 class Row(NamedTuple):
     """One row of a table.
 
-    `builder` is that of its `Process`. `package` is the required package, as
-    pip names it. `same` is whether the row computes the same value as the row
-    of tbnets.
+    `builder` is `module:function` in this package. This function takes the dict
+    of input arrays, and returns a step: a function that returns a value or
+    None. `package` is the required package, as pip names it. `same` is whether
+    the row computes the same value as the row of tbnets.
     """
 
     name: str
     builder: str
-    package: str = "tbnets"
+    package: str = "tensorflow"
     same: bool = True
 
 
@@ -182,152 +172,114 @@ TABLES = {
 
 
 def run(options):
-    """Prints the load and the date, then a table for each part and size."""
+    """Prints the device, load and versions, then a table per part and size."""
     for name in options.part:
         check_choice("part", name, TABLES)
+    tables = {name: TABLES[name] for name in options.part or TABLES}
+    print(f"device    {timing.in_another_process(startup.describe_device)}")
     load = f"load {os.getloadavg()[0]:.1f}"
     print(f"{startup.usable_cores()} threads, {load}, {datetime.date.today()}")
-    for name in options.part or TABLES:
-        table = TABLES[name]
+    print(_versions({row.package for t in tables.values() for row in t.rows}))
+    for name, table in tables.items():
         for size in options.num_images or table.sizes:
             dim, captions = options.embedding_dim, table.captions
-            rows = measure(table.rows, table.make(size, captions, dim), options)
+            inputs = table.make(size, captions, dim)
+            results = measure(table.rows, inputs, options)
             title = f"{name}: {table.title}; {size} images, "
-            print_table(f"{title}{size * captions} captions, {dim}-d", rows)
+            title += f"{size * captions} captions, {dim}-d"
+            print_table(title, table.rows, results)
+
+
+def _versions(packages):
+    versions = []
+    for name in sorted({*packages, "tensorflow"}):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(versions)
 
 
 def measure(rows, inputs, options):
-    """Times rows alternately; returns a dict of results for each row."""
-    with tempfile.TemporaryDirectory() as place:
-        path = pathlib.Path(place, "arrays.npz")
+    """Times rows in turn; returns the result of each row.
+
+    A result is a dict of the seconds, the value and the mebibytes; after an
+    error, `failed` is its description.
+    """
+    threads = dict.fromkeys(THREADS, str(startup.usable_cores()))
+    os.environ.update(threads, TF_FORCE_GPU_ALLOW_GROWTH="true")
+    context = multiprocessing.get_context("spawn")
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory())
+        path, patience = pathlib.Path(place, "arrays.npz"), options.patience
         np.savez(path, **inputs)
-        builders = [row.builder for row in rows]
-        with started(builders, path, options.patience) as processes:
-            times = take_turns(processes, options.repeats or 7)
-            results = [
-                {"name": row.name, "package": row.package, **process.result}
-                for row, process in zip(rows, processes)
-            ]
-    for row, seconds in zip(results, times):
-        row["ms"] = 1e3 * np.median(seconds) if seconds else None
-        row["best"] = 1e3 * min(seconds) if seconds else None
-        row["ratio"] = _share(row["ms"], results[0]["ms"])
-        row["best_ratio"] = _share(row["best"], results[0]["best"])
-    for row, entry in zip(results, rows):
-        row["says"] = _says(row, results[1], entry.same)
+        pools, results = [], []
+        for row in rows:
+            pool = stack.enter_context(context.Pool(1, _prepare))
+            first = _call(pool, row, patience, _first, row.builder, str(path))
+            pools.append(pool)
+            results.append({"seconds": [], **first})
+        for _ in range(options.repeats or 7):
+            for row, pool, result in zip(rows, pools, results):
+                if "failed" not in result and sum(result["seconds"]) < ENOUGH:
+                    again = _call(pool, row, patience, _again)
+                    result["seconds"] += again.pop("seconds", [])
+                    result |= again
     return results
 
 
-def _share(value, of):
-    return None if value is None or of is None else value / of
+def _call(pool, row, patience, function, *arguments):
+    """Calls a function in the process of a row; returns its dict, or errors."""
+    try:
+        return pool.apply_async(function, arguments).get(patience)
+    except multiprocessing.TimeoutError:  # Or the process was killed.
+        limits = f"{patience} s or {LIMIT_GIB} GiB of memory"
+        return {"failed": f"failed: more than {limits}"}
+    except ImportError:
+        return {"failed": f"not installed: pip install {row.package}"}
+    except Exception as error:
+        text = f"failed: {type(error).__name__}: {error}"
+        return {"failed": text.splitlines()[0]}
 
 
-def _says(row, ours, same):
-    if "missing" in row:
-        return f"not installed: pip install {row['package']}"
-    if row["ms"] is None:
-        return f"failed: {row['failed']}"
-    if row is ours or row.get("value") is None or ours["ms"] is None:
-        return ""
-    gap = abs(row["value"] - ours["value"]) / max(abs(ours["value"]), 1e-9)
-    if not same:
-        remark = "other definition"
-    else:
-        remark = "same value" if gap <= AGREES else f"OTHER VALUE, {gap:.1e}"
-    times, best = (row[name] / ours[name] for name in ("ms", "best"))
-    if min(times, best) < 1:
-        remark += f", AHEAD: {times:.2f} of tbnets, best {best:.2f}"
-    return remark
-
-
-def print_table(title, rows):
+def print_table(title, rows, results):
     """Prints times, ratios to the first row, memory and values.
 
     `ratio` compares medians, and `best` compares minimum times.
     """
-    width = max(len(row["name"]) for row in rows)
-    versions = [row.get("versions", {}).items() for row in rows]
-    versions = dict.fromkeys(map(" ".join, itertools.chain(*versions)))
+    width = max(len(row.name) for row in rows)
     print(f"\n{title}")
     columns = f"{'ms':>9}  {'ratio':>6}  {'best':>6}  {'MiB':>6}  value"
     print(f"  {''.ljust(width)}  {columns}")
-    forms = {"ms": "9.1f", "ratio": "6.2f", "best_ratio": "6.2f"}
-    forms |= {"mebibytes": "6.0f"}
-    for row in rows:
-        cells = [row["name"].ljust(width)]
-        for name, form in forms.items():
-            is_known = row.get(name) is not None
-            cells.append(
-                format(row[name], form) if is_known else f"{'-':>{form[0]}}"
-            )
-        value = row.get("value")
-        cells.append(f"{'' if value is None else f'{value:.6g}':<8}")
-        print(f"  {'  '.join(cells)}  {row['says']}".rstrip())
-    print("  " + ", ".join(versions))
+    floor, ours = (_times(result) for result in results[:2])
+    for row, result in zip(rows, results):
+        if "failed" in result:
+            print(f"  {row.name.ljust(width)}  {result['failed']}")
+            continue
+        times = _times(result)
+        cells = [row.name.ljust(width), f"{1e3 * times[0]:9.1f}"]
+        cells += [f"{ratio:6.2f}" for ratio in times / floor]
+        cells.append(f"{result['mebibytes']:6.0f}")
+        if result["value"] is not None:
+            cells.append(f"{result['value']:<8.6g}")
+            if result is not results[1]:
+                cells.append(_compared(row, result, results[1], times / ours))
+        print(f"  {'  '.join(cells)}".rstrip())
 
 
-class Process:
-    """A process that times one row of a table.
-
-    `builder` is `module:function` in this package. This function takes the
-    dict of arrays in the file `path`, and returns a step: a function that
-    returns a value or None. `result` is a dict with `value`, `mebibytes` and
-    `versions`; or with `missing`, the name of a module; or with `failed`, the
-    reason.
-    """
-
-    def __init__(self, builder, path, patience):
-        self._patience = patience
-        context = multiprocessing.get_context("spawn")
-        self._pool = context.Pool(1, _prepare)
-        self.result = self._call(_first, builder, str(path))
-
-    def run(self):
-        """Runs the step once; returns its seconds, or None if it failed."""
-        if "versions" in self.result and "failed" not in self.result:
-            self.result |= self._call(_again)
-            return self.result.get("last")
-        return None
-
-    def _call(self, function, *arguments):
-        task = self._pool.apply_async(function, arguments)
-        try:
-            return task.get(self._patience)
-        except multiprocessing.TimeoutError:  # Or the process was killed.
-            limits = f"{self._patience} s or {LIMIT_GIB} GiB of memory"
-            return {"failed": f"more than {limits}", "last": None}
-        except ImportError as error:
-            return {"missing": str(error.name or error)}
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            return {"failed": text.splitlines()[0], "last": None}
-
-    def stop(self):
-        """Ends the process."""
-        self._pool.terminate()
+def _times(result):
+    """Returns the median and the minimum of a row's seconds."""
+    seconds = result["seconds"] or [np.nan]
+    return np.array([np.median(seconds), min(seconds)])
 
 
-@contextlib.contextmanager
-def started(builders, path, patience):
-    """Yields a `Process` per builder; ends all processes after the block."""
-    threads = dict.fromkeys(THREADS, str(startup.usable_cores()))
-    os.environ.update(threads, TF_FORCE_GPU_ALLOW_GROWTH="true")
-    with contextlib.ExitStack() as stack:
-        processes = []
-        for builder in builders:
-            processes.append(Process(builder, path, patience))
-            stack.callback(processes[-1].stop)
-        yield processes
-
-
-def take_turns(processes, repeats):
-    """Runs processes alternately; returns a list of seconds for each."""
-    seconds = [[] for _ in processes]
-    for _ in range(repeats):
-        for process, times in zip(processes, seconds):
-            if sum(times) < ENOUGH and (elapsed := process.run()):
-                times.append(elapsed)
-    return seconds
+def _compared(row, result, ours, ratios):
+    value, expected = result["value"], ours.get("value", np.nan)
+    gap = abs(value - expected) / max(abs(expected), 1e-9)
+    text = "same value" if gap <= AGREES else f"OTHER VALUE, {gap:.1e}"
+    if not row.same:
+        text = "other definition"
+    if min(ratios) < 1:
+        text += f", AHEAD: {ratios[0]:.2f} of tbnets, best {ratios[1]:.2f}"
+    return text
 
 
 def _prepare():
@@ -346,30 +298,19 @@ def _first(builder, path):
     step = getattr(home, function)(inputs)
     value, mebibytes = timing.with_peak(step)
     _steps.append(step)
-    versions = {
-        name: importlib.metadata.version(name)
-        for module, name in PACKAGES.items()
-        if module in sys.modules
-    }
-    if "tensorflow" in sys.modules:
-        versions["device"] = startup.describe_device()
     is_number = value is not None and np.ndim(value) == 0
-    return {
-        "value": float(value) if is_number else None,
-        "mebibytes": mebibytes,
-        "versions": versions,
-    }
+    value = float(value) if is_number else None
+    return {"value": value, "mebibytes": mebibytes}
 
 
 def _again():
-    start = time.perf_counter()
-    _steps[0]()
-    seconds = time.perf_counter() - start
-    if seconds < SHORT:  # The first run warms up caches and threads.
+    for _ in range(2):  # The first run warms up caches and threads.
         start = time.perf_counter()
         _steps[0]()
         seconds = time.perf_counter() - start
-    return {"last": seconds}
+        if seconds >= SHORT:
+            break
+    return {"seconds": [seconds]}
 
 
 def product(inputs):

@@ -1,7 +1,7 @@
 """Benchmark rows for tbnets and TensorFlow.
 
 A row is a function that takes a dict of arrays and returns a step to time, as
-in `peers.Process`.
+in `peers.Row`.
 """
 
 import keras
@@ -9,13 +9,11 @@ import tensorflow as tf
 
 from benchmarks import arrays as data
 from benchmarks.products import gradient, graph, learning
-from benchmarks.train_step import make_batch, step_products
+from benchmarks.train_step import make_batch, make_network, step_products
 from tbnets.layers.branch import Branch
 from tbnets.losses.infonce import InfoNCELoss
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
-from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.training.optimizers import FusedAdam
 
 BOTH = {"image_to_text": 1.0, "text_to_image": 1.0}
 HARDEST = TripletLoss(**PRESETS["vse++"], gradient=gradient())
@@ -70,14 +68,12 @@ def train_step(arrays):
     units = arrays["image_1"].shape
     plain = {"batch_normalization": "none", "dropout": 0.0}
     branches = [Branch(units, **plain) for _ in range(2)]
-    network = EmbeddingNetwork(*branches)
     widths = [arrays[name].shape[1] for name in ("images", "texts")]
-    network.build({"images": (None, widths[0]), "captions": (None, widths[1])})
+    network = make_network(branches, widths, HARDEST)
     for branch, side in zip(branches, ("image", "text")):
         dense = [x for x in branch.steps if isinstance(x, keras.layers.Dense)]
         for place, layer in enumerate(dense):
             layer.kernel.assign(arrays[f"{side}_{place}"])
-    network.compile(FusedAdam(1e-4), HARDEST)
 
     def step(batch):
         metrics = network.train_step(batch)

@@ -10,14 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import products, timing
-from benchmarks.train_step import step_units
+from benchmarks.train_step import make_network, step_units
 from tbnets.data import candidate_mining as mining
 from tbnets.data.candidate_mining import CandidateMining
 from tbnets.layers.branch import Branch
 from tbnets.losses.presets import PRESETS
 from tbnets.losses.triplet import TripletLoss
-from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.training.optimizers import FusedAdam
 
 PHRASES, REGIONS = 100, 200
 WIDTHS = REGION_DIM, PHRASE_DIM = 1405, 200
@@ -34,13 +32,9 @@ def run(options):
 def _print_table(num_images, units, repeats):
     batch = _batch(num_images)
     branches = [Branch(units, "none", seed=seed) for seed in (1, 2)]
-    network = EmbeddingNetwork(*branches)
-    network.build(
-        {"images": (None, REGION_DIM), "captions": (None, PHRASE_DIM)}
-    )
     preset = PRESETS["wang2018_phrases"]
     loss = TripletLoss(**preset, gradient=products.gradient())
-    network.compile(FusedAdam(1e-6), loss, mining=CandidateMining())
+    network = make_network(branches, WIDTHS, loss, mining=CandidateMining())
     picked = _num_picked(network, batch)
     images, regions = batch["images"], batch["candidates"]
     step, phrases = _step_products(units), batch["captions"]

@@ -4,8 +4,7 @@ import itertools
 import pathlib
 import tempfile
 
-from benchmarks import arrays, timing
-from tbnets.data import images
+from benchmarks import arrays, extraction, timing
 from tbnets.data.photos import list_photos, sort_files
 from tbnets.features import cnn, photo_features
 from tbnets.serving import embedding_cache, search, zoo
@@ -42,15 +41,8 @@ def _time_embedding(model, folder, count, repeats):
     made_by = model.metadata["metadata"]["image_features_made_by"]
     network = cnn.build_cnn(made_by["cnn"], image_size=made_by["image_size"])
     features = photo_features.PhotoFeatures(network, made_by["layers"])
-    paths, size = list_photos(folder), embedding_cache.PHOTO_BATCH_SIZE
-    decoded = [
-        images.decode_images(paths[at : at + size], features.photo_size)
-        for at in range(0, count, size)
-    ]
-
-    def floor():
-        for photos in decoded:
-            model.embed_features(features.compiled_forward(photos).numpy())
+    photos = list(enumerate(list_photos(folder)))
+    floor = extraction.forward(photos, features, model.embed_features)
 
     def embed():
         with tempfile.TemporaryDirectory() as place:

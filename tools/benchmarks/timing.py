@@ -77,8 +77,8 @@ def with_peak(function):
     return result, mebibytes("VmHWM") - before
 
 
-def mebibytes(name, process="self"):
-    """Returns a memory value of a process, such as `VmRSS`, in MiB (Linux)."""
-    status = pathlib.Path(f"/proc/{process}/status").read_text()
+def mebibytes(name):
+    """Returns a memory value of this process, such as `VmRSS`, in MiB."""
+    status = pathlib.Path("/proc/self/status").read_text()
     line = next(row for row in status.splitlines() if row.startswith(name))
     return int(line.split()[1]) / 1024

@@ -26,7 +26,9 @@ def run(options):
     before = keras.mixed_precision.global_policy()
     for policy in ("float32", "mixed_bfloat16"):
         keras.mixed_precision.set_global_policy(policy)
-        network = make_network(widths, units)
+        branches = [Branch(units, seed=seed) for seed in (100, 200)]
+        loss = TripletLoss(gradient=products.gradient())
+        network = make_network(branches, widths, loss)
         runs[f"train step, {policy}"] = products.graph(
             network.train_step, batch
         )
@@ -50,13 +52,14 @@ def make_batch(features):
     return {key: tf.constant(features[n]) for key, n in zip(keys, arrays.NAMES)}
 
 
-def make_network(widths, units):
-    """Returns a compiled network for inputs of the sizes `widths`."""
-    branches = [Branch(units, seed=seed) for seed in (100, 200)]
+def make_network(branches, widths, loss, **options):
+    """Returns a network for inputs of the sizes `widths`.
+
+    It is compiled with the loss and other arguments of `compile`.
+    """
     network = EmbeddingNetwork(*branches)
     network.build({"images": (None, widths[0]), "captions": (None, widths[1])})
-    network.compile(FusedAdam(1e-4), TripletLoss(gradient=products.gradient()))
-    network.optimizer.build(network.trainable_variables)
+    network.compile(FusedAdam(1e-4), loss, **options)
     return network
 
 

@@ -6,7 +6,8 @@ import tensorflow as tf
 from tbnets.errors import InputError
 from tbnets.features.photo_features import RANDOM
 from tbnets.serving.export import write_saved_model
-from tbnets.serving.inputs import TreeReader
+from tbnets.serving.inputs import IMAGE_BYTES, TreeReader, is_trees
+from tbnets.serving.protocol import example_rows
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry
 from tbnets.tasks.builders import NetworkInputs, build_network
@@ -85,24 +86,12 @@ def difference(first, second, name, inputs):
 
 
 def _question(spec, model, generator):
-    if spec.name == "image_bytes":
-        photos = [
-            tf.io.encode_jpeg(
-                tf.constant(
-                    generator.integers(0, 256, (90, 70 + row, 3)), tf.uint8
-                )
-            ).numpy()
-            for row in range(_QUESTIONS)
-        ]
-        return np.array(photos if spec.shape.rank else photos[0])
-    if spec.name == "boxes":
-        return np.array([[0, 0, 70, 90], [5, 8, 30, 70]], np.float32)
-    if spec.dtype == tf.string or spec.name == "trees":
-        words = generator.choice(model.vocabulary.words[1:], (_QUESTIONS, 7))
-        captions = [" ".join(row[: 1 + 2 * i]) for i, row in enumerate(words)]
-        if spec.dtype == tf.string:
-            return np.array([caption.encode() for caption in captions])
-        trees = [f"(S (NP {text}) (VP (NP {text})))" for text in captions]
-        return TreeReader(model.vocabulary).read(map(read_tree, trees))
-    shape = [size or _QUESTIONS for size in spec.shape]
-    return generator.normal(size=shape).astype(np.float32)
+    is_text = spec.dtype == tf.string and spec.name != IMAGE_BYTES
+    if not (is_text or is_trees(spec)):
+        return example_rows(spec, _QUESTIONS)
+    words = generator.choice(model.vocabulary.words[1:], (_QUESTIONS, 7))
+    captions = [" ".join(row[: 1 + 2 * i]) for i, row in enumerate(words)]
+    if is_text:
+        return np.array([caption.encode() for caption in captions])
+    trees = [f"(S (NP {text}) (VP (NP {text})))" for text in captions]
+    return TreeReader(model.vocabulary).read(map(read_tree, trees))

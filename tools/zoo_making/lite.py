@@ -4,8 +4,8 @@ from tbnets import lite
 from tbnets.data.captions import read_captions
 from tbnets.evaluation.retrieval import evaluate_retrieval
 from tbnets.files import write_json
-from tbnets.serving import search
 from tbnets.serving.checksums import FOLDER, MODEL
+from tbnets.serving.doubt import embed_split
 from tbnets.serving.litert import write_litert
 from tbnets.tasks.trained import rebuild
 
@@ -41,7 +41,5 @@ def calibration_photos(images, captions):
 def measure(model, images, captions):
     """Returns a model's metrics and photo embeddings on the test split."""
     test = read_captions(captions, "test")
-    paths = [images / name for name in test.names]
-    photos = search.embed(model.embed_images, paths, "image")
-    texts = search.embed(model.embed_text, list(test.captions), "caption")
+    photos, texts = embed_split(model, test, images)
     return evaluate_retrieval(photos, texts, test.caption_to_image), photos
