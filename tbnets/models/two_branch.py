@@ -17,7 +17,7 @@ from tbnets.layers.chunks import check_encoder
 from tbnets.layers.configured import parameters_of, repr_of
 from tbnets.losses import replicas
 from tbnets.losses.distances import similarities
-from tbnets.models import fit_arguments, replica_fit, sides
+from tbnets.models import fitting, sides
 from tbnets.training.optimizers import (
     current_learning_rate,
     loss_scale,
@@ -173,7 +173,7 @@ class TwoBranchModel(keras.Model):
         """Spec of captions that a layer from outside tbnets reads, or None."""
         dtype = (self.input_dtypes or {}).get("captions", "float32")
         reads_features = tf.as_dtype(dtype).is_floating
-        if reads_features or not fit_arguments.may_read_text(self.text_reader):
+        if reads_features or not fitting.may_read_text(self.text_reader):
             return None
         name = "captions" if dtype == "string" else "token_ids"
         shape = self.input_shapes["captions"][1:]
@@ -201,7 +201,7 @@ class TwoBranchModel(keras.Model):
         """
         encoder = getattr(self, f"{side}_encoder")
         branch = getattr(self, f"{side}_branch")
-        inputs = fit_arguments.checked_inputs(
+        inputs = fitting.checked_inputs(
             name,
             inputs,
             encoder,
@@ -262,7 +262,7 @@ class TwoBranchModel(keras.Model):
             )
         if encode_chunk is not None:
             self._check_chunk(encode_chunk, kwargs.get("jit_compile"))
-        fit_arguments.check_no_targets(kwargs)
+        fitting.check_no_targets(kwargs)
         kwargs.setdefault("jit_compile", False)
         super().compile(optimizer=optimizer, **kwargs)
         self.loss, self.gradient_clip_norm = loss, gradient_clip_norm
@@ -369,9 +369,7 @@ class TwoBranchModel(keras.Model):
         if isinstance(batches, Batches):
             self.largest_batch = batches.largest
         callbacks, reader = self.own_callbacks(), self.text_reader
-        fit_arguments.prepare_arguments(
-            bound.arguments, reader, strategy, callbacks
-        )
+        fitting.prepare_arguments(bound.arguments, reader, strategy, callbacks)
         self._build_from(bound.arguments.get("x"))
         optimizer = getattr(self, "optimizer", None)
         is_built = getattr(optimizer, "built", False)
@@ -380,13 +378,13 @@ class TwoBranchModel(keras.Model):
             with strategy.scope():
                 optimizer.build(self.trainable_variables)
         if strategy.num_replicas_in_sync > 1:
-            return replica_fit.fit_replicas(**bound.arguments)
+            return fitting.fit_replicas(**bound.arguments)
         return super().fit(*bound.args[1:], **bound.kwargs)
 
     def _on_finite(self, method, args, kwargs):
         # Checking outputs is not enough: a kernel may turn a NaN into 0.
         bound = inspect.signature(method).bind(self, *args, **kwargs)
-        fit_arguments.prepare_data(bound.arguments, "x", self.text_reader)
+        fitting.prepare_data(bound.arguments, "x", self.text_reader)
         return bound
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
@@ -427,7 +425,7 @@ class TwoBranchModel(keras.Model):
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:
         """Returns callbacks that run before all others in `fit`."""
-        return [fit_arguments.FiniteSteps()]
+        return [fitting.FiniteSteps()]
 
     def train_step(self, batch: Batch) -> Tensors:
         """Trains on a batch; returns the metrics of the epoch so far."""

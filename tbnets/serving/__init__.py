@@ -4,7 +4,7 @@ To learn the package, read the modules in this order::
 
     endpoints                    the functions of a SavedModel
     inputs                       checks and reads their inputs and photos
-    export, half_precision       writes a SavedModel
+    export                       writes a SavedModel
     checksums, saved_files       reads and verifies its files and ops
     served                       calls a SavedModel
     embedding_cache              embeds a folder of photos once per model

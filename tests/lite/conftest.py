@@ -5,7 +5,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from tbnets.lite import model as lite_model
+from tbnets import lite
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -16,5 +16,5 @@ def interpreter():
             import ai_edge_litert.interpreter  # noqa: F401
         except ImportError:
             package = types.SimpleNamespace(Interpreter=tf.lite.Interpreter)
-            patch.setattr(lite_model, "import_extra", lambda *_: package)
+            patch.setattr(lite, "import_extra", lambda *_: package)
         yield

@@ -11,7 +11,6 @@ import tbnets
 from tbnets import lite
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import MissingPackageError
-from tbnets.lite import model as lite_model
 from tbnets.serving import checksums, litert
 from tests.refusals import refused
 from tests.serving.test_litert import (
@@ -149,7 +148,7 @@ def test_a_missing_package_is_an_error(folder, monkeypatch):
     def fail(extra, module):
         raise MissingPackageError(f"pip install tbnets[{extra}]")
 
-    monkeypatch.setattr(lite_model, "import_extra", fail)
+    monkeypatch.setattr(lite, "import_extra", fail)
     with pytest.raises(ImportError, match="lite"):
         lite.load(folder / "lite")
 

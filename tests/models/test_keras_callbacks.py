@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tbnets
 from tbnets.data.batches import sample_epoch
-from tbnets.models import fit_arguments
+from tbnets.models import fitting
 
 
 def pairs(seed, count=8):
@@ -151,9 +151,7 @@ def test_all_kinds_of_data_give_the_same_recalls(network, make):
 
 def test_a_list_of_batches_is_passed_to_keras():
     arguments = {"x": Loader(), "validation_data": Loader()}
-    fit_arguments.prepare_arguments(
-        arguments, None, tf.distribute.get_strategy()
-    )
+    fitting.prepare_arguments(arguments, None, tf.distribute.get_strategy())
     assert isinstance(arguments["x"], Loader) and "shuffle" not in arguments
     assert isinstance(arguments["validation_data"], Loader)
 
@@ -161,9 +159,7 @@ def test_a_list_of_batches_is_passed_to_keras():
 def test_a_callback_list_is_unpacked():
     last, metrics = reader([]), tbnets.RetrievalMetrics(pairs(1))
     arguments = {"callbacks": keras.callbacks.CallbackList([last, metrics])}
-    fit_arguments.prepare_arguments(
-        arguments, None, tf.distribute.get_strategy()
-    )
+    fitting.prepare_arguments(arguments, None, tf.distribute.get_strategy())
     assert arguments["callbacks"][-2:] == [metrics, last]
 
 

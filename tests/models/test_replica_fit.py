@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tbnets
-from tbnets.models import replica_fit
+from tbnets.models import fitting
 from tests.refusals import refused
 
 ROWS = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
@@ -63,7 +63,7 @@ def test_callbacks_get_the_calls_of_keras_fit(eagerly):
     options |= {"validation_data": others.dataset, "validation_freq": 2}
     options |= {"x": batches.dataset, "shuffle": False}
     theirs = by_keras.fit(callbacks=[heard[0]], **options)
-    ours = replica_fit.fit_replicas(by_us, callbacks=[heard[1]], **options)
+    ours = fitting.fit_replicas(by_us, callbacks=[heard[1]], **options)
     assert heard[0].calls == heard[1].calls
     assert ours.epoch == theirs.epoch == [1, 2]
     assert theirs.history == ours.history and "val_loss" in ours.history
@@ -89,7 +89,7 @@ def test_an_endless_data_set_continues_and_a_finite_one_restarts(network):
     network.train_function = step
     options = {"epochs": 2, "steps_per_epoch": 2, "verbose": 0}
     for data in (tf.data.Dataset.range(3).repeat(), tf.data.Dataset.range(3)):
-        replica_fit.fit_replicas(network, x=data, **options)
+        fitting.fit_replicas(network, x=data, **options)
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
@@ -104,14 +104,14 @@ def test_training_starts_at_initial_epoch(network):
     options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
     options |= {"validation_data": data, "validation_steps": 1}
     options |= {"validation_freq": [1, 4], "initial_epoch": 2}
-    replica_fit.fit_replicas(network, x=data, callbacks=[noted], **options)
+    fitting.fit_replicas(network, x=data, callbacks=[noted], **options)
     assert seen == [2, 3, "test"]
 
 
 BATCHES = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
 
 
-@pytest.mark.parametrize("name", replica_fit.PER_REPLICA)
+@pytest.mark.parametrize("name", fitting.PER_REPLICA)
 def test_optimizer_options_per_replica_are_rejected(network, name, monkeypatch):
     optimizer = keras.optimizers.SGD(0.1)
     setattr(optimizer, name, 2)
@@ -119,7 +119,7 @@ def test_optimizer_options_per_replica_are_rejected(network, name, monkeypatch):
     for one in (optimizer, scaled):
         monkeypatch.setattr(network, "optimizer", one)
         with refused(name):
-            replica_fit.fit_replicas(network, x=BATCHES, verbose=0)
+            fitting.fit_replicas(network, x=BATCHES, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,6 @@ def test_unsupported_arguments_of_fit_are_rejected(
 ):
     network.train_function = lambda batches: batches.get_next() and {}
     with refused(argument):
-        replica_fit.fit_replicas(
+        fitting.fit_replicas(
             network, **{"x": BATCHES, "verbose": 0} | arguments
         )

@@ -9,7 +9,7 @@ from tbnets.features.image_encoders import SmallConvNet
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import RecurrentEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.serving import half_precision
+from tbnets.serving import export
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.text.vocabulary import Tokenizer
@@ -52,8 +52,8 @@ def test_half_precision_model_has_similar_embeddings(tmp_path):
 def test_weight_beyond_float16_raises_an_error():
     weights = [tf.Variable([[1.0, 70000.0]], name="much"), tf.Variable([7e4])]
     with pytest.raises(InputError, match="much"):
-        half_precision.copy_halved(weights)
-    assert half_precision.copy_halved(weights[1:]) == {}
+        export.copy_halved(weights)
+    assert export.copy_halved(weights[1:]) == {}
 
 
 def test_half_precision_follows_calls_branches_and_gathers(tmp_path):
@@ -75,10 +75,10 @@ def test_half_precision_follows_calls_branches_and_gathers(tmp_path):
         return {"found": found, "ids": ids}
 
     function = embed.get_concrete_function()
-    halves = half_precision.copy_halved(function.variables)
+    halves = export.copy_halved(function.variables)
     assert len(halves) == 2
     module = tf.Module()
-    module.call = half_precision.with_halves(function, halves)
+    module.call = export.with_halves(function, halves)
     module.used = [bias, *halves.values()]  # And none of the others.
     tf.saved_model.save(module, str(tmp_path))
     halved = tf.saved_model.load(str(tmp_path)).call

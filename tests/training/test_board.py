@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from tbnets.training import board
+from tbnets.training import loop
 from tests import tiny
 
 
@@ -20,7 +20,7 @@ def test_each_scalar_is_in_the_group_of_its_name(tmp_path):
         },
         {"dev/recall_sum": 4.0},
     ]
-    with board.Board(tmp_path, "recall_sum") as writer:
+    with loop.Board(tmp_path, "recall_sum") as writer:
         for epoch, row in enumerate(rows, start=1):
             writer.add_epoch(row, epoch)
     found = {
@@ -40,7 +40,7 @@ def test_each_scalar_is_in_the_group_of_its_name(tmp_path):
 
 def test_settings_are_written_as_hyperparameters(tmp_path):
     settings = tiny.settings(tmp_path, tmp_path / "run")
-    with board.Board(tmp_path, "recall_sum") as writer:
+    with loop.Board(tmp_path, "recall_sum") as writer:
         writer.add_settings(settings)
         writer.add_best("dev", 300.0, 2)
         pixels = np.zeros((4, 6, 3), np.uint8)

@@ -5,7 +5,7 @@ import PIL.Image
 from google.protobuf import text_format
 from tensorboard.plugins.projector import projector_config_pb2
 
-from tbnets.training import board
+from tbnets.training import loop
 from tbnets.visualization.plots import Points
 
 COLUMNS = {
@@ -23,7 +23,7 @@ def config(folder):
 def test_projector_files_hold_vectors_words_and_thumbnails(tmp_path):
     vectors = np.array([[0.5, -1.0], [0.25, 0], [1e-9, 1]], np.float32)
     thumbnails = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
-    board.write_points(tmp_path, "test", Points(vectors, COLUMNS, thumbnails))
+    loop.write_points(tmp_path, "test", Points(vectors, COLUMNS, thumbnails))
     found = config(tmp_path)
     assert found.tensor_name == "test"
     assert list(found.tensor_shape) == [3, 2]

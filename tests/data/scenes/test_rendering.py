@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tbnets.data.scenes import rendering
+from tbnets.data.scenes import dataset
 from tbnets.data.scenes.layout import SHAPES, Scene, SceneObject
 
 
@@ -21,7 +21,7 @@ def one_object(shape, **changes):
 def draw(one, clutter=0.0, seed=0):
     scene = Scene(96, "grey", 0.0, (one,))
     rng = np.random.default_rng(seed)
-    return rendering.render_scene(scene, rng, clutter)
+    return dataset.render_scene(scene, rng, clutter)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,4 +1,16 @@
-"""Loads LiteRT models, and calls them with lists and arrays."""
+"""Searches photos with LiteRT, without TensorFlow.
+
+`pip install --no-deps tbnets` and `pip install ai-edge-litert numpy pillow`
+install all that this module needs. docs/on_device.md describes the models,
+which `tbnets export --litert` writes.
+
+::
+
+    from tbnets import lite
+
+    model = lite.load("flickr8k_photos")
+    model.search(["a dog in the snow"], "photos", top=3)
+"""
 
 import pathlib
 import threading
