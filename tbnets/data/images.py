@@ -111,15 +111,29 @@ def _png_sides(image_bytes):
     return tf.cast(tf.bitcast(sides, tf.uint32), tf.int64)
 
 
-@tf.autograph.experimental.do_not_convert
 def orientation(image_bytes):
     """Reads the EXIF orientation of a JPEG or PNG file.
 
-    Returns an int32 scalar from 1 to 8. It is 1 (upright) if the first
-    `_MOST_SEGMENTS` segments of the file contain no valid orientation.
+    `image_bytes` is string `[]`. Returns an int32 scalar from 1 to 8. It is 1
+    (upright) if the first `_MOST_SEGMENTS` segments of the file contain no
+    valid orientation.
 
     Sources: JEITA CP-3451, "Exif", Sec. 4.5 and 4.6; W3C, "PNG", Sec. 11.3.
     """
+    return _traced_orientation()(image_bytes)
+
+
+@functools.cache
+def _traced_orientation():
+    # Tracing takes a quarter of a second, most of the time in which a graph
+    # that decodes photos is traced. So all graphs call one function.
+    spec = tf.TensorSpec([], tf.string)
+    with tf.init_scope():
+        function = tf.function(_orientation, [spec], autograph=False)
+        return function.get_concrete_function()
+
+
+def _orientation(image_bytes):
     exif = tf.cond(
         is_jpeg(image_bytes),
         lambda: _find_exif(image_bytes, b"Exif\x00\x00", 2, _jpeg_segment),
@@ -243,14 +257,12 @@ def upright(pixels, value):
 
     `value` is the EXIF orientation, from 1 to 8.
     """
-
-    def turn(number):
-        rows, columns = ((1, 1), (1, -1), (-1, -1), (-1, 1))[number % 4]
-        outputs = pixels if number < 4 else tf.transpose(pixels, [1, 0, 2])
-        return outputs[::rows, ::columns]
-
-    turns = [functools.partial(turn, number) for number in range(8)]
-    return tf.switch_case(value - 1, turns)
+    steps = tf.gather([[1, 1], [1, -1], [-1, -1], [-1, 1]], (value - 1) % 4)
+    turned = tf.cond(
+        value > 4, lambda: tf.transpose(pixels, [1, 0, 2]), lambda: pixels
+    )
+    pixels = turned[:: steps[0], :: steps[1]]
+    return tf.ensure_shape(pixels, [None, None, turned.shape[-1]])
 
 
 # AutoGraph would take half a second, and there is no Python branch to convert.
