@@ -181,7 +181,9 @@ UNREAD = "was not a photo when it was read"
 """The reason for a file that is a photo now."""
 CHANGED = "changed while it was read"
 """The reason for a file whose content is no longer that of its key."""
-_PASSING = UNREAD, CHANGED, "cannot be read", "does not exist"
+NOT_FINITE = "has an embedding that is not finite"
+"""The reason for a photo of which a network computes NaN or infinity."""
+_PASSING = UNREAD, CHANGED, NOT_FINITE, "cannot be read", "does not exist"
 """Starts of reasons that say nothing about the content of a file."""
 
 

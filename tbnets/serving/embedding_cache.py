@@ -13,7 +13,6 @@ import pathlib
 import numpy as np
 
 from tbnets import files
-from tbnets.checks import check_finite
 from tbnets.data import pictures
 from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.data.store.writer import FeatureWriter
@@ -55,7 +54,7 @@ def embed_folder(
         embeddings, float32 `[n, embedding_dim]`.
 
     Raises:
-        ValueError: no file is a valid photo, or an embedding is not finite.
+        ValueError: no file is a valid photo.
     """
     paths, left_out = sort_files(folder)
     cache = EmbeddingCache(cache, model, folder)
@@ -83,7 +82,7 @@ def embed_photos(
     new = [name for name, path in paths.items() if not cache.finds(name, path)]
     size = batch_size or PHOTO_BATCH_SIZE
     batches = [new[at : at + size] for at in range(0, len(new), size)]
-    embed = functools.partial(_embed, model, paths, cache)
+    embed = functools.partial(try_photos, model, paths, cache)
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
         with progress_bar(len(new), "embedding", " photos") as bar:
@@ -118,23 +117,28 @@ def embed_photos(
     return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 
 
-def _embed(model, paths, cache, names):
+def try_photos(model, paths, cache, names, read=pictures.read_file):
     """Embeds the photos whose content is new.
 
+    `paths[name]` is the photo that `read` reads for each of `names`. `cache`
+    contains the keys of known contents: their SHA-256 digests in hexadecimal.
     Returns ({name: key}, {key: row or reason}, {name: reason} of the files that
     cannot be read).
     """
     keys, contents, results, unreadable = {}, {}, {}, {}
     for name in names:
         try:
-            content = pictures.read_file(paths[name])
+            content = read(paths[name])
         except pictures.BrokenImageError as error:
             unreadable[name] = error.reason
             continue
+        except OSError as error:  # Of a file on another machine.
+            unreadable[name] = f"cannot be read: {error}"
+            continue
         keys[name] = key = hashlib.sha256(content).hexdigest()
         if key not in cache:
-            contents[key] = name, pictures.as_decodable(content)
-        if sum(len(content) for _, content in contents.values()) > HELD_BYTES:
+            contents[key] = pictures.as_decodable(content)
+        if sum(map(len, contents.values())) > HELD_BYTES:
             results |= _ask(model, contents)
             contents = {}
     return keys, results | _ask(model, contents), unreadable
@@ -143,13 +147,13 @@ def _embed(model, paths, cache, names):
 def _ask(model, contents):
     if not contents:  # Convolutions on some CPUs reject an empty batch.
         return {}
-    names, contents_ = zip(*contents.values())
     # The model decides which files are photos.
-    rows, reasons = model.try_images(list(contents_))
-    for name, row in zip(names, rows):
-        check_finite(f"embedding of {name}", row[None])
-    triples = zip(contents, rows, reasons)
-    return {key: reason or row for key, row, reason in triples}
+    rows, reasons = model.try_images(list(contents.values()))
+    is_finite = np.isfinite(rows).all(axis=1)
+    return {
+        key: reason or (row if finite else pictures.NOT_FINITE)
+        for key, row, reason, finite in zip(contents, rows, reasons, is_finite)
+    }
 
 
 def _note(text):
@@ -189,7 +193,7 @@ class EmbeddingCache:
         return key in self
 
     def add(self, paths, keys, results, unreadable):
-        """Adds what `_embed` returned. `paths` maps names to paths."""
+        """Adds what `try_photos` returned. `paths` maps names to paths."""
         for name, key in keys.items():
             self._files.add(paths[name], key)
         self._keys |= keys

@@ -7,8 +7,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from tbnets.data import archives
 from tbnets.data.pictures import read_square
-from tbnets.errors import InputError
 from tbnets.serving import embedding_cache
 from tbnets.serving.checksums import identity_of
 from tests import photo_files
@@ -140,14 +140,13 @@ def test_broken_photos_are_reported_each_time_but_read_once(
     (photos / "gone.jpg").symlink_to(tmp_path / "nowhere")
     for path in photos.glob("[!g]*"):
         os.utime(path, (1e9, 1e9))
-    names, read_file = [], embedding_cache.pictures.read_file
+    names, is_file = [], archives.is_file
 
     def counted(photo):
-        if not isinstance(photo, bytes):
-            names.append(photo.name)
-        return read_file(photo)
+        names.append(photo.name)
+        return is_file(photo)
 
-    monkeypatch.setattr(embedding_cache.pictures, "read_file", counted)
+    monkeypatch.setattr(archives, "is_file", counted)
     reports = []
     for _ in range(2):
         assert_found(embed(model, photos)[0], COLOURS)
@@ -215,13 +214,18 @@ def test_each_model_has_its_own_embeddings(model, photos, tmp_path):
     assert embed(copy, photos)[1] == 0
 
 
-def test_embeddings_that_are_not_finite_are_refused(model, photos, monkeypatch):
-    nan = np.full((3, 3), np.nan, np.float32), [""] * 3
-    monkeypatch.setattr(model, "try_images", lambda contents: nan)
-    with pytest.raises(InputError, match="a.png"):
-        embedding_cache.embed_folder(model, photos)
-    monkeypatch.undo()
-    assert embed(model, photos)[1] == 3
+def test_a_photo_whose_embedding_is_not_finite_is_left_out(
+    model, photos, monkeypatch, capsys
+):
+    rows = np.eye(3, dtype=np.float32)
+    rows[1, 0] = np.nan
+    monkeypatch.setattr(model, "try_images", lambda _: (rows, [""] * 3))
+    ids, embeddings = embedding_cache.embed_folder(model, photos)
+    assert ids == ["a.png", "c.png"]
+    assert embeddings.tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert "b.png, which has an embedding" in capsys.readouterr().err
+    monkeypatch.undo()  # It is tried again.
+    assert embed(model, photos)[1] == 1
 
 
 def test_full_disk_is_reported_once(model, photos, capsys, monkeypatch):
