@@ -8,10 +8,8 @@ the columns of a row.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import os
 from collections.abc import Callable
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -20,12 +18,7 @@ from apache_beam.utils.shared import Shared
 from tbnets import startup
 from tbnets.checks import Path
 from tbnets.data import pictures
-from tbnets.serving.embedding_cache import HELD_BYTES, PHOTO_BATCH_SIZE
-
-
-def sha256(content):
-    """Returns the digest of a photo's content in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
+from tbnets.serving import embedding_cache
 
 
 @dataclasses.dataclass
@@ -35,35 +28,13 @@ class Encoder:
     Args:
         made_by: JSON value that identifies the network.
         dim: size of a vector.
-        encode: function that maps a list of JPEG or PNG contents to (vectors
-            float32 `[n, dim]`, a list of statuses).
+        try_images: function that maps a list of JPEG or PNG contents to
+            (vectors float32 `[n, dim]`, a list of statuses).
     """
 
     made_by: dict
     dim: int
-    encode: Callable
-
-    def rows(self, photos: list[tuple[str, bytes]]) -> list[dict]:
-        """Returns the rows of photos, (id, content) pairs."""
-        rows, contents, held = [], [], 0
-        for place, (_, content) in enumerate(photos, 1):
-            contents.append(pictures.as_decodable(content))
-            held += len(contents[-1])
-            if held > HELD_BYTES or place == len(photos):
-                rows += zip(*self.encode(contents))
-                contents, held = [], 0
-        return [
-            self.row(key, content, vector, status)
-            for (key, content), (vector, status) in zip(photos, rows)
-        ]
-
-    def row(self, key: str, content: bytes, vector: Any, status: str) -> dict:
-        """Returns the row of a photo."""
-        if not (status or np.isfinite(vector).all()):
-            status = "has an embedding that is not finite"
-        vector = np.zeros(self.dim, np.float32) if status else vector
-        row = {"id": key, "embedding": vector, "status": status}
-        return {**row, "sha256": sha256(content)}
+    try_images: Callable
 
 
 def load_model(name: str, trust: bool = False) -> Encoder:
@@ -79,19 +50,18 @@ def load_network(name: str, weights: str) -> Encoder:
     """Builds a network that extracts features, and loads its weights."""
     import tensorflow as tf  # Slow to import, like the other modules.
 
-    from tbnets.features import photo_features
+    from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
     from tbnets.serving.inputs import PhotoReader
 
-    network = photo_features.build_named_cnn(name, weights)
-    features = photo_features.PhotoFeatures(network)
+    features = PhotoFeatures(build_named_cnn(name, weights))
     contents = tf.TensorSpec([None], tf.string)
     read = tf.function(PhotoReader(features).photos, [contents])
 
-    def encode(contents):
+    def try_images(contents):
         vectors, statuses = read(tf.constant(contents))
         return vectors.numpy(), [x.decode() for x in statuses.numpy()]
 
-    return Encoder(features.description(), features.dim, encode)
+    return Encoder(features.description(), features.dim, try_images)
 
 
 class Encode(beam.DoFn):
@@ -124,24 +94,45 @@ class Encode(beam.DoFn):
 
     def process(self, batch):
         """Yields the rows of a batch."""
-        yield from self.encoder.rows(batch)
+        yield from self.rows(batch, {})
+
+    def rows(self, photos, known, read=pictures.read_file):
+        """Yields the rows of photos.
+
+        Args:
+            photos: list of (id, photo).
+            known: dict from digests of contents to vectors, or to faults. They
+                are not computed again, and the new ones are added.
+            read: function that returns the content of a photo.
+        """
+        ids, contents = zip(*photos)
+        digests, new, faults = embedding_cache.try_photos(
+            self.encoder, contents, known, range(len(ids)), read
+        )
+        known |= new
+        nothing = np.zeros(self.encoder.dim, np.float32)
+        for place, key in enumerate(ids):
+            digest = digests.get(place, "")
+            result = known[digest] if digest else faults[place]
+            status = result if isinstance(result, str) else ""
+            vector = nothing if status else result
+            row = {"id": key, "embedding": vector, "status": status}
+            yield {**row, "sha256": digest}
 
 
-def _encode(photos, load, threads):
-    batches = photos | beam.BatchElements(PHOTO_BATCH_SIZE, PHOTO_BATCH_SIZE)
-    return batches | beam.ParDo(Encode(load, threads))
+def _encode(load, threads):
+    size = embedding_cache.PHOTO_BATCH_SIZE
+    return beam.BatchElements(size, size) | beam.ParDo(Encode(load, threads))
 
 
-@beam.ptransform_fn
-def EmbedPhotos(photos, model: Path, threads=1, trust=False):  # noqa: N802
-    """Embeds photos: maps (id, bytes) pairs to rows.
+def EmbedPhotos(model: Path, threads=1, trust=False):  # noqa: N802
+    """Returns a transform that embeds photos: maps (id, bytes) pairs to rows.
 
     A row is a dict: `id`; `embedding`, float32 `[embedding_dim]`, a unit
     vector; `status`, "", or the fault of the photo, such as "is empty"; and
     `sha256`, the digest of the bytes. The embedding of a broken photo is 0.
 
     Args:
-        photos: `PCollection` of (id, bytes), the pipeline's input.
         model: name of a zoo model, or the path of a run or a SavedModel that
             every worker can read.
         threads: number of TensorFlow threads of a worker process: its share of
@@ -154,19 +145,17 @@ def EmbedPhotos(photos, model: Path, threads=1, trust=False):  # noqa: N802
             rows = photos | tbnets.beam.EmbedPhotos("flickr8k_photos")
     """
     load = functools.partial(load_model, os.fspath(model), trust)
-    return _encode(photos, load, threads)
+    return _encode(load, threads)
 
 
-@beam.ptransform_fn
-def ExtractFeatures(photos, network, weights="imagenet", threads=1):  # noqa: N802
-    """Extracts features of photos, like `EmbedPhotos`.
+def ExtractFeatures(network, weights="imagenet", threads=1):  # noqa: N802
+    """Returns a transform that extracts features of photos, like `EmbedPhotos`.
 
     Args:
-        photos: as in `EmbedPhotos`.
         network: a name that `--image_encoder` of `tbnets train` accepts, such
             as "EfficientNetLite0" or "hub:PRESET".
         weights: `imagenet`, the path of a weights file, or `random`.
         threads: as in `EmbedPhotos`.
     """
     load = functools.partial(load_network, network, os.fspath(weights))
-    return _encode(photos, load, threads)
+    return _encode(load, threads)

@@ -63,27 +63,23 @@ class Options(ModelFlags):
 def main(options):
     """Runs the pipeline."""
     from tbnets.beam import pipeline, transforms  # isort: skip
-    import apache_beam  # Without it, the line above names the extra.
+    import apache_beam as beam  # The line above names the extra if missing.
 
     place, *words = options.photos or ["--"]
     if place.startswith("-"):
         raise InputError(
-            "tbnets embed",
-            "get the photos",
-            "none",
-            "Write for example tbnets embed photos --output=embeddings.",
+            "tbnets embed", "get photos", "none", "See tbnets embed --help."
         )
     network = transforms.load_model, options.model, options.trust
     if options.features:
-        weights = options.cnn_weights
-        network = transforms.load_network, options.features, weights
-    load = functools.partial(*network)
-    run = pipeline.Run(load, options.output, options.known, words)
-    if os.path.isdir(place) or has_archives(place):
+        network = transforms.load_network, options.features, options.cnn_weights
+    is_pattern = "*" in place or "://" in place
+    if is_pattern and not has_archives(place):
+        photos = pipeline.find_photos(place)
+    else:
         found = PhotoFlags(images=place, output=options.output).find_photos()
         pairs = [(key, os.fspath(path)) for key, path in found]
-        photos = run.pipeline | apache_beam.Create(pairs), len(pairs)
-    else:
-        photos = run.find(place)
-    num_files = run.write(*photos)
-    print(f"{options.output}  {num_files} files of embeddings")
+        photos = beam.Create(pairs), len(pairs)
+    load, output = functools.partial(*network), options.output
+    num_files = pipeline.write(*photos, load, output, options.known, words)
+    print(f"{output}  {num_files} files of embeddings")

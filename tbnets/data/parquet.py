@@ -52,11 +52,12 @@ class ParquetFile:
 
     `columns` are the columns that may contain captions, names or splits.
     `names` contains the name of each row's photo; it is empty if there are no
-    photos. `places` maps each name to its first row.
+    photos. `places` maps each name to its first row. `stream` is the open file,
+    if `path` is not a path on this machine.
     """
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, stream=None):
+        self.path, self._source = path, stream or path
         self._metadata = None
         with self._open() as file:
             self._metadata, schema = file.metadata, file.schema_arrow
@@ -64,6 +65,8 @@ class ParquetFile:
             is_nested = import_extra("data", "pyarrow").types.is_nested
             self._flat = {x.name for x in schema if not is_nested(x.type)}
             self._photo, self._names = self._photo_columns(schema)
+        end = stream.seek(0, os.SEEK_END) if stream else os.path.getsize(path)
+        self._size = end
         self._check_sizes()
         groups = range(self._metadata.num_row_groups)
         sizes = [self._metadata.row_group(group).num_rows for group in groups]
@@ -81,7 +84,7 @@ class ParquetFile:
         parquet = import_extra("data", "pyarrow.parquet")
         try:
             with parquet.ParquetFile(
-                self.path,
+                self._source,
                 metadata=self._metadata,
                 read_dictionary=dictionaries,
                 buffer_size=_BUFFER_BYTES,
@@ -131,7 +134,7 @@ class ParquetFile:
         """Reports row groups that would take too much memory."""
         # Reading the metadata of a column can end the process if the file is
         # damaged; reading those of a row group cannot.
-        file, size = CheckedFile(self.path), os.path.getsize(self.path)
+        file, size = CheckedFile(self.path), self._size
         advice = "It could exhaust the memory. Write it without compression."
         for group in range(self._metadata.num_row_groups):
             row_group = self._metadata.row_group(group)
@@ -152,7 +155,7 @@ class ParquetFile:
         # would be slow, and photos are read one by one.
         is_flat = {*columns} <= self._flat
         rows_at_once = 1 if groups else 1024 if is_flat else 16
-        num_bytes, size = 0, os.path.getsize(self.path)
+        num_bytes, size = 0, self._size
         least = _LARGE_BYTES if groups else _SMALL_BYTES
         most = max(least, _MOST_TIMES * size)
         with self._open(columns if rows_at_once == 1024 else ()) as file:

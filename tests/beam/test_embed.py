@@ -3,11 +3,14 @@
 import errno
 import functools
 import pathlib
+import threading
 
 import numpy as np
 import pytest
 
 beam = pytest.importorskip("apache_beam")
+
+from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 
 import tbnets  # noqa: E402
 from tbnets.beam import pipeline, transforms  # noqa: E402
@@ -30,22 +33,27 @@ COMPUTED = []
 @pytest.fixture(autouse=True)
 def three_files(monkeypatch):
     monkeypatch.setattr(pipeline, "PHOTOS_PER_FILE", 6)
+    # The command replaces it until the process ends.
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded_once(model):
     """Loads each network once, and notes which photos it computes."""
 
-    def rows(encoder, photos):
-        COMPUTED.extend(key for key, _ in photos)
-        return compute(encoder, photos)
+    def rows(work, photos, known, *read):
+        earlier = {*known}
+        for row in compute(work, photos, known, *read):
+            if row["sha256"] not in earlier:
+                COMPUTED.append(row["id"])
+            yield row
 
-    compute = transforms.Encoder.rows
+    compute = transforms.Encode.rows
     with pytest.MonkeyPatch.context() as patch:
         load = functools.cache(transforms.load_network)
         patch.setattr(tbnets.zoo, "open_model", lambda *_: model)
         patch.setattr(transforms, "load_network", load)
-        patch.setattr(transforms.Encoder, "rows", rows)
+        patch.setattr(transforms.Encode, "rows", rows)
         yield
 
 
@@ -65,7 +73,8 @@ def keep(row):
 def rows_of(transform, photos):
     """Returns the rows of a transform, by id."""
     KEPT.clear()
-    with pipeline.Run(None, "", words=IN_PROCESS[1:]).pipeline as p:
+    options = PipelineOptions([*IN_PROCESS[1:], "--allow_unsafe_triggers"])
+    with beam.Pipeline(options=options) as p:
         _ = p | beam.Create(photos) | transform | beam.Map(keep)
     return {row["id"]: row for row in KEPT}
 
@@ -132,11 +141,12 @@ def test_the_transform_extracts_features():
 
 
 def test_embeddings_that_are_not_finite_get_a_status():
-    def encode(contents):
+    def try_images(contents):
         return np.array([[np.nan, 0], [1, 0]], np.float32), ["", ""]
 
-    photos = [("a", b""), ("b", b"")]
-    first, second = transforms.Encoder({}, 2, encode).rows(photos)
+    work = transforms.Encode(None, 1)
+    work.encoder = transforms.Encoder({}, 2, try_images)
+    first, second = work.rows([("a", b"1"), ("b", b"2")], {})
     assert first["status"] and not first["embedding"].any()
     assert second["status"] == ""
 
@@ -208,13 +218,22 @@ def test_bad_arguments_are_refused(photos, tmp_path):
     output = f"--output={tmp_path / 'out'}", "--cnn_weights=random"
     embed(photos, tmp_path / "out")
     for place, flag, error in [
-        (photos, "--known=nothing", "`--known` must name existing files"),
+        (photos, "--known=nothing", "`--known` must name an earlier output"),
         (photos, "--features=SqueezeNet", "which differs"),
-        ("nothing*.jpg", "--known=", "nothing*.jpg, without files"),
-        ("--runner=FlinkRunner", "--known=", "must get the photos"),
+        ("nothing*.jpg", "--known=", "Received: nothing*.jpg"),
+        ("--runner=FlinkRunner", "--known=", "must get photos"),
     ]:
         words = flag, *output, "--", place, *IN_PROCESS[1:]
         assert error in verbs.ask("embed", *words)[2]
+
+
+def test_a_damaged_earlier_file_is_named(photos, tmp_path):
+    embed(photos, tmp_path / "out")
+    path = max((tmp_path / "out").iterdir())
+    path.write_bytes(path.read_bytes()[:-9])
+    words = f"--output={tmp_path / 'out'}", *IN_PROCESS
+    error = verbs.ask("embed", photos, *words)[2]
+    assert f"{path}: expected a parquet file" in error
 
 
 def test_features_of_the_files_name_the_network(photos, tmp_path):

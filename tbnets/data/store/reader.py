@@ -28,7 +28,6 @@ import numpy as np
 
 from tbnets import files
 from tbnets.checks import Path, first_twice
-from tbnets.data.store import vectors
 from tbnets.data.store.features import (
     FeatureArray,
     Features,
@@ -39,6 +38,7 @@ from tbnets.data.store.features import (
     open_array,
 )
 from tbnets.data.store.npy import COPY_AGAIN, read_header
+from tbnets.data.store.vectors import SUFFIX, read_vectors
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, is_kind, shown
 
@@ -438,6 +438,22 @@ def open_rows(path, shape, dtype):
     return np.memmap(path, dtype, "r", start, shape).view(np.ndarray)
 
 
+class ParquetFeatures(FeatureArray):
+    """The vectors in all Parquet files that a path names, in memory."""
+
+    files: list = []
+
+    def __init__(self, path):
+        self.files, made_by, ids, rows, failed = zip(*read_vectors(path))
+        for file, other in zip(self.files, made_by):
+            check_same(file, other, made_by[0])
+        super().__init__(sum(ids, []), np.concatenate(rows), path)
+        self.failed = {key: why for part in failed for key, why in part.items()}
+        store = {"dim": self.dim, "dtype": "float32", "kind": "images"}
+        self.made_by = {**made_by[0], "store": store}
+        self.check_repeated_rows()
+
+
 _checked = set()
 """(path, inode, size, time) of each file that `check_features` accepted."""
 
@@ -470,8 +486,8 @@ def open_features(*paths: Path) -> Features:
             parts.append(path)
             continue
         open_one = open_store if os.path.isdir(path) else open_array
-        if os.fspath(path).endswith(vectors.SUFFIX):
-            open_one = vectors.ParquetFeatures
+        if os.fspath(path).endswith(SUFFIX):
+            open_one = ParquetFeatures
         parts.append(open_one(path))
     return parts[0] if len(parts) == 1 else SideBySide(parts)
 
@@ -510,8 +526,8 @@ def read_made_by(*paths) -> dict:
     """Returns `Features.made_by` for `paths`, but reads only the manifests."""
 
     def made_by(path):
-        if os.fspath(path).endswith(vectors.SUFFIX):
-            return vectors.ParquetFeatures(path).made_by
+        if os.fspath(path).endswith(SUFFIX):
+            return ParquetFeatures(path).made_by
         return read_manifest(path).made_by if os.path.isdir(path) else {}
 
     return joined_made_by([made_by(path) for path in paths])

@@ -12,7 +12,6 @@ import numpy as np
 
 from tbnets.data.archives import list_archives
 from tbnets.data.parquet import ParquetFile
-from tbnets.data.store.features import FeatureArray
 from tbnets.errors import import_extra
 from tbnets.files import CheckedFile, parse_json
 
@@ -22,10 +21,11 @@ _KEY = b"tbnets"
 
 def _schema(dim, made_by):
     arrow = import_extra("data", "pyarrow")
-    text, vector = arrow.string(), arrow.list_(arrow.float32(), dim)
-    kinds = {"id": text, "embedding": vector, "status": text, "sha256": text}
-    metadata = {_KEY: json.dumps(made_by, sort_keys=True)}
-    return arrow.schema(kinds.items(), metadata=metadata)
+    text, number = arrow.string(), arrow.field("item", arrow.float32(), False)
+    kinds = {"id": text, "embedding": arrow.list_(number, dim)}
+    kinds |= {"status": text, "sha256": text}
+    fields = [arrow.field(*pair, nullable=False) for pair in kinds.items()]
+    return arrow.schema(fields, {_KEY: json.dumps(made_by, sort_keys=True)})
 
 
 def write_rows(file, rows, dim, made_by):
@@ -40,56 +40,41 @@ def write_rows(file, rows, dim, made_by):
     parquet.write_table(table, file, use_dictionary=False)
 
 
-def made_by_of(schema):
-    """Returns the description of the network in a file's schema, or {}."""
-    return parse_json((schema.metadata or {}).get(_KEY, b"{}"))
-
-
 def read_vectors(path):
-    """Yields (file, made_by, ids, vectors, failed) for each Parquet file.
+    """Yields the path and the results of `read_file` for each Parquet file.
 
-    `path` is a file or a pattern, as in `archives.list_archives`. `vectors` is
-    float32 `[n, dim]`, and `failed` maps the ids of photos without an embedding
-    to reasons. Raises ValueError if a file has other columns or null values.
+    `path` is a file or a pattern, as in `archives.list_archives`.
     """
     for file in list_archives(path, (SUFFIX,))[1]:
-        table = ParquetFile(file).table()
-        dim = getattr(table.schema.field("embedding").type, "list_size", 1)
-        if not table.schema.equals(_schema(dim, {})) or any(
-            column.null_count for column in table.columns
-        ):
-            expected = f"columns without null values, {_schema(dim, {})}"
-            advice = "Write the file with tbnets embed."
-            CheckedFile(file).refuse(expected, table.schema, advice=advice)
-        is_valid = np.array([not x for x in table["status"].to_pylist()], bool)
-        pairs = zip(*(table[name].to_pylist() for name in ("id", "status")))
-        failed = {key: status for key, status in pairs if status}
-        ids = [key for key in table["id"].to_pylist() if key not in failed]
-        made_by = made_by_of(table.schema)
-        yield file, made_by, ids, matrix_of(table)[is_valid], failed
+        yield file, *read_file(file)
 
 
-def matrix_of(table):
-    """Returns the embeddings of all rows, float32 `[n, dim]`."""
-    column = table["embedding"].combine_chunks()
-    return column.flatten().to_numpy().reshape(-1, column.type.list_size)
+def read_file(path, stream=None, key="id"):
+    """Reads a Parquet file.
 
+    Args:
+        path: path of the file.
+        stream: the open file, if it is not on this machine.
+        key: a column that identifies photos, "id" or "sha256".
 
-class ParquetFeatures(FeatureArray):
-    """The vectors in all Parquet files that a path names, in memory."""
+    Returns:
+        (made_by, keys, vectors, failed): `keys` and `vectors`, float32 `[n,
+        dim]`, are those of photos with an embedding. `failed` maps the keys of
+        the other photos to reasons.
 
-    files: list = []
-
-    def __init__(self, path):
-        self.files, made_by, ids, vectors, failed = zip(*read_vectors(path))
-        for file, other in zip(self.files, made_by):
-            if other != made_by[0]:
-                expected = f"vectors of the network of {self.files[0]}"
-                advice = "Use one folder for each network."
-                CheckedFile(file).refuse(expected, other, advice=advice)
-        ids, vectors = sum(ids, []), np.concatenate(vectors)
-        super().__init__(ids, vectors, path)
-        self.failed = {key: why for part in failed for key, why in part.items()}
-        store = {"dim": self.dim, "dtype": "float32", "kind": "images"}
-        self.made_by = {**made_by[0], "store": store}
-        self.check_repeated_rows()
+    Raises:
+        ValueError: the file is damaged, or has other columns or null values.
+    """
+    table = ParquetFile(path, stream).table()
+    sizes = [getattr(kind, "list_size", 1) for kind in table.schema.types]
+    dim = max(sizes, default=1)
+    if not table.schema.equals(_schema(dim, {})):
+        CheckedFile(path).refuse("a file of tbnets embed", table.schema)
+    reasons = table["status"].to_pylist()
+    pairs = zip(table[key].to_pylist(), reasons)
+    failed = {x: reason for x, reason in pairs if reason}
+    made_by = parse_json((table.schema.metadata or {}).get(_KEY, b"{}"))
+    table = table.filter(np.array([not reason for reason in reasons], bool))
+    vectors = table["embedding"].combine_chunks().flatten().to_numpy()
+    keys = table[key].to_pylist()
+    return made_by, keys, vectors.reshape(-1, dim), failed
