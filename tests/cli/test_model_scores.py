@@ -87,7 +87,7 @@ def test_zero_shot_metrics_equal_those_of_preset_embeddings(
     def embed(*_):
         pytest.fail("photos are embedded again")
 
-    monkeypatch.setattr("tbnets.serving.embedding_cache._embed", embed)
+    monkeypatch.setattr("tbnets.serving.embedding_cache.try_photos", embed)
     again = evaluate(photos, preset, "--prompt=the {}")
     assert again.stdout == found.stdout
 
