@@ -5,8 +5,6 @@ import os
 from typing import Annotated
 
 from tbnets.data.archives import has_archives
-from tbnets.data.captions import CaptionSource
-from tbnets.data.layouts import Columns
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos, left_out_lines, sort_files
 from tbnets.data.sources import Sources
@@ -14,12 +12,13 @@ from tbnets.data.splits import SPLIT_FIELD
 from tbnets.data.store.writer import fault_of_name
 from tbnets.evaluation.boxes import CHOICE_ARGUMENTS, CHOICES, TEMPERATURE
 from tbnets.files import require_file
-from tbnets.tasks.settings.data_groups import COLUMN_HELP
+from tbnets.tasks.settings.data_groups import ColumnFlags
 from tbnets.tasks.settings.flag import (
     REQUIRED,
     Limits,
     changed,
     flag,
+    flags_of,
     must_come_with,
 )
 
@@ -78,44 +77,34 @@ def choice_arguments(options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CaptionFlags:
+class CaptionFlags(ColumnFlags):
     """Flags for the captions to process."""
 
     captions: str = flag(
         REQUIRED, "File or folder of captions; may contain {split}."
     )
-    image_column: str = flag("", COLUMN_HELP["image_column"])
-    caption_column: list[str] = flag([], COLUMN_HELP["caption_column"])
-    split_column: str = flag("", COLUMN_HELP["split_column"])
     splits: list[str] = flag(
         [], "Splits of --captions to process; default: all."
     )
 
-    def caption_source(self, images=""):
-        """Returns the `CaptionSource` that the flags name."""
+    def sources(self, **others):
+        """Returns the `Sources` that the flags and `others` name."""
         is_pattern = SPLIT_FIELD in self.captions
         is_set = os.path.isdir(self.captions) or has_archives(self.captions)
         if self.captions and not (is_pattern or is_set):
             require_file(self.captions, "--captions")
-        names = self.image_column, tuple(self.caption_column), self.split_column
-        return CaptionSource(self.captions, Columns(*names), images)
+        columns = [each.name for each in flags_of(ColumnFlags)]
+        named = {name: vars(self)[name] for name in (*columns, "captions")}
+        return Sources("", **named, **others)
 
-    def data(self, **sources):
-        """Returns the `Data` of the captions, or of `sources["phrases"]`."""
-        captions = self.caption_source()
-        merged = Sources(
-            "",
-            captions=captions.path,
-            image_column=captions.columns.image,
-            caption_column=captions.columns.caption,
-            split_column=captions.columns.split,
-            **sources,
-        )
-        return Data(merged, of_phrases=bool(merged.phrases))
+    def data(self, **others):
+        """Returns the `Data` of the captions, or of `others["phrases"]`."""
+        sources = self.sources(**others)
+        return Data(sources, of_phrases=bool(sources.phrases))
 
     def names(self):
         """Returns the splits to process."""
-        return self.splits or self.caption_source().splits()
+        return self.splits or self.sources().caption_source().splits()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,7 +121,9 @@ class PhotoFlags(CaptionFlags):
 
     def find_photos(self):
         """Returns a pair (id, path) for each photo. Prints unusable files."""
-        captions = self.captions and self.caption_source(self.images)
+        captions = None
+        if self.captions:
+            captions = self.sources(images=self.images).caption_source()
         all_photos = find_photos(self.images, captions, self.splits)
         is_listed = self.captions or has_archives(self.images)
         other_files = [] if is_listed else sort_files(self.images)[1]

@@ -233,15 +233,18 @@ class Options(CaptionFlags):
 
 
 def read_splits(options, problems):
-    """Returns a dict of the splits, and the set of training words or None."""
-    captions = options.caption_source(options.images)
+    """Returns the source, a dict of the splits, and the training words or None.
+
+    The words are a set.
+    """
+    captions = options.sources(images=options.images).caption_source()
     read_split = functools.partial(captions.read, problems=problems)
     names = options.splits or captions.splits()
     splits = {name: read_split(split=name) for name in names}
     if "train" not in captions.splits():
-        return splits, None
+        return captions, splits, None
     training = splits.get("train") or read_split(split="train")
-    return splits, set(count_words(training.captions)[0])
+    return captions, splits, set(count_words(training.captions)[0])
 
 
 def print_report(splits, unused, problems):
@@ -301,12 +304,9 @@ def main(options):
         )
     problems, splits, vocabulary, phrases = [], {}, None, {}
     if options.captions:
-        splits, vocabulary = read_splits(options, problems)
+        source, splits, vocabulary = read_splits(options, problems)
         print(f"Read as: {captions.summary(splits.values())}\n")
-        matches = options.images and match_names(
-            options.images, options.caption_source(options.images)
-        )
-        if matches:
+        if matches := options.images and match_names(options.images, source):
             print(f"{MATCHED}\n")
             splits = {k: with_matches(x, matches) for k, x in splits.items()}
     if options.phrases:

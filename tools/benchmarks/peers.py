@@ -78,9 +78,9 @@ def _torch(name, builder):
     return Row(name, f"peers_torch:{builder}", "torch")
 
 
-def _package(package, title, builder, module="peers_torch", same=True):
+def _package(package, title, builder):
     name = package.removesuffix("_torch")
-    return Row(f"{name}: {title}", f"{module}:{builder}", package, same)
+    return Row(f"{name}: {title}", f"peers_torch:{builder}", package)
 
 
 FLOOR = Row("matmuls alone, TensorFlow", "peers_tensorflow:matmuls")

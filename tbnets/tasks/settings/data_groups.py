@@ -154,23 +154,29 @@ class RunSettings:
     )
 
 
-COLUMN_HELP = {
-    "image_column": "Column or JSON key of the images in --captions, if it "
-    "has an unusual name.",
-    "caption_column": "Columns or JSON keys of the captions, if they have "
-    "unusual names.",
-    "split_column": "Column or JSON key of the splits, if it has an unusual "
-    "name.",
-}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnFlags:
+    """Flags for the columns of a caption file."""
+
+    image_column: str = flag(
+        "",
+        "Column or JSON key of the images in --captions, if it has an unusual "
+        "name.",
+    )
+    caption_column: list[str] = flag(
+        [],
+        "Columns or JSON keys of the captions, if they have unusual names.",
+    )
+    split_column: str = flag(
+        "",
+        "Column or JSON key of the splits, if it has an unusual name.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CaptionSettings:
+class CaptionSettings(ColumnFlags):
     """Caption and split settings."""
 
-    image_column: str = flag("", COLUMN_HELP["image_column"])
-    caption_column: list[str] = flag([], COLUMN_HELP["caption_column"])
-    split_column: str = flag("", COLUMN_HELP["split_column"])
     data_root: Place = flag(
         "data",
         "Base folder of relative data paths. Default: the environment "
