@@ -132,15 +132,17 @@ def data_root():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def curves_of_a_kind_drawn_once():
+def pictures_of_runs_take_less_time():
     """Draws the curves of runs once for each set of scalar names.
 
     Other runs with these names get this picture. The tests of drawing check
-    the values.
+    the values. Pictures in event files have a sixteenth of their pixels.
     """
     if "tbnets.tasks.runs" not in sys.modules:
         yield
         return
+    import tensorflow as tf
+
     from tbnets.files import write_atomically
     from tbnets.visualization import plots
 
@@ -154,10 +156,16 @@ def curves_of_a_kind_drawn_once():
         else:
             write_atomically(path, lambda file: file.write(pictures[names]))
 
+    write_image = tf.summary.image
+
+    def write_small(tag, rows, *more, **options):
+        write_image(tag, rows[:, ::4, ::4], *more, **options)
+
     with pytest.MonkeyPatch.context() as patch:
         runs = sys.modules["tbnets.tasks.runs"]
         only = types.SimpleNamespace(draw_history=draw)
         patch.setattr(runs, "plots", only)
+        patch.setattr(tf.summary, "image", write_small)
         yield
 
 

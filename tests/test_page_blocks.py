@@ -43,7 +43,8 @@ REPLACED = {
     ),
     # Further epochs would repeat the first one.
     (LIBRARY, "batch_size=12, epochs=5"): "batch_size=12",
-    (LIBRARY, "fit(batches, epochs=5"): "fit(batches, epochs=2",
+    (LIBRARY, "fit(batches, epochs=5"): "fit(batches, epochs=1",
+    (LIBRARY, "batch_size=12, epochs=6"): "batch_size=12, epochs=3",
     # Small pixels and a small network take less time.
     (NETWORK, "96"): "32",
     (NETWORK, "keras.applications.MobileNetV3Small"): "small_application",
@@ -51,6 +52,7 @@ REPLACED = {
     # Random weights and a small photo give features of equal size, without
     # the download of VGG.
     (REGIONS, '"imagenet", image_size=448'): "None, image_size=64",
+    (REGIONS, "EfficientNetLite2"): "EfficientNetLite0",
     (REGIONS, 'build_cnn("VGG16", "imagenet")'): "vgg_like()",
     # By default, Beam downloads another runner.
     (
@@ -62,8 +64,9 @@ REPLACED = {
     # 2500 scenes take half a minute, and /tmp is shared.
     ("docs/scenes.md", '"/tmp/scenes"'): '"few"',
     ("docs/scenes.md", "num_train=2000"): "2, 1, 1",
-    # Other pages load this model, too.
+    # Other pages load the first model, too. The second one is smaller.
     ("docs/zoo.md", '"entities_localization"'): '"scenes_localization"',
+    ("docs/zoo.md", '"flickr8k_photos"'): '"scenes_embedding"',
     # The name of a model with the method.
     (
         ZOO,
