@@ -183,21 +183,13 @@ _NAMED_ROWS = 100
 def _format_of_json(file):
     """Returns the name of the format of a JSON `CaptionFile`, or ""."""
     content = file.content
-    if isinstance(content, list):
-        return "phrases" if published_reader(content) else "records"
-    if not isinstance(content, dict) or not content:
-        return "records" if file.is_json_lines else ""
+    if content is None:
+        return "json" if file.is_json_lines else ""  # Else it is damaged.
+    if published_reader(content):
+        return "phrases"
     lists = _lists_of_objects(content)
-    first = {key: value[0] for key, value in lists.items()}
-    if "images" in first and "caption" in first.get("annotations", ()):
-        return "coco"
-    if "sentences" in first.get("images", ()):
-        return "karpathy"
-    if _is_mapping(file, content):
-        return "mapping"
-    is_split = all(map(split_names.is_usual, content))
-    is_list = len(lists) == 1 or _columns(file, content)
-    return "records" if is_split or is_list else ""
+    is_coco = "images" in lists and "caption" in lists.get("annotations", ())
+    return "coco" if is_coco else "json"
 
 
 def _is_mapping(file, content):
@@ -207,9 +199,10 @@ def _is_mapping(file, content):
 
 
 def _lists_of_objects(content):
+    """Returns {key: first object} of the lists of objects in a JSON object."""
     return {
-        key: value
-        for key, value in content.items()
+        key: value[0]
+        for key, value in (content.items() if type(content) is dict else ())
         if isinstance(value, list) and value and isinstance(value[0], dict)
     }
 
@@ -237,11 +230,12 @@ def _columns(file, content):
     return columns if is_equal else None
 
 
-def read_records(file):
+def read_json(file):
     """Reads a list of objects, or an object from photos to captions."""
     if file.is_json_lines:
         return read_rows(file, *_rows_of_lines(file))
-    return read_rows(file, *_json_rows(file, file.content))
+    names, rows = _json_rows(file, file.content)
+    return read_rows(file, names, rows) if names else []
 
 
 def _json_rows(file, content, split=None):
@@ -256,13 +250,19 @@ def _json_rows(file, content, split=None):
             return [*dict.fromkeys(names)], rows
         if _is_mapping(file, content):
             return _rows_of_mapping(content, part)
-        if lists := _lists_of_objects(content):
-            place = "images" if "images" in lists else next(iter(lists))
-            content = lists[place]
+        lists = _lists_of_objects(content)
+        if "sentences" in lists.get("images", ()):  # Karpathy's format.
+            place, content = "images", content["images"]
+        elif len(lists) == 1:
+            [place] = lists
+            content = content[place]
         elif columns := _columns(file, content):
             content = [dict(zip(content, row)) for row in zip(*columns)]
     if not isinstance(content, list):
-        file.refuse("a list of objects", content, place or None)
+        if split is None:
+            _report_unknown(file)
+        else:
+            file.refuse("a list of objects", content, place)
         return [], []
     names = {
         key: 0 for x in content[:_NAMED_ROWS] if type(x) is dict for key in x
@@ -478,10 +478,8 @@ READERS = {
     "precomputed": read_precomputed,
     "flickr": read_flickr,
     "phrases": read_phrases,
-    "karpathy": read_records,
     "coco": read_coco,
-    "records": read_records,
-    "mapping": read_records,
+    "json": read_json,
     "webdataset": caption_archives.read_shards,
     "parquet": caption_archives.read_parquet,
     "table": read_table,
