@@ -153,11 +153,7 @@ class SentenceEncoder(ConfiguredLayer):
         for block in self.blocks:
             states = block(states, mask)
         states = tf.reshape(states, [-1, width, self.dim])
-        pooled = (
-            states[:, 0]
-            if self.pooling == "cls"
-            else pool_words(states, mask, self.pooling)
-        )
+        pooled = pool_words(states, mask, self.pooling)
         return tf.math.l2_normalize(pooled, 1) if self.normalize else pooled
 
     def load(self, weights: Mapping[str, np.ndarray]) -> None:

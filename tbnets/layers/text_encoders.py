@@ -22,8 +22,11 @@ CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 def pool_words(states, mask, pooling):
     """Pools `[n, words, dim]` over the words in the mask `[n, words]`.
 
-    `pooling` is `mean` (0 for a row without words) or `max`.
+    `pooling` is `cls` (the first state), `max`, or otherwise the mean, which is
+    0 for a row without words.
     """
+    if pooling == "cls":
+        return states[:, 0]
     keep = mask[:, :, tf.newaxis]
     if pooling == "max":
         return tf.reduce_max(tf.where(keep, states, states.dtype.min), axis=1)

@@ -30,6 +30,7 @@ from tbnets.extras.hub import presets
 from tbnets.features.cnn import in_float32, in_policy
 from tbnets.features.cnn_weights import weights_sha256
 from tbnets.layers.configured import ConfiguredLayer
+from tbnets.layers.text_encoders import pool_words
 from tbnets.text.vocabulary import constant_table
 
 
@@ -130,7 +131,7 @@ def _without_photos(config):
     return config
 
 
-OWN, MEAN, FIRST, MAX = POOLINGS = "own", "mean", "cls", "max"
+OWN, MEAN, *_ = POOLINGS = "own", "mean", "cls", "max"
 _NO_START = ("T5Backbone",)
 _INPUTS = "token_ids", "segment_ids", "padding_mask"
 MOST_IDS = 512
@@ -355,18 +356,9 @@ class TextSide:
         inputs = {name: inputs[_plain(name)] for name in self.network.input}
         # Checkpoints would not contain the state of dropout.
         output = self.network(inputs, training=False)
-        return self._pooled(output, mask) if output.shape.rank > 2 else output
-
-    def _pooled(self, states, mask):
-        if self.pooling == FIRST:
-            return states[:, 0]
-        keep = mask[:, :, tf.newaxis]
-        if self.pooling == MAX:
-            least = states.dtype.min
-            return tf.reduce_max(tf.where(keep, states, least), axis=1)
-        total = tf.reduce_sum(tf.where(keep, states, 0), axis=1)
-        count = tf.reduce_sum(tf.cast(keep, states.dtype), axis=1)
-        return tf.math.divide_no_nan(total, count)
+        if output.shape.rank == 2:
+            return output
+        return pool_words(output, mask, self.pooling)
 
 
 # CLIP's byte pairs, with ops that TensorFlow Serving supports. A word starts as
