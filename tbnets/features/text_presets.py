@@ -144,7 +144,7 @@ def open_texts(name: str, weights: bool = True) -> Any:
         same methods.
     """
     if _is_sentence_model(name):
-        return SentenceModel(name)
+        return SentenceModel(name, weights)
     return hub.package().TextPreset(name, weights)
 
 
@@ -186,19 +186,27 @@ def read_tensors(content: bytes) -> dict[str, np.ndarray]:
 class SentenceModel:
     """A BERT-like sentence encoder in the files of `sentence-transformers`.
 
-    `name` is `MINILM` or `hub:FOLDER`.
+    Args:
+        name: `MINILM` or `hub:FOLDER`.
+        weights: False if the caller only needs the tokenizer.
 
     Attributes:
         tokenizer: `WordPieces`.
-        embed: function from the tokenizer's ids to vectors, float32 `[n, dim]`.
+        embed: function from the tokenizer's ids to vectors, float32 `[n, dim]`;
+            None without weights.
 
     Raises:
         ValueError: a file is damaged, or the model is of another kind.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, weights: bool = True) -> None:
+        self.embed: Any = None
         with _reporting_damage(name):
             self._open(functools.partial(read_file, name))
+            if weights:
+                spec = [tf.TensorSpec([None, None], tf.int32)]
+                network = self.layer(dtype="float32")
+                self.embed = tf.function(network, spec, autograph=False)
 
     def _open(self, read):
         pooling, normalize = self._read_modules(read)
@@ -231,9 +239,6 @@ class SentenceModel:
         most = min(positions, limits["max_seq_length"] or positions)
         self.tokenizer = WordPieces(parse_json(read("tokenizer.json")), most)
         self._sha256 = hashlib.sha256(content).hexdigest()
-        spec = [tf.TensorSpec([None, None], tf.int32)]
-        network = self.layer(dtype="float32")
-        self.embed = tf.function(network, spec, autograph=False)
 
     def _read_modules(self, read):
         """Returns the kind of pooling, and whether vectors are normalised."""

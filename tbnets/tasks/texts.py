@@ -41,6 +41,7 @@ class Texts:
         self._of_preset = settings.text_preset and not self._of_features
         self._of_trees = settings.texts.text_encoder == "h_lstm"
         self._begun_with, self._words = {}, ()
+        self._readers = {}
 
     @property
     def _train(self):
@@ -187,7 +188,11 @@ class Texts:
             return None
         self._data.make("text_features")
         paths = self._data.paths("text_features", self.settings.run.train_split)
-        return CaptionReader(load_encoder_of(made_by, *paths), MOST_WORDS)
+        key = made_by["encoder_sha256"], paths
+        if key not in self._readers:  # Opening an encoder can take seconds.
+            encoder = load_encoder_of(made_by, *paths)
+            self._readers = {key: CaptionReader(encoder, MOST_WORDS)}
+        return self._readers[key]
 
     @functools.cached_property
     def _tokenizer(self):
