@@ -38,17 +38,39 @@ from tbnets.serving.checksums import (
     LITERT_FORMAT,
     MODEL,
     NETWORKS,
+    PIECES,
     TEXT,
     VOCABULARY,
     differences,
 )
 from tbnets.serving.search import PhotoSearch
 from tbnets.startup import quiet_tensorflow, usable_cores
-from tbnets.text.plain_tokenizer import PlainTokenizer
+from tbnets.text.plain_tokenizer import PlainTokenizer, as_text
 
 MOST_SIDE = 4096
 """Maximum side of the photos in pixels, which limits the memory."""
 _CURE = "Export the model again, or copy it again."
+
+
+class WordPieces:
+    """Maps sentences to word-piece ids by the package `tokenizers`.
+
+    Args:
+        path: `tokenizer.json`.
+        most: maximum number of ids.
+    """
+
+    def __init__(self, path, most):
+        tokenizers = import_extra("lite", "tokenizers")
+        self._pieces = tokenizers.Tokenizer.from_file(str(path))
+        self._pieces.enable_truncation(most)
+        self._pieces.no_padding()
+
+    def __call__(self, sentences):
+        """Returns the ids of equally long sentences, int32 `[n, pieces]`."""
+        texts = [as_text(row, text) for row, text in enumerate(sentences)]
+        found = self._pieces.encode_batch(texts)
+        return np.array([row.ids for row in found], np.int32)
 
 
 class Model(PhotoSearch):
@@ -59,7 +81,9 @@ class Model(PhotoSearch):
     Args:
         path: folder of the model.
         record: content of its `model.json`.
-        vocabulary: `PlainTokenizer`, which maps sentences to token ids.
+        readers: dict that maps each input of `text.tflite` to a function from
+            a list of sentences to its ids: `token_ids` to a `PlainTokenizer`,
+            `piece_ids` to `WordPieces`.
     """
 
     takes_photos = True
@@ -67,11 +91,12 @@ class Model(PhotoSearch):
     signatures = ("embed_image", "embed_text")
 
     def __init__(
-        self, path: Path, record: dict, vocabulary: PlainTokenizer
+        self, path: Path, record: dict, readers: dict[str, Any]
     ) -> None:
         self.path = pathlib.Path(path)
         self.metadata = record
-        self.vocabulary = vocabulary
+        self._readers = readers
+        self.vocabulary: PlainTokenizer | None = readers.get("token_ids")
         self.embedding_dim: int = record["embedding_dim"]
         self._side = record["preprocessing"]["side"]
         self._key = record["signature_key"]
@@ -108,8 +133,11 @@ class Model(PhotoSearch):
             texts: list of `m` strings.
         """
         refuse_single("texts", texts)
-        rows = (self.vocabulary([text]) for text in texts)
-        return self._stacked([self._embed(TEXT, token_ids=row) for row in rows])
+        rows = (
+            {name: read([text]) for name, read in self._readers.items()}
+            for text in texts
+        )
+        return self._stacked([self._embed(TEXT, **row) for row in rows])
 
     def try_images(self, images: Photos) -> tuple[np.ndarray, list[str]]:
         """Embeds photos, and reports broken photos instead of raising an error.
@@ -184,10 +212,15 @@ def load(name_or_path: Path) -> Model:
             "--output=FOLDER.",
         )
     record = read_record(path)
-    words, _ = CheckedFile(path / VOCABULARY).lines()
-    tables = CheckedFile(path / CHARACTERS).json()
-    most = record["tokenisation"]["max_tokens"]
-    return Model(path, record, PlainTokenizer(words, tables, most))
+    limits, readers = record["tokenisation"], {}
+    if VOCABULARY in record["sha256"]:
+        words, _ = CheckedFile(path / VOCABULARY).lines()
+        tables = CheckedFile(path / CHARACTERS).json()
+        most = limits["max_tokens"]
+        readers["token_ids"] = PlainTokenizer(words, tables, most)
+    if PIECES in record["sha256"]:
+        readers["piece_ids"] = WordPieces(path / PIECES, limits["max_pieces"])
+    return Model(path, record, readers)
 
 
 def read_record(path):
@@ -200,6 +233,7 @@ def read_record(path):
         ("embedding_dim", int, 1 << 20),
         ("preprocessing.side", int, MOST_SIDE),
         ("tokenisation.max_tokens", int | None, None),
+        ("tokenisation.max_pieces", int | None, None),
         ("sha256", dict, None),
         ("metadata", dict | None, None),
         ("metadata.likely_similarities", list[list[float]] | None, None),
@@ -211,7 +245,8 @@ def read_record(path):
             file.refuse("a valid value", value, name, _CURE)
     if record["format"] != LITERT_FORMAT:
         file.refuse(LITERT_FORMAT, record["format"], "format", _CURE)
-    needed = (*NETWORKS, VOCABULARY, CHARACTERS)
+    needed = {VOCABULARY, CHARACTERS, PIECES} & {*record["sha256"]}
+    needed = (*NETWORKS, *sorted(needed or {VOCABULARY, CHARACTERS}))
     sums = {name: record["sha256"].get(name, "") for name in needed}
     for problem in differences(path, sums):
         raise InputError(

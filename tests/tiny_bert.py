@@ -12,14 +12,27 @@ EPSILON = 1e-6
 
 
 def tokenizer_config(**normalizer):
-    """Returns the content of a `tokenizer.json`."""
+    """Returns the content of a `tokenizer.json`, complete for `tokenizers`."""
+    flags = dict.fromkeys(
+        ("single_word", "lstrip", "rstrip", "normalized"), False
+    )
     special = [
-        {"id": number, "content": word} for number, word in enumerate(WORDS[:5])
+        {"id": number, "content": word, "special": True, **flags}
+        for number, word in enumerate(WORDS[:5])
     ]
+    options = {"clean_text": True, "handle_chinese_chars": True}
+    options |= {"strip_accents": None, "lowercase": True, **normalizer}
     return {
+        "version": "1.0",
+        **dict.fromkeys(["truncation", "padding", "decoder"]),
         "added_tokens": special,
-        "normalizer": {"type": "BertNormalizer", **normalizer},
+        "normalizer": {"type": "BertNormalizer", **options},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "BertProcessing",
+            "sep": ["[SEP]", WORDS.index("[SEP]")],
+            "cls": ["[CLS]", WORDS.index("[CLS]")],
+        },
         "model": {
             "type": "WordPiece",
             "unk_token": "[UNK]",

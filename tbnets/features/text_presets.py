@@ -311,6 +311,16 @@ class PresetFeatures(CaptionEncoder):
         vars(encoder)["opened"] = opened
         return encoder
 
+    @classmethod
+    def made(cls, made_by: dict[str, Any], name: str) -> Self:
+        """Returns the encoder of features, described by their `made_by`.
+
+        `name` is the preset's name, as in `open_texts`.
+        """
+        encoder = cls(made_by["preset"])
+        encoder.notes_["name"] = hub.placed(name)
+        return encoder
+
     @functools.cached_property
     def opened(self) -> Any:
         """The opened preset. Its files must match the description `preset`."""

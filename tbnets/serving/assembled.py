@@ -101,10 +101,9 @@ def _caption_reader(served, made_by):
     """Returns the reader of a model's captions, or None if it reads them."""
     if served.takes_captions:
         return None
-    encoder = text_presets.PresetFeatures(
-        made_by["text_features_made_by"]["preset"]
+    encoder = text_presets.PresetFeatures.made(
+        made_by["text_features_made_by"], ENCODER
     )
-    encoder.notes_["name"] = ENCODER
     words = Tokenizer(served.vocabulary, served.metadata["max_tokens"])
     features = caption_encoder.CaptionReader(encoder, words.max_tokens)
     return inputs.FeaturesAndWordsReader(features, words)

@@ -28,15 +28,17 @@ _CURE = (
 # A LiteRT model:
 #
 #   FOLDER/image.tflite     uint8 pixels [1, side, side, 3] -> unit vector
-#         /text.tflite      int32 token ids [1, words] -> unit vector
+#         /text.tflite      int32 token ids [1, words], piece ids [1, pieces] or
+#                           both -> unit vector
 #         /vocabulary.txt   a word per line; its id is the line's number
 #         /characters.json  Unicode tables of the tokenizer
+#         /tokenizer.json   word pieces, as the package `tokenizers` reads them
 #         /model.json       preprocessing, tokenisation, signatures, checksums
 
 LITERT_FORMAT = "tbnets litert 1"
 NETWORKS = IMAGE, TEXT = "image.tflite", "text.tflite"
 MODEL, VOCABULARY = "model.json", "vocabulary.txt"
-CHARACTERS = "characters.json"
+CHARACTERS, PIECES = "characters.json", "tokenizer.json"
 FOLDER = "litert"
 """Subfolder of a run or a zoo model that contains a LiteRT model of each
 kind."""

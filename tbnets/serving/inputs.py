@@ -170,6 +170,11 @@ def is_trees(spec):
     return spec.name == TreeReader.spec.name
 
 
+def beside(features, word_ids):
+    """Returns the bits of float32 features, followed by int32 word ids."""
+    return tf.concat([tf.bitcast(features, tf.int32), word_ids], axis=1)
+
+
 class FeaturesAndWordsReader(tf.Module):
     """Converts captions for `layers.text_encoders.FeaturesAndMean`.
 
@@ -185,8 +190,7 @@ class FeaturesAndWordsReader(tf.Module):
 
     def __call__(self, captions):
         """Returns the bits of the features, followed by the ids."""
-        bits = tf.bitcast(self.features(captions), tf.int32)
-        return tf.concat([bits, self.words(captions)], axis=1)
+        return beside(self.features(captions), self.words(captions))
 
 
 class FeaturesAndWordsRows(tf.Module):

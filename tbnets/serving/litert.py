@@ -14,6 +14,7 @@ import tensorflow as tf
 from tbnets.checks import check_finite
 from tbnets.data.pictures import BrokenImageError, read_square
 from tbnets.errors import InputError, check_choice
+from tbnets.features.caption_encoder import CaptionReader
 from tbnets.files import write_json, write_text
 from tbnets.serving.checksums import (
     CHARACTERS,
@@ -21,6 +22,7 @@ from tbnets.serving.checksums import (
     KINDS,
     LITERT_FORMAT,
     MODEL,
+    PIECES,
     TEXT,
     VOCABULARY,
     hash_files,
@@ -32,9 +34,11 @@ from tbnets.serving.export import (
     new_model,
     versions,
 )
+from tbnets.serving.inputs import FeaturesAndWordsReader, beside
 from tbnets.startup import quiet_tensorflow
 from tbnets.text.plain_tokenizer import PADDING_ID, UNKNOWN_ID
 from tbnets.text.vocabulary import Tokenizer, character_tables
+from tbnets.text.word_pieces import WordPieces
 
 _LEAST_COSINE = {"float32": 0.999, "float16": 0.999, "int8": 0.8}
 """Minimum cosine between the embeddings of the original and converted
@@ -67,6 +71,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
     check_convertible(endpoints)
     side, forward = pixels_of(network, endpoints.photos)
     squares = [_square(photo, side) for photo in photos]
+    reader = endpoints.tokenizer
     if kind == "int8" and not squares:
         raise InputError(
             "images",
@@ -74,20 +79,22 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
             "none",
             "Pass the folder of the training photos.",
         )
-    functions = _functions(network, side, forward)
-    tokenizer = endpoints.tokenizer
+    functions = _functions(network, side, forward, reader)
     with new_model(path) as folder:
         for name, function in functions.items():
             samples = squares if name == IMAGE else ()
             content = _converted(function, kind, samples)
             (folder / name).write_bytes(content)
-        cosines = _compare(folder, functions, kind, squares, tokenizer)
-        tokenizer.vocabulary.save(folder / VOCABULARY)
-        tables = json.dumps(
-            character_tables(), ensure_ascii=False, separators=(",", ":")
-        )
-        write_text(folder / CHARACTERS, tables)
-        record = _described(folder, functions, kind, side, tokenizer)
+        cosines = _compare(folder, functions, kind, squares, reader)
+        if pieces := _pieces_of(reader):
+            write_text(folder / PIECES, pieces.config)
+        if reader.vocabulary:
+            reader.vocabulary.save(folder / VOCABULARY)
+            tables = json.dumps(
+                character_tables(), ensure_ascii=False, separators=(",", ":")
+            )
+            write_text(folder / CHARACTERS, tables)
+        record = _described(folder, functions, kind, side, reader)
         record |= {"cosines": cosines, "metadata": metadata or {}}
         write_json(folder / MODEL, record)
     return path, cosines
@@ -95,7 +102,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
 
 def check_convertible(endpoints):
     """Raises an error if LiteRT cannot run the network of `Endpoints`."""
-    names, tokenizer = endpoints.functions, endpoints.tokenizer
+    names, reader = endpoints.functions, endpoints.tokenizer
     reason = advice = ""
     if not {"embed_image", "embed_text"} <= names.keys():
         reason = "it finds boxes of phrases, which need the boxes of a photo"
@@ -103,14 +110,20 @@ def check_convertible(endpoints):
     elif "compare" in names:
         reason = "it compares embeddings by a third network"
         advice = "Choose an embedding network."
-    elif type(tokenizer) is not Tokenizer:
-        reason = "it reads trees, text features or the tokens of a preset"
-        advice = "Choose --text_encoder=mean, gru or lstm in training."
+    elif type(reader) is not Tokenizer and not _pieces_of(reader):
+        reason = "it reads trees, text features or the tokens of Keras Hub"
+        advice = "Choose --text_encoder=mean, gru, lstm or minilm in training."
     elif endpoints.photos is None:
         reason = "it reads image features and has no network for photos"
         advice = "Add --cnn_weights=imagenet."
     if reason:
         raise _unconvertible(reason, advice)
+
+
+def _pieces_of(reader):
+    """Returns the `WordPieces` of a reader of captions, or None."""
+    pieces = getattr(reader, "tokenizer", reader)
+    return pieces if isinstance(pieces, WordPieces) else None
 
 
 def _unconvertible(reason, advice):
@@ -153,23 +166,35 @@ def _square(photo, side):
     return pixels
 
 
-def _functions(network, side, forward):
+def _functions(network, side, forward, reader):
     pixels = tf.TensorSpec([1, side, side, 3], tf.uint8, "pixels")
-    token_ids = tf.TensorSpec([1, None], tf.int32, "token_ids")
+    ids = [tf.TensorSpec([1, None], tf.int32, name) for name in _sizes(reader)]
 
     @tf.function(input_signature=[pixels], autograph=False)
     def embed_image(pixels):
         images = forward(tf.cast(pixels, tf.float32))
         return {"embeddings": network.embed_images(images, training=False)}
 
-    @tf.function(input_signature=[token_ids], autograph=False)
-    def embed_text(token_ids):
-        return {"embeddings": network.embed_text(token_ids, training=False)}
+    @tf.function(input_signature=ids, autograph=False)
+    def embed_text(first, *others):
+        inputs = first
+        if isinstance(reader, FeaturesAndWordsReader):
+            inputs = beside(reader.features.layer(first), *others)
+        elif isinstance(reader, CaptionReader):
+            inputs = reader.layer(first)
+        return {"embeddings": network.embed_text(inputs, training=False)}
 
     return {
         IMAGE: embed_image.get_concrete_function(),
         TEXT: embed_text.get_concrete_function(),
     }
+
+
+def _sizes(reader):
+    """Returns the inputs of `text.tflite`: {name: number of its ids}."""
+    pieces, words = _pieces_of(reader), reader.vocabulary
+    sizes = {"piece_ids": pieces.size} if pieces else {}
+    return sizes | ({"token_ids": words.size} if words else {})
 
 
 def _converted(function, kind, squares):
@@ -206,7 +231,7 @@ def _silent():
         yield
 
 
-def _compare(folder, functions, kind, squares, tokenizer):
+def _compare(folder, functions, kind, squares, reader):
     rng = np.random.default_rng(0)
     [pixels] = inputs_of(functions[IMAGE]).values()
     # Coarse noise, as photos are smooth too.
@@ -214,16 +239,24 @@ def _compare(folder, functions, kind, squares, tokenizer):
     pictures = squares[:_COMPARED] or [
         _square(picture, pixels.shape[1]) for picture in noise
     ]
-    most, lengths = tokenizer.vocabulary.size, (1, 3, 12, 30)
-    ids = [rng.integers(1, most, (1, words), np.int32) for words in lengths]
+    texts = [
+        {
+            name: rng.integers(1, size, (1, words), np.int32)
+            for name, size in _sizes(reader).items()
+        }
+        for words in (1, 3, 12, 30)
+    ]
+    photos = [{"pixels": picture[None]} for picture in pictures]
     cosines = {}
-    for name, inputs in {IMAGE: [x[None] for x in pictures], TEXT: ids}.items():
+    for name, inputs in {IMAGE: photos, TEXT: texts}.items():
         function, model = functions[name], (folder / name).read_bytes()
-        [key] = inputs_of(function)
         with _silent():
             run = open_interpreter(model).get_signature_runner(_KEY)
-            found = [run(**{key: x})["embeddings"] for x in inputs]
-        expected = [function(tf.constant(x))["embeddings"] for x in inputs]
+            found = [run(**x)["embeddings"] for x in inputs]
+        expected = [
+            function(*map(tf.constant, x.values()))["embeddings"]
+            for x in inputs
+        ]
         found, expected = np.concatenate(found), np.concatenate(expected)
         check_finite(f"embeddings of {name}", found)
         norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
@@ -246,7 +279,7 @@ def open_interpreter(content):
     return Interpreter(model_content=content, num_threads=1)
 
 
-def _described(folder, functions, kind, side, tokenizer):
+def _described(folder, functions, kind, side, reader):
     signatures = {n: describe_signature(f) for n, f in functions.items()}
     [embeddings] = signatures[TEXT]["outputs"].values()
     return {
@@ -260,7 +293,8 @@ def _described(folder, functions, kind, side, tokenizer):
             "resize": "bilinear with antialias, aspect ratio not kept",
         },
         "tokenisation": {
-            "max_tokens": tokenizer.max_tokens,
+            "max_tokens": reader.max_tokens,
+            "max_pieces": getattr(_pieces_of(reader), "max_tokens", None),
             "padding_id": PADDING_ID,
             "unknown_id": UNKNOWN_ID,
         },

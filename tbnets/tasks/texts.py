@@ -9,7 +9,7 @@ from tbnets.errors import InputError
 from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.caption_features import load_encoder_of
-from tbnets.features.text_presets import open_texts
+from tbnets.features.text_presets import PresetFeatures, open_texts
 from tbnets.serving.inputs import (
     MOST_WORDS,
     FeaturesAndWordsReader,
@@ -186,12 +186,17 @@ class Texts:
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
-        self._data.make("text_features")
-        paths = self._data.paths("text_features", self.settings.run.train_split)
-        key = made_by["encoder_sha256"], paths
+        if preset := self.settings.frozen_text_preset:
+            read = PresetFeatures.made
+            places = [hub.placed(preset, *self.settings.sources().starts)]
+        else:
+            self._data.make("text_features")
+            read, split = load_encoder_of, self.settings.run.train_split
+            places = self._data.paths("text_features", split)
+        key = made_by["encoder_sha256"], *places
         if key not in self._readers:  # Opening an encoder can take seconds.
-            encoder = load_encoder_of(made_by, *paths)
-            self._readers = {key: CaptionReader(encoder, MOST_WORDS)}
+            reader = CaptionReader(read(made_by, *places), MOST_WORDS)
+            self._readers = {key: reader}
         return self._readers[key]
 
     @functools.cached_property

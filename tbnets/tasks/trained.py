@@ -192,6 +192,8 @@ def rebuild(name, cnn_weights=""):
     fitted = trained.fitted
     if trained.path.is_dir():
         fitted = sizes_of(saved_files.read_metadata(trained.path)) | fitted
+        if preset := fitted.get("text_features_made_by", {}).get("preset"):
+            fitted["text_dim"] = preset["dim"]
     task = registry.open_task(settings)
     network = build_network(settings, NetworkInputs.from_fitted(fitted))
     trained.put_into(network)

@@ -88,7 +88,7 @@ class PlainTokenizer:
 
     def split(self, captions):
         """Splits captions into words. Returns a list of lists of strings."""
-        return [self._split(_text(row, c)) for row, c in enumerate(captions)]
+        return [self._split(as_text(row, c)) for row, c in enumerate(captions)]
 
     def _split(self, text):
         text = text.translate(self._folded)
@@ -117,7 +117,8 @@ class PlainTokenizer:
         return ids
 
 
-def _text(row, caption):
+def as_text(row, caption):
+    """Returns a caption, a string or UTF-8 bytes, as a string."""
     name = f"captions[{row}]"
     check_kind(name, caption, (str, bytes), "Pass a list of strings.")
     if isinstance(caption, bytes):

@@ -43,6 +43,8 @@ class WordPieces(tf.Module):
 
     Attributes:
         vocabulary: None, since ids are not those of whole words.
+        config: the `config`, as JSON.
+        size: number of ids.
 
     Raises:
         ValueError: the config is of another kind of tokenizer.
@@ -56,7 +58,7 @@ class WordPieces(tf.Module):
 
     def __init__(self, config: Mapping[str, Any], max_tokens: int) -> None:
         super().__init__(name="tokenizer")
-        self.max_tokens = max_tokens
+        self.max_tokens, self.config = max_tokens, json.dumps(config)
         model, normalizer = _parts(config)
         self._lowers = normalizer.get("lowercase", True)
         strips = normalizer.get("strip_accents")
@@ -64,7 +66,7 @@ class WordPieces(tf.Module):
         self._cleans = normalizer.get("clean_text", True)
         self._spaces_chinese = normalizer.get("handle_chinese_chars", True)
         ids = model["vocab"]
-        pieces = sorted(ids, key=ids.get)
+        pieces, self.size = sorted(ids, key=ids.get), len(ids)
         if [ids[piece] for piece in pieces] != [*range(len(ids))]:
             raise InputError("the ids of the vocabulary are not 0, 1, 2, ...")
         special = {x["content"]: x["id"] for x in config["added_tokens"]}

@@ -11,7 +11,11 @@ import tbnets
 from tbnets import lite
 from tbnets.data.store.reader import file_sha256
 from tbnets.errors import MissingPackageError
-from tbnets.serving import checksums, litert
+from tbnets.features import text_presets
+from tbnets.features.caption_encoder import CaptionReader
+from tbnets.layers import text_encoders
+from tbnets.serving import checksums, inputs, litert
+from tests import tiny_bert
 from tests.refusals import refused
 from tests.serving.test_litert import (
     CAPTIONS,
@@ -63,6 +67,43 @@ def test_embeddings_are_those_of_the_network(network, model):
     similarities = model.similarity(images, CAPTIONS)
     np.testing.assert_allclose(similarities, expected, atol=1e-4)
     assert model.embed_images([]).shape == model.embed_text([]).shape == (0, 8)
+
+
+def of_pieces(kind, folder):
+    """Returns a network with a sentence encoder, and its reader of captions."""
+    preset = text_presets.PresetFeatures.of(
+        f"hub:{tiny_bert.write_folder(folder)}"
+    )
+    pieces, words = CaptionReader(preset), tbnets.Tokenizer(VOCABULARY, 200)
+    text, reader = None, pieces
+    if kind == "trained":
+        text, reader = preset.layer(), preset.tokenizer()
+    if kind == "beside words":
+        text = text_encoders.FeaturesAndMean(VOCABULARY.size, pieces.dim)
+        reader = inputs.FeaturesAndWordsReader(pieces, words)
+    network = tbnets.EmbeddingNetwork(
+        tbnets.Branch((8,)),
+        tbnets.Branch((8,)),
+        tbnets.SmallConvNet((4,)),
+        text,
+    )
+    ids = (None, pieces.dim if kind == "frozen" else None)
+    network.build({"images": (None, 16, 16, 3), "captions": ids})
+    return network, reader
+
+
+@pytest.mark.parametrize("kind", ["frozen", "trained", "beside words"])
+def test_sentence_encoders_read_word_pieces(kind, tmp_path):
+    pytest.importorskip("tokenizers")
+    network, reader = of_pieces(kind, tmp_path / "bert")
+    endpoints = endpoints_of(network, reader)
+    litert.write_litert(network, endpoints, tmp_path / "lite", "float32")
+    model = lite.load(tmp_path / "lite")
+    texts = [*CAPTIONS, "", "Nothing known, the man's café", "running " * 99]
+    np.testing.assert_allclose(
+        model.embed_text(texts), network.embed_text(reader(texts)), atol=1e-4
+    )
+    assert bool(model.vocabulary) == (kind == "beside words")
 
 
 def test_a_folder_is_searched_and_its_embeddings_are_saved(

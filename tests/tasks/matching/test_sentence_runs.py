@@ -11,6 +11,7 @@ from tbnets.cli import run_line
 from tbnets.features.text_presets import PresetFeatures
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
+from tbnets.tasks.trained import rebuild
 from tbnets.training import loop
 from tests import tiny, tiny_bert
 from tests.features import tiny_cnn
@@ -131,6 +132,9 @@ def test_a_run_is_trained_resumed_served_and_started_from(folder):
         line = "--from=run/saved_model", "--run_dir=from"
         started, _ = prepared(settings_for(*line))
         np.testing.assert_allclose(embedded(started), wanted, atol=1e-6)
+        network, endpoints = rebuild("run/saved_model", "random")
+        texts = network.embed_text(endpoints.tokenizer(TEXTS))
+        np.testing.assert_allclose(texts, wanted, atol=1e-6)
 
 
 def test_a_similarity_network_starts_from_an_encoder_beside_words(folder):
