@@ -81,7 +81,9 @@ class Options:
     )
     phrases: str = flag("", "Phrases with boxes: pointing.")
     split: str = flag("test", "Split of --captions: pointing.")
-    model: str = flag("flickr8k_photos", "Model to measure: doubt, pointing.")
+    model: str = flag(
+        "flickr8k_photos", "Model to measure: doubt, litert, pointing."
+    )
     cnn: str = flag(
         "EfficientNetLite0", "Network, with random weights: extraction."
     )

@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import io
 import json
 
 from tbnets import files, lite
-from tbnets.errors import InputError
+from tbnets.errors import InputError, MissingPackageError
 from tbnets.features import hub
 from tbnets.serving import zoo
 from tbnets.tasks.settings.flag import flag
@@ -65,7 +64,7 @@ class RuntimeFlags(ModelFlags):
 
     runtime: str = flag(
         "auto",
-        "litert starts at once and needs the package ai-edge-litert and a "
+        "litert starts at once and needs the `lite` extra and a "
         "LiteRT model (tbnets export --litert; flickr8k_photos has one); "
         "tensorflow runs every model. auto: litert if both are there.",
         choices=RUNTIMES,
@@ -75,11 +74,14 @@ class RuntimeFlags(ModelFlags):
         """Loads --model like `ModelFlags.open`, but in the chosen runtime."""
         is_local = hub.is_hub(self.model) or "://" not in self.model
         is_found = is_local and lite.find(self.model) is not None
-        if self.runtime == "auto":
-            is_found = is_found and importlib.util.find_spec("ai_edge_litert")
         if self.runtime == "litert" or (self.runtime == "auto" and is_found):
-            model = lite.load(self.model)
-            return check_model(model, self.model, requirements, flag)
+            try:
+                model = lite.load(self.model)
+            except MissingPackageError:
+                if self.runtime == "litert":
+                    raise
+            else:
+                return check_model(model, self.model, requirements, flag)
         return super().open(requirements, flag)
 
 

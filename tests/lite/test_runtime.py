@@ -1,6 +1,5 @@
 """Commands answer alike by LiteRT and by TensorFlow."""
 
-import importlib.util
 import json
 import pathlib
 import shutil
@@ -13,7 +12,8 @@ import pytest
 from tbnets import lite
 from tbnets.cli import model_flags
 from tbnets.cli.query import Options
-from tbnets.errors import InputError
+from tbnets.errors import InputError, MissingPackageError
+from tbnets.lite import model as lite_model
 from tbnets.serving.checksums import FORMAT
 from tbnets.serving.index_writer import IndexWriter
 from tests import fresh, verbs
@@ -58,7 +58,8 @@ def test_both_runtimes_answer_alike(tmp_path):
     [
         ("flickr8k_photos", "auto", True, lite.Model),
         ("flickr8k_photos", "auto", False, "Served"),
-        ("flickr8k_photos", "litert", False, lite.Model),
+        ("flickr8k_photos", "litert", True, lite.Model),
+        ("flickr8k_photos", "litert", False, None),
         ("flickr8k_photos", "tensorflow", True, "Served"),
         ("scenes_embedding", "auto", True, "Served"),
     ],
@@ -66,10 +67,19 @@ def test_both_runtimes_answer_alike(tmp_path):
 def test_runtime_depends_on_the_flag_the_package_and_the_model(
     monkeypatch, model, runtime, is_installed, expected
 ):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: is_installed)
+    def import_extra(extra, module):
+        raise MissingPackageError(module, name=module)
+
+    if not is_installed:
+        monkeypatch.setattr(lite_model, "import_extra", import_extra)
     monkeypatch.setattr(model_flags.zoo, "open_model", lambda *_: "Served")
     monkeypatch.setattr(model_flags, "check_model", lambda model, *_: model)
-    opened = Options(model=model, runtime=runtime).open({})
+    options = Options(model=model, runtime=runtime)
+    if expected is None:
+        with pytest.raises(MissingPackageError):
+            options.open({})
+        return
+    opened = options.open({})
     assert opened == expected or isinstance(opened, expected)
 
 

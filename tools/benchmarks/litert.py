@@ -19,8 +19,6 @@ from tbnets.serving.checksums import KINDS, NETWORKS
 from tbnets.serving.litert import write_litert
 from tbnets.tasks.trained import rebuild
 
-MODEL = "flickr8k_photos"
-
 
 def run(options):
     """Prints the sizes and times, and the recalls if there are captions."""
@@ -32,8 +30,8 @@ def run(options):
         test = read_captions(options.captions, "test")
         paths = [folder / name for name in test.names]
     with tempfile.TemporaryDirectory() as place:
-        models = {"SavedModel": zoo.open_model(MODEL)}
-        network, endpoints = rebuild(MODEL)
+        models = {"SavedModel": zoo.open_model(options.model)}
+        network, endpoints = rebuild(options.model)
         for kind in KINDS:
             path = pathlib.Path(place, kind)
             write_litert(network, endpoints, path, kind, photos)
