@@ -13,7 +13,6 @@ from tbnets import lite
 from tbnets.cli import model_flags
 from tbnets.cli.query import Options
 from tbnets.errors import InputError, MissingPackageError
-from tbnets.lite import model as lite_model
 from tbnets.serving.checksums import FORMAT
 from tbnets.serving.index_writer import IndexWriter
 from tests import fresh, verbs
@@ -71,7 +70,7 @@ def test_runtime_depends_on_the_flag_the_package_and_the_model(
         raise MissingPackageError(module, name=module)
 
     if not is_installed:
-        monkeypatch.setattr(lite_model, "import_extra", import_extra)
+        monkeypatch.setattr(lite, "import_extra", import_extra)
     monkeypatch.setattr(model_flags.zoo, "open_model", lambda *_: "Served")
     monkeypatch.setattr(model_flags, "check_model", lambda model, *_: model)
     options = Options(model=model, runtime=runtime)
