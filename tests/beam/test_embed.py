@@ -18,12 +18,13 @@ from tbnets.data.store.vectors import read_vectors  # noqa: E402
 from tbnets.errors import FileError, UserError  # noqa: E402
 from tests import photo_files, verbs  # noqa: E402
 
+MODEL = "scenes_embedding"
 IN_PROCESS = ("--", "--direct_num_workers=1", "--direct_running_mode=in_memory")
 
 
 @pytest.fixture(scope="module")
 def model():
-    return tbnets.zoo.load("flickr8k_photos")
+    return tbnets.zoo.load(MODEL)
 
 
 COMPUTED = []
@@ -115,7 +116,7 @@ def expected(model, folder):
 
 def test_the_transform_gives_the_embeddings_of_the_model(model):
     contents = photo_files.CONTENTS
-    rows = rows_of(tbnets.beam.EmbedPhotos("flickr8k_photos"), contents.items())
+    rows = rows_of(tbnets.beam.EmbedPhotos(MODEL), contents.items())
     assert rows.keys() == contents.keys()
     good = {key: contents[key] for key in photo_files.PHOTOS}
     wanted = dict(zip(good, model.embed_images([*good.values()])))
