@@ -65,9 +65,7 @@ class MatchingTask(Task):
         records = self.split(split).records
         network, loss = None, self.settings.loss
         if not self.settings.run.from_:
-            network = own_photos.network_file(
-                records.captions, records.num_images
-            )
+            network = own_photos.network_file(records.captions)
         has_triplets = loss is not None and loss.is_triplet_loss
         return own_photos.usual_files(records.num_images, network, has_triplets)
 

@@ -42,26 +42,22 @@ NETWORKS = "photos_words", "photos_sentences"
 WORDS_ONLY = f"configs/usual/{NETWORKS[0]}.flags"
 """Source of --text_encoder in a run without the sentence encoder."""
 WITHOUT_ENCODER = f"""\
-note: for fewer than 3000 photos with English captions, install a sentence
-encoder (80 MB):
+note: for English captions, install a sentence encoder (80 MB):
   {text_presets.INSTALL}
-With it, 240 photos of Flickr8k gave a recall sum of 129 to 137, not 91."""
-FEW = 3000
-"""Number of photos below which the sentence encoder was measured."""
+With it, 240 photos of Flickr8k gave a recall sum of 131 to 140, not 91."""
 LEAST_SHARE = 0.8
 """Share of words by which captions are taken for English."""
 _CAPTIONS = 1000
 
 
-def network_file(captions, num_photos):
-    """Returns the member of `NETWORKS` for captions of a number of photos.
+def network_file(captions):
+    """Returns the member of `NETWORKS` for captions.
 
-    The sentence encoder is used for fewer than `FEW` photos if its package is
-    installed and the share of words that it knows whole is at least
-    `LEAST_SHARE`, as in English captions.
+    The sentence encoder is used if its package is installed and the share of
+    words that it knows whole is at least `LEAST_SHARE`, as in English captions.
     """
     words_only, with_encoder = NETWORKS
-    if num_photos >= FEW or not text_presets.has_minilm():
+    if not text_presets.has_minilm():
         return words_only
     share = text_presets.minilm_share(captions[:_CAPTIONS])
     return with_encoder if share >= LEAST_SHARE else words_only
