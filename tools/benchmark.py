@@ -81,9 +81,7 @@ class Options:
     )
     phrases: str = flag("", "Phrases with boxes: pointing.")
     split: str = flag("test", "Split of --captions: pointing.")
-    model: str = flag(
-        "flickr8k_photos", "Model to measure: doubt, litert, pointing."
-    )
+    model: str = flag("flickr8k_photos", "Model: doubt, litert, pointing.")
     cnn: str = flag(
         "EfficientNetLite0", "Network, with random weights: extraction."
     )
