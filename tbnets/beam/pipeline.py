@@ -39,9 +39,12 @@ _FILES = f"photos-*-of-*{vectors.SUFFIX}"
 def find_photos(pattern):
     """Returns (transform, count): the transform lists photos, (id, path) pairs.
 
-    `count` is the number of photos that match the pattern. It is at most the
-    number that fills `MOST_FILES`, because listing more would take long.
+    A `pattern` without "*" is a folder. `count` is the number of photos that
+    match the pattern. It is at most the number that fills `MOST_FILES`, because
+    listing more would take long.
     """
+    if "*" not in pattern:
+        pattern = f"{pattern.rstrip('/')}/**"
     [matches] = FileSystems.match([pattern], [MOST_FILES * PHOTOS_PER_FILE])
     count = sum(is_photo_name(file.path) for file in matches.metadata_list)
     if not count:

@@ -247,3 +247,12 @@ def test_features_of_the_files_name_the_network(photos, tmp_path):
         "SqueezeNet",
         "one",
     )
+
+
+def test_a_folder_and_a_pattern_find_the_photos_of_subfolders(tmp_path):
+    (tmp_path / "more").mkdir()
+    for name in ("a.jpg", "more/b.jpg", "more/notes.txt"):
+        (tmp_path / name).write_bytes(b"any")
+    for place in (tmp_path, f"{tmp_path}/", f"{tmp_path}/**"):
+        assert pipeline.find_photos(str(place))[1] == 2
+    assert pipeline.find_photos(f"{tmp_path}/more/*.jpg")[1] == 1
