@@ -1,8 +1,9 @@
 """Searches photos with LiteRT, without TensorFlow.
 
 `pip install --no-deps tbnets` and `pip install ai-edge-litert numpy pillow`
-install all that this module needs. docs/on_device.md describes the models,
-which `tbnets export --litert` writes.
+install all that this module needs; a model with a sentence encoder also needs
+`tokenizers`. docs/on_device.md describes the models, which `tbnets export
+--litert` writes.
 
 ::
 

@@ -65,7 +65,7 @@ class RuntimeFlags(ModelFlags):
     runtime: str = flag(
         "auto",
         "litert starts at once and needs the `lite` extra and a "
-        "LiteRT model (tbnets export --litert; flickr8k_photos has one); "
+        "LiteRT model (tbnets export --litert; flickr8k_sentences has one); "
         "tensorflow runs every model. auto: litert if both are there.",
         choices=RUNTIMES,
     )
