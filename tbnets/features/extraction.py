@@ -221,14 +221,10 @@ def _regions(extractor, pixels, proposals, key, dtype):
     size, [row] = pixels.shape[1::-1], proposals.rows([key])
     boxes, scores = proposals.boxes(row)
     if proposals.sizes is not None and tuple(proposals.sizes[row]) != size:
-        expected = " x ".join(map(str, proposals.sizes[row]))
         raise InputError(
             "proposals",
-            "be made for these photos",
-            f"{proposals.path}, where {key!r} has {expected} pixels, for a "
-            f"photo of {size[0]} x {size[1]}",
-            "Propose regions for these photos, or pass the folder of the "
-            "photos that have the proposals.",
+            f"be made for a photo of {size[0]} x {size[1]} pixels",
+            f"{proposals.path}, where {key!r} has {proposals.sizes[row]}",
         )
     with np.errstate(over="ignore"):  # The writer rejects infinity.
         features = extractor(pixels, boxes).astype(dtype)

@@ -100,9 +100,8 @@ class HybridMixture:
         if too_few or not np.isfinite(points).all():
             raise InputError(
                 "points",
-                "be finite and have at least one row per component",
-                f"shape {points.shape}, num_components={self.num_components}",
-                "Pass more points or lower `num_components`.",
+                f"be finite, with at least {self.num_components} rows",
+                f"shape {points.shape}",
             )
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
@@ -471,10 +470,9 @@ class FisherFeatures(CaptionEncoder):
 
     def check(self) -> None:
         """Raises an error if the parameters do not form a valid mixture."""
-        if self.laplacian_.dtype != bool:
-            raise InputError("laplacian_ is not bool")
-        if not (self.weights_ > 0).all() or not (self.scales_ > 0).all():
-            raise InputError("weights_ or scales_ are not > 0")
+        positive = (self.weights_ > 0).all() and (self.scales_ > 0).all()
+        if self.laplacian_.dtype != bool or not positive:
+            raise InputError("it is no valid mixture")
 
 
 def independent_components(vectors, seed=0):

@@ -178,26 +178,18 @@ def build_described_cnn(description, weights):
     name, size = description["cnn"], description["image_size"]
     if hub.is_hub(name):
         if not hub.is_hub(weights):
-            raise InputError(
-                "weights",
-                "be the preset that extracted the features, a "
-                f"{name.removeprefix(hub.PREFIX)}",
-                f"weights={weights}",
-                "Set --cnn_weights=hub:PRESET.",
-            )
+            expected = "be hub:PRESET, the preset that extracted the features"
+            raise InputError("weights", expected, weights)
         name = weights
     cnn = build_named_cnn(name, weights, size, description["top"])
     built = cnn.description()
     for key in ("config_sha256", "weights_sha256"):
-        built_sha256, expected_sha256 = built.get(key), description.get(key)
-        if built_sha256 != expected_sha256:
-            kind = key.partition("_")[0]
+        if built.get(key) != description.get(key):
             raise InputError(
                 "weights",
-                "be the weights that extracted the features, with "
-                f"{kind} sha256 {expected_sha256}",
-                f"weights={weights} with sha256 {built_sha256}",
-                "Change --cnn_weights.",
+                f"have the {key} {description.get(key)}, as those that "
+                "extracted the features",
+                f"weights={weights} with {built.get(key)}",
             )
     return cnn
 

@@ -83,12 +83,8 @@ class Proposer:
             value = checked_number(name, value, least, is_integer, most=most)
             object.__setattr__(self, name, value)
         if self.method != "edge_boxes" and self.iou_decay != 1:
-            raise InputError(
-                "iou_decay",
-                "be 1 for selective_search",
-                f"iou_decay={self.iou_decay}",
-                "Change `method`, or leave `iou_decay` out.",
-            )
+            expected = "be 1 for selective_search"
+            raise InputError("iou_decay", expected, self.iou_decay)
 
     def description(self) -> dict:
         """Returns the settings that affect boxes, for a store's manifest."""
@@ -117,7 +113,6 @@ class Proposer:
                 "pixels",
                 "be uint8 [height, width, 3] with at least one pixel",
                 f"shape {pixels.shape} and dtype {pixels.dtype}",
-                "Read the photo with `read_photo`.",
             )
         height, width = pixels.shape[:2]
         scaled = _shrink(pixels, self.longest_side)
@@ -138,18 +133,16 @@ class Proposer:
 def proposer_of(description) -> Proposer:
     """Builds a `Proposer` from the result of its `description` method."""
     try:
-        edges = {"edges": _EDGES, **description}["edges"]
-        if edges != _EDGES:
-            raise InputError(f"`edges` is {shown(edges)}")
+        if description.get("edges", _EDGES) != _EDGES:
+            raise InputError("the edges are computed in another way")
         names = "method", "whole_photo", *(name for name, *_ in _RANGES)
         return Proposer(**{name: description[name] for name in names})
-    except (InputError, KeyError, TypeError) as error:
+    except (AttributeError, InputError, KeyError, TypeError) as error:
         raise InputError(
             "description",
             "have the settings of the proposals",
             f"{shown(description)} ({error})",
-            "Extract region features again and train on them, or pass your "
-            "own boxes.",
+            "Extract region features again, or pass your own boxes.",
         ) from error
 
 

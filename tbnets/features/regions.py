@@ -299,12 +299,8 @@ class AveragedFeatures:
 def _one_each(argument, layers, values, least):
     values = [1] * len(layers) if values is None else list(values)
     if len(values) != len(layers) or min(values, default=least) < least:
-        raise InputError(
-            argument,
-            f"have a number >= {least} for each layer",
-            f"{argument}={values}, layers={layers}",
-            f"Pass {len(layers)} numbers.",
-        )
+        expected = f"have a number >= {least} for each of {layers}"
+        raise InputError(argument, expected, values)
     return values
 
 
@@ -328,12 +324,8 @@ def _map(cnn, name, output):
     averages = [x for x in cnn.network.layers if isinstance(x, kind)]
     output = next((x.input for x in averages if x.output is output), output)
     if len(output.shape) != 4:
-        raise InputError(
-            "layers",
-            "output maps [n, height, width, channels] or their average",
-            f"{name} of {cnn.name} with shape {tuple(output.shape)}",
-            "Change --layers or --region_features.",
-        )
+        received = f"{name} of shape {tuple(output.shape)}"
+        raise InputError("layers", "output maps or their average", received)
     return output
 
 
@@ -506,12 +498,8 @@ def _cut(network, layer, output):
         bins = joint.input
         head = keras.Model(bins, output)
     except (AttributeError, ValueError) as error:
-        raise InputError(
-            "layer",
-            "output maps, or follow the layer that flattens or averages them",
-            f"layer={layer} of {network.name}",
-            "Name another layer.",
-        ) from error
+        expected = "output maps, or follow the layer that flattens them"
+        raise InputError("layer", expected, layer) from error
     if isinstance(joint, layers.GlobalAveragePooling2D):
         return head, bins, None
     pools = [x for x in network.layers if isinstance(x, layers.MaxPooling2D)]

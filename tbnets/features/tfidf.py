@@ -123,12 +123,8 @@ class TfidfFeatures(CaptionEncoder):
         lemmas = {word: lemmatize(word).casefold() for word in words}
         terms = _most_frequent(lemmas, counts, self.num_terms)
         if not terms:
-            raise InputError(
-                "captions",
-                "have words that are not stop words",
-                f"{len(captions)} captions with {len(counts)} distinct words",
-                "Check the captions' split.",
-            )
+            received = f"{len(counts)} stop words"
+            raise InputError("captions", "have other words", received)
         columns = {term: column for column, term in enumerate(terms)}
         words = [word for word in sorted(lemmas) if lemmas[word] in columns]
         self.words_ = tuple(words)

@@ -68,11 +68,8 @@ def read_checksums(path: Path) -> dict[str, str]:
     for number, line in enumerate(file.lines()[0], 1):
         match = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
         if match is None or match[2] in checksums:
-            file.report(
-                "expected a SHA-256, two spaces and a file that is not yet "
-                f"listed; found {line[:90]!r}. {_CURE}",
-                number,
-            )
+            expected = "a SHA-256, two spaces and the name of a new file"
+            file.report(f"expected {expected}; found {line[:90]!r}", number)
         checksums[match[2]] = match[1]
     return checksums
 
@@ -104,10 +101,9 @@ def check_files(path: Path) -> None:
         *(f"{name} was added" for name in files if name not in checksums),
     ]
     if problems:
-        ending = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         raise InputError(
             "The files of a zoo model must be unchanged. Received: "
-            f"{path}, where {problems[0]}{ending}. {_CURE}"
+            f"{path}, where {problems[0]}. {_CURE}"
         )
 
 
@@ -148,12 +144,7 @@ def identity_of(model):
     ValueError if the model is on a server.
     """
     if not os.path.isdir(model.path):
-        raise InputError(
-            "model",
-            "be a model on this machine",
-            f"model={model.path}, whose files are not on this machine",
-            "Pass the folder of a model.",
-        )
+        raise InputError("model", "be a folder on this machine", model.path)
     beside = pathlib.Path(model.path).parent
     if (beside / IDENTITY).is_file() and (beside / CHECKSUMS).is_file():
         digest = file_sha256(beside / IDENTITY)

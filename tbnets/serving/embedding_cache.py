@@ -92,10 +92,7 @@ def embed_photos(
                 bar.update(len(batch))
     except KeyboardInterrupt:
         if cache.save():
-            _note(
-                "interrupted; the embeddings are saved. Run the search again: "
-                "it resumes"
-            )
+            _note("interrupted; the embeddings are saved, the next run resumes")
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -106,12 +103,7 @@ def embed_photos(
     for line in left_out_lines(broken, left_out, len(paths) + len(left_out)):
         _note(line)
     if len(broken) == len(paths):
-        raise InputError(
-            "images",
-            "contain a photo that can be decoded",
-            f"images={folder}, which contains no valid photo",
-            "See the reasons above.",
-        )
+        raise InputError("images", "contain a valid photo", folder)
     rows = {n: row for n, row in rows.items() if not reasons[n]}
     # Much faster than `np.stack` for many rows.
     return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)

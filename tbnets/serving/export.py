@@ -112,12 +112,9 @@ def _check_words(model, tokenizer):
     size = getattr(reader, "vocabulary_size", None)
     is_comparable = isinstance(tokenizer, Tokenizer) and isinstance(size, int)
     if is_comparable and size != tokenizer.vocabulary.size:
-        raise InputError(
-            "vocabulary",
-            "have as many words as the network's text encoder",
-            f"{tokenizer.vocabulary.size} words instead of {size}",
-            "Pass the vocabulary that the network was trained with.",
-        )
+        expected = f"have the {size} words of the network's text encoder"
+        received = f"{tokenizer.vocabulary.size} words"
+        raise InputError("vocabulary", expected, received)
 
 
 def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
@@ -153,7 +150,12 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     path = check_new(path)
     tokenizer, photos = endpoints.tokenizer, endpoints.photos
     if max_pixels is not None:
-        _limit_pixels(photos, max_pixels)
+        if photos is None:
+            expected = "be used only with a network that takes photos"
+            raise InputError("max_pixels", expected, max_pixels)
+        photos.max_pixels = checked_number(
+            "max_pixels", max_pixels, 1, whole=True, most=MAX_PIXELS
+        )
     module, signatures = _traced(endpoints, half_precision)
     vocabulary = getattr(tokenizer, "vocabulary", None)
     description = {
@@ -166,19 +168,6 @@ def write_saved_model(  # noqa: PLR0913  (all but the first two by name)
     }
     signatures = {DEFAULT: signatures[endpoints.default], **signatures}
     return save(module, signatures, path, description, vocabulary, extra)
-
-
-def _limit_pixels(photos, max_pixels):
-    if photos is None:
-        raise InputError(
-            "max_pixels",
-            "be used only with a network that takes photos",
-            f"max_pixels={max_pixels}",
-            "Leave it out.",
-        )
-    photos.max_pixels = checked_number(
-        "max_pixels", max_pixels, 1, whole=True, most=MAX_PIXELS
-    )
 
 
 def check_new(path):
@@ -229,9 +218,7 @@ def new_model(path):
             yield folder
     except (OSError, tf.errors.OpError) as error:
         raise FileError(
-            f"`path` must be writable. Received: path='{path}', which failed: "
-            f"{error}. No files remain there; free some space or choose "
-            "another folder."
+            f"`path` must be writable. Received: path='{path}' ({error})."
         ) from error
 
 
@@ -407,13 +394,8 @@ def copy_halved(variables):
             continue
         values = tf.cast(variable, tf.float16)
         if not bool(tf.reduce_all(tf.math.is_finite(values))):
-            largest = float(tf.reduce_max(tf.abs(variable)))
-            raise InputError(
-                "half_precision",
-                "be used only with weights of at most 65504",
-                f"{variable.name} with {largest:g}",
-                "Export in full precision.",
-            )
+            expected = "be used only with weights of at most 65504"
+            raise InputError("half_precision", expected, variable.name)
         name = variable.name.partition(":")[0]
         halves[id(variable)] = tf.Variable(values, trainable=False, name=name)
     return halves

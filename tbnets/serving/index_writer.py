@@ -69,12 +69,7 @@ class IndexWriter:
     ) -> None:
         self.path = pathlib.Path(path)
         if not is_kind(notes or {}, dict[str, str]):
-            raise InputError(
-                "notes",
-                "be a dict of strings",
-                f"notes={short_text(notes)}",
-                "Convert its values to strings.",
-            )
+            raise InputError("notes", "be a dict of strings", short_text(notes))
         settings = {EMBEDDED_BY: model, NOTES: notes or {}, CELLS: ""}
         self._settings = json.loads(json.dumps(settings))
         self._makes_folder = not self.path.exists()
@@ -101,15 +96,11 @@ class IndexWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        is_done = False
-        try:
+        with contextlib.closing(self._files), contextlib.ExitStack() as failed:
+            failed.callback(self._undo)
             if kind is None:
                 self.finish()
-                is_done = True
-        finally:
-            if not is_done:
-                self._undo()
-            self._files.close()
+                failed.pop_all()
 
     @property
     def removed(self) -> int:
@@ -162,12 +153,8 @@ class IndexWriter:
         """
         ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
-            raise InputError(
-                "ids",
-                "name rows that were not put in this block",
-                f"{min(put)!r}",
-                "Either put or remove this row.",
-            )
+            expected = "name rows that were not put in this block"
+            raise InputError("ids", expected, repr(min(put)))
         rows = self._store.rows(ids)
         self._gone[rows] = True
 

@@ -73,12 +73,8 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
     squares = [_square(photo, side) for photo in photos]
     reader = endpoints.tokenizer
     if kind == "int8" and not squares:
-        raise InputError(
-            "images",
-            "be photos similar to the training photos, for --litert=int8",
-            "none",
-            "Pass the folder of the training photos.",
-        )
+        expected = "be photos like the training photos, for --litert=int8"
+        raise InputError("images", expected, "none")
     functions = _functions(network, side, forward, reader)
     with new_model(path) as folder:
         for name, function in functions.items():
@@ -103,21 +99,17 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
 def check_convertible(endpoints):
     """Raises an error if LiteRT cannot run the network of `Endpoints`."""
     names, reader = endpoints.functions, endpoints.tokenizer
-    reason = advice = ""
+    reason = ""
     if not {"embed_image", "embed_text"} <= names.keys():
         reason = "it finds boxes of phrases, which need the boxes of a photo"
-        advice = "Choose a network for whole images."
     elif "compare" in names:
         reason = "it compares embeddings by a third network"
-        advice = "Choose an embedding network."
     elif type(reader) is not Tokenizer and not _pieces_of(reader):
         reason = "it reads trees, text features or the tokens of Keras Hub"
-        advice = "Choose --text_encoder=mean, gru, lstm or minilm in training."
     elif endpoints.photos is None:
-        reason = "it reads image features and has no network for photos"
-        advice = "Add --cnn_weights=imagenet."
+        reason = "it reads image features; add --cnn_weights=imagenet"
     if reason:
-        raise _unconvertible(reason, advice)
+        raise _unconvertible(reason)
 
 
 def _pieces_of(reader):
@@ -126,10 +118,9 @@ def _pieces_of(reader):
     return pieces if isinstance(pieces, WordPieces) else None
 
 
-def _unconvertible(reason, advice):
-    return InputError(
-        "litert", "be used with a network of photos and words", reason, advice
-    )
+def _unconvertible(reason):
+    expected = "be used with a network of photos and words"
+    return InputError("litert", expected, reason)
 
 
 def pixels_of(network, reader):
@@ -145,15 +136,10 @@ def pixels_of(network, reader):
     parts = getattr(read, "parts", (read,))
     sides = {part.photo_size for part in parts}
     if any(callable(part.resizer) for part in parts):
-        raise _unconvertible(
-            "its Keras Hub preset resizes photos in its own way",
-            "Choose a network of tbnets extract_image_features --cnn.",
-        )
+        reason = "its Keras Hub preset resizes photos in its own way"
+        raise _unconvertible(reason)
     if len(sides) > 1:
-        raise _unconvertible(
-            f"its image networks read photos of {sorted(sides)} pixels",
-            "Choose a model with one image size.",
-        )
+        raise _unconvertible(f"it reads photos of {sorted(sides)} pixels")
     if read is parts[0]:
         return sides.pop(), read.forward
     return sides.pop(), lambda pixels: read.forward((pixels,) * len(parts))
@@ -219,9 +205,7 @@ def _converted(function, kind, squares):
         # Unsupported ops raise a private exception class.
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
-            advice = "Choose another encoder in training."
-            reason = f"LiteRT lacks an op: {reason}"
-            raise _unconvertible(reason, advice) from error
+            raise _unconvertible(f"LiteRT lacks an op: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -262,10 +246,8 @@ def _compare(folder, functions, kind, squares, reader):
         norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
         cosine = float(((expected * found).sum(axis=1) / norms).min())
         if not cosine >= _LEAST_COSINE[kind]:
-            raise _unconvertible(
-                f"{name} has a cosine of {cosine:.3f} with the network",
-                "Choose --litert=float16, or other photos.",
-            )
+            reason = f"{name} has a cosine of {cosine:.3f} with the network"
+            raise _unconvertible(reason)
         cosines[name] = round(cosine, 6)
     return cosines
 

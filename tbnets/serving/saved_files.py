@@ -32,10 +32,8 @@ def newest_version(path):
     versions = find_versions(path)
     if versions:
         return versions[max(versions)]
-    raise MissingFileError(
-        f"`path` must be a folder with {GRAPH_FILE}, or a run folder. "
-        f"Received: path='{path}'. Pass the folder of a finished run."
-    )
+    expected = f"be a folder with {GRAPH_FILE}, or of a finished run"
+    raise MissingFileError("path", expected, path)
 
 
 def find_versions(path):
@@ -156,12 +154,8 @@ def _failed(path, error):
 
 
 def _damaged(path, problem):
-    return InputError(
-        "path",
-        "be a complete SavedModel",
-        f"path='{path}', {problem}",
-        _CURE,
-    )
+    received = f"path='{path}', {problem}"
+    return InputError("path", "be a complete SavedModel", received, _CURE)
 
 
 _FILE = pathlib.Path(__file__).with_name("allowed_ops.txt")
@@ -178,13 +172,8 @@ def check_ops(name, graph_def):
     """Raises a ValueError if TensorFlow Serving cannot load a `GraphDef`."""
     ops = _ops_of(graph_def.node, graph_def.library.function)
     if unknown := sorted(ops - ALLOWED_OPS):
-        raise InputError(
-            name,
-            "be a graph with only computing ops of TensorFlow and TF Text "
-            "2.12.1",
-            unknown,
-            "Replace the layers that use these ops.",
-        )
+        expected = "be a graph of computing ops of TensorFlow and TF Text 2.12"
+        raise InputError(name, expected, unknown)
 
 
 def foreign_ops(graphs):

@@ -148,12 +148,8 @@ def rank(model, queries, like, embeddings, top):
         top: number of results for each query.
     """
     if len(like) and model.has("compare"):
-        raise InputError(
-            "like",
-            "be used only with a network that compares images by cosine",
-            f"{model.path}, which has a learned similarity",
-            "Use an embedding network, or search with sentences.",
-        )
+        expected = "be used only with a network that compares by cosine"
+        raise InputError("like", expected, model.path)
 
     def closest(rows):
         if isinstance(embeddings, np.ndarray):
@@ -245,12 +241,8 @@ class PhotoSearch:
         embeddings, reasons = self.try_images(images)
         for row, reason in enumerate(reasons):
             if reason:
-                raise InputError(
-                    "images",
-                    f"be complete photos: {KINDS}",
-                    f"images[{row}], which {reason}",
-                    "Leave this image out.",
-                )
+                received = f"images[{row}], which {reason}"
+                raise InputError("images", f"be photos: {KINDS}", received)
         return embeddings
 
     def search(

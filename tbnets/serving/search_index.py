@@ -161,13 +161,11 @@ class SearchIndex:
         # As JSON, tuples become lists, and keys become strings.
         identity = json.loads(json.dumps(model, default=str))
         if identity != self.embedded_by:
-            name = self.notes.get("model")
             raise InputError(
                 "index",
-                "have embeddings from the model of the queries",
-                f"index={self.path}, with embeddings of "
-                f"{name or 'another model'}, {shown(self.embedded_by)}, for "
-                f"{shown(model)}",
+                f"have embeddings from the model {shown(model)}",
+                f"index={self.path}, from {self.notes.get('model', '')} "
+                f"{shown(self.embedded_by)}",
                 "Use that model, or create another index.",
             )
 
@@ -255,16 +253,14 @@ def open_index(path: Path, model: Any = None) -> SearchIndex:
     return index
 
 
+_EXPECTED = "be a folder that tbnets index wrote"
+
+
 def _open_unchanged(path, open_one):
     """Opens an index, again if it changes while it is read."""
     manifest = pathlib.Path(path, MANIFEST)
     if not manifest.is_file():
-        raise MissingFileError(
-            "index",
-            "be the folder of a search index",
-            f"index={path}, without {MANIFEST}",
-            "Create one with tbnets index.",
-        )
+        raise MissingFileError("index", _EXPECTED, path)
     while True:
         before = manifest.read_bytes()
         try:
@@ -282,12 +278,7 @@ def check_is_index(store):
     is_index = EMBEDDED_BY in store.extraction and store.kind == "images"
     is_index = is_index and is_kind(notes, dict[str, str])
     if not is_index or type(store.extraction.get(CELLS)) is not str:
-        raise InputError(
-            "index",
-            "be the folder of a search index",
-            f"index={store.path}, another kind of feature store",
-            "Create one with tbnets index.",
-        )
+        raise InputError("index", _EXPECTED, store.path)
 
 
 # Approximate search takes a fraction of the time of exact search. FAISS
@@ -362,12 +353,8 @@ class ApproximateIndex(SearchIndex):
             ValueError: `similarities` is given.
         """
         if similarities is not None:
-            raise InputError(
-                "--approximate",
-                "be used only with a network that compares images by cosine",
-                f"{self.path}, whose model has a learned similarity",
-                "Leave the flag out.",
-            )
+            expected = "be used only with a network that compares by cosine"
+            raise InputError("--approximate", expected, self.path)
         queries, k = self.checked(queries, k)
         num_candidates = min(CANDIDATES * k, len(self))
         _, candidates = self._cells.search(queries, num_candidates)
@@ -392,19 +379,13 @@ def open_approximate(path: Path) -> ApproximateIndex:
 
 def _with_cells(store, faiss):
     if not store.extraction[CELLS]:
-        raise InputError(
-            "--approximate",
-            "be used with an index created with it",
-            f"{store.path}, which has no cells",
-            "Run tbnets index with --approximate.",
-        )
+        expected = "be used with an index created with it"
+        raise InputError("--approximate", expected, store.path)
     file = CheckedFile(cells_file(store.path, store.extraction[CELLS]))
     content = file.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if digest != store.extraction[CELLS]:
-        expected = f"the SHA-256 {store.extraction[CELLS]}"
-        advice = "Copy the index again, or create another."
-        file.refuse(expected, digest, advice=advice)
+        file.refuse(f"the SHA-256 {store.extraction[CELLS]}", digest)
     cells = faiss.deserialize_index(np.frombuffer(content, np.uint8))
     if (cells.ntotal, cells.d) != (len(store), store.dim):
         expected = f"{len(store)} rows of {store.dim}"
@@ -427,12 +408,7 @@ def add_search(index):
     min(k, len(index))]`, best first. Ties are sorted by row.
     """
     if not len(index):
-        raise InputError(
-            "index",
-            "contain embeddings",
-            f"index={index.path}, which is empty",
-            "Add photos to it.",
-        )
+        raise InputError("index", "contain embeddings", index.path)
     index.store.verify()
 
     def add(served):

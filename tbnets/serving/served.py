@@ -105,8 +105,7 @@ class Served(PhotoSearch):
                 "signature",
                 f"be in {sorted(self.signatures)}",
                 f"signature={name!r} of {self.path}",
-                "Signatures that take photos need tbnets export "
-                "--cnn_weights=imagenet.",
+                "To take photos, export with --cnn_weights=imagenet.",
             )
         return self.signatures[name].structured_input_signature[1]
 
@@ -371,13 +370,8 @@ class Served(PhotoSearch):
             model.find(["a red ball"], "photo.jpg")[0]  # [(box, similarity)]
         """
         if not self.has("embed_phrases"):
-            raise InputError(
-                "find",
-                "be called on a network for phrase localization",
-                f"{self.path}, which has {sorted(self.signatures)}",
-                'Load tbnets.zoo.load("entities_localization"), or call '
-                "`search`.",
-            )
+            expected = "be called on a network for phrase localization"
+            raise InputError("find", expected, self.path)
         top = checked_number("top", top, 1, whole=True)
         chosen = choice, choice_temperature, choice_area_exponent
         options = own_choice(self) if choice is None else {}
@@ -439,14 +433,8 @@ def _inside(boxes, photo):
     seen = clip_boxes(boxes, width, height)
     outside = np.flatnonzero((seen[:, 2:] <= seen[:, :2]).any(axis=1))
     if outside.size:
-        row = outside[0]
-        raise InputError(
-            "boxes",
-            "overlap the photo",
-            f"boxes[{row}]={boxes[row].tolist()} for a photo of {width} x "
-            f"{height} pixels",
-            "Pass x_min, y_min, x_max, y_max in pixels.",
-        )
+        expected = f"overlap the photo of {width} x {height} pixels"
+        raise InputError("boxes", expected, boxes[outside[0]].tolist())
     return boxes.astype(np.float32)
 
 

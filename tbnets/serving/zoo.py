@@ -182,12 +182,8 @@ def locate(name_or_path: Path) -> pathlib.Path:
     """
     path = model_folder(name_or_path)
     if not (os.fspath(name_or_path) and path.is_dir()):
-        raise MissingFileError(
-            "model",
-            "be the name of a zoo model, or a folder with a SavedModel",
-            f"model={name_or_path}, which does not exist",
-            f"{_known()} Your own models are in your run folders.",
-        )
+        expected = "be the name of a zoo model, or a folder with a SavedModel"
+        raise MissingFileError("model", expected, name_or_path, _known())
     if (path / CHECKSUMS).is_file():
         check_files(path)
         if (path / ANSWERS).is_file():

@@ -250,7 +250,7 @@ def test_newest_version_is_found_from_parent_folders(tmp_path):
 
 
 def test_other_folders_and_saved_models_raise_an_error(tmp_path):
-    with refused("saved_model.pb", kind=MissingFileError):
+    with refused("path", kind=MissingFileError):
         load_saved_model(tmp_path)
     (tmp_path / "saved_model.pb").write_bytes(b"half")
     with refused("path"):

@@ -312,13 +312,8 @@ def text_network(backbone, pooling=OWN):
     inputs = {k: inputs[k] for k in inputs if not k.startswith("decoder_")}
     unknown = sorted(name for name in inputs if _plain(name) not in _INPUTS)
     if unknown:
-        raise InputError(
-            "preset",
-            "read only the ids of texts",
-            f"a preset of {type(backbone).__name__}, which also reads "
-            f"{', '.join(unknown)}",
-            "Choose another preset.",
-        )
+        received = f"{type(backbone).__name__}, which also reads {unknown}"
+        raise InputError("preset", "read only the ids of texts", received)
     if isinstance(output, dict):
         names = ["encoder_sequence_output", "sequence_output"]
         names = ["pooled_output", *names] if pooling == OWN else names
