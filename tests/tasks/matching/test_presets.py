@@ -176,5 +176,5 @@ def test_extract_image_features_uses_a_preset(folder):
     ended = verbs.run(verb, *line, "--cnn=hub:resnet")
     assert ended.returncode == 0, ended.stderr
     assert open_store("features").dim == 64 + 6
-    with pytest.raises(UserError, match="resnet_18_imagenet"):
+    with pytest.raises(UserError, match="resnet_18_imagnet"):
         verbs.call(verb, *line, "--cnn=hub:resnet_18_imagnet")
