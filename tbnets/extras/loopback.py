@@ -148,14 +148,6 @@ class _Handler(WSGIRequestHandler):
 
     log_request = log
 
-    def run_wsgi(self):
-        try:
-            urllib.parse.urlsplit(self.path)
-        except ValueError:  # Werkzeug cannot parse the path.
-            self.send_error(400)
-        else:
-            super().run_wsgi()
-
 
 class Server(ThreadedWSGIServer):
     """A server that finishes its running requests before it stops."""
@@ -185,9 +177,6 @@ def server_of(app, host=HOST, port=0, flag="port"):
         with socket.create_server((host, port), family=family) as opened:
             return Server(host, port, app, _Handler, fd=opened.fileno())
     except OSError as error:
-        raise InputError(
-            flag,
-            f"be a port that can be opened on {host}",
-            f"{flag}={port}: {error.strerror}",
-            "Choose another port, or 0 for any free port.",
-        ) from error
+        expected = f"be a free port of {host}, or 0 for any"
+        received = f"{flag}={port}: {error.strerror}"
+        raise InputError(flag, expected, received) from error

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tbnets.losses import distances
 from tbnets.serving.inputs import (
-    OwnTexts,
     PhotoReader,
+    RawRows,
     bounded,
     require_photos,
     require_rows,
@@ -329,11 +329,11 @@ def _texts(name, model, tokenizer, text_dim, strings="captions"):
 
     `name` is the endpoint that embeds texts. `tokenizer` and `text_dim` are as
     in `two_branch_endpoints`. `strings` is the input's name if it takes
-    strings. The returned tokenizer may be an `OwnTexts`.
+    strings. The returned tokenizer may be a `RawRows`.
     """
     if tokenizer is None and text_dim is None:
         spec = getattr(model, "text_spec", None)
-        tokenizer = spec and OwnTexts(model.text_reader, spec)
+        tokenizer = spec and RawRows(spec, reader=model.text_reader)
     tokenizer = bounded(tokenizer)
     spec = tf.TensorSpec([None], tf.string, strings)
     spec = getattr(tokenizer, "spec", spec)

@@ -134,17 +134,19 @@ MOST_WORDS = 200
 """Default number of words after which a served graph truncates a caption."""
 
 
-class OwnTexts(tf.Module):
-    """Replaces the `Tokenizer` of a network whose own layers read its texts.
+class RawRows(tf.Module):
+    """Replaces the `Tokenizer` of an endpoint that passes its input on.
 
-    `reader` is the Keras layer, and `spec` is the `tf.TensorSpec` of its input.
+    `spec` is the `tf.TensorSpec` of the input. `words` is the `Tokenizer` that
+    made ids in the input, or None. `reader` is the Keras layer that reads the
+    input, or None.
     """
 
-    vocabulary = max_tokens = None
-
-    def __init__(self, reader, spec):
+    def __init__(self, spec, words=None, reader=None):
         super().__init__(name="tokenizer")
         self.spec = spec
+        self.vocabulary = words and words.vocabulary
+        self.max_tokens = words and words.max_tokens
         # A SavedModel must track the lookup tables of its graphs.
         self.tables = [
             value
@@ -154,7 +156,7 @@ class OwnTexts(tf.Module):
         ]
 
     def __call__(self, rows):
-        """Returns the captions unchanged."""
+        """Returns the rows unchanged."""
         return rows
 
 
@@ -191,23 +193,6 @@ class FeaturesAndWordsReader(tf.Module):
     def __call__(self, captions):
         """Returns the bits of the features, followed by the ids."""
         return beside(self.features(captions), self.words(captions))
-
-
-class FeaturesAndWordsRows(tf.Module):
-    """Replaces a `FeaturesAndWordsReader`, and takes its output as input.
-
-    `words` is the `Tokenizer` of the word ids.
-    """
-
-    spec = tf.TensorSpec([None, None], tf.int32, "features_and_words")
-
-    def __init__(self, words):
-        super().__init__(name="reader")
-        self.vocabulary, self.max_tokens = words.vocabulary, words.max_tokens
-
-    def __call__(self, rows):
-        """Returns the rows unchanged."""
-        return rows
 
 
 class TreeReader:

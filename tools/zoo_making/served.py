@@ -7,12 +7,13 @@ method `served_scores(model, split)`.
 import dataclasses
 
 import numpy as np
+import tensorflow as tf
 import tqdm
 
 from tbnets.checks import rows_by
 from tbnets.errors import InputError
 from tbnets.serving.endpoints import two_branch_endpoints
-from tbnets.serving.inputs import FeaturesAndWordsRows
+from tbnets.serving.inputs import RawRows
 from tbnets.tasks.phrase_regions import (
     phrase_region_scores,
     split_with,
@@ -50,9 +51,10 @@ def branch_endpoints(task, network, fitted):
     if not task.settings.text_preset:
         return task.endpoints(network, fitted)
     words = Tokenizer(Vocabulary(fitted["words"]), most_words(fitted))
+    spec = tf.TensorSpec([None, None], tf.int32, "features_and_words")
     return two_branch_endpoints(
         network,
-        FeaturesAndWordsRows(words),
+        RawRows(spec, words),
         image_shape=network.input_shapes["images"][1:],
     )
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import PIL.Image
-from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.exceptions import BadRequest, MethodNotAllowed, NotFound
 from werkzeug.wrappers import Response
 
 from tbnets.data.images import read_photo, read_photo_sizes
@@ -67,12 +67,8 @@ class Photos:
             path.path for n, path in paths.items() if n not in self._paths
         ]
         if not self._paths:
-            raise MissingFileError(
-                "folder",
-                "contain photos",
-                f"folder={folder}, which only links to photos outside it",
-                "Pass their folder.",
-            )
+            received = f"{folder}, which only links to photos outside it"
+            raise MissingFileError("folder", "contain photos", received)
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._uploaded = {}
         self._index = embedding_cache.EmbeddingCache(cache, model, folder)
@@ -133,11 +129,8 @@ class Photos:
             return content
         path = self._paths.get(self._names.get(key))
         if path is None or not self._is_inside(path):
-            raise MissingFileError(
-                "`photo` must be a photo of this page. Received: "
-                f"photo={readable(key)}. Choose or upload it again; if it is "
-                "new in the folder, restart tbnets demo."
-            )
+            expected = "be a photo of this page; upload it again"
+            raise MissingFileError("photo", expected, readable(key))
         return path.path
 
     def picture(self, key, side, explainer=None, text=""):
@@ -296,12 +289,7 @@ class Demo:
         localizer, phrases = self.content.localizer, _texts(request, "phrase")
         photo = self._photo(request)
         if localizer is None:
-            raise InputError(
-                "--localizer",
-                "name a network for phrase localization",
-                "none",
-                "Restart tbnets demo with this flag.",
-            )
+            raise BadRequest("Restart tbnets demo with --localizer.")
         with self.content.photos.decoding:
             [[width, height]] = read_photo_sizes([photo]).tolist()
             regions = localizer.find(phrases, photo)
@@ -319,14 +307,7 @@ class Demo:
         words = [request.args.get("photo", ""), side]
         if "q" in request.args:
             if self.content.explainer is None:
-                raise InputError(
-                    "--model",
-                    "have the signature embed_cells",
-                    f"{self.content.about['model']}, which has "
-                    f"{', '.join(self.content.model.signatures)}",
-                    "Restart tbnets demo with --runtime=tensorflow and a model "
-                    "with this signature, such as flickr8k_photos.",
-                )
+                raise BadRequest("The model lacks the signature embed_cells.")
             words += [self.content.explainer, _texts(request, "q")[0]]
         picture = self.content.photos.picture(*words)
         headers = {"Cache-Control": "private, max-age=300"}
@@ -339,8 +320,7 @@ class Demo:
             key = self.content.photos.upload(request.get_data())
         except BrokenImageError as error:
             raise InputError(
-                f"This file is not a photo: it {error.reason}. Choose a file "
-                f"of {KINDS}."
+                f"This file is not a photo of {KINDS}: it {error.reason}."
             ) from error
         return in_json({"photo": key})
 
@@ -348,20 +328,11 @@ class Demo:
 def _texts(request, name):
     texts = list(filter(None, map(str.strip, request.args.getlist(name))))
     if not 0 < len(texts) <= MOST_TEXTS:
-        raise InputError(
-            name,
-            f"be given 1 to {MOST_TEXTS} times",
-            len(texts),
-            "Type some words, or fewer lines.",
-        )
+        raise InputError(name, f"have 1 to {MOST_TEXTS} lines", len(texts))
     longest = max(map(len, texts))
     if longest > MOST_LETTERS:
-        raise InputError(
-            name,
-            f"have at most {MOST_LETTERS} characters",
-            longest,
-            "Use fewer words.",
-        )
+        expected = f"have at most {MOST_LETTERS} characters"
+        raise InputError(name, expected, longest)
     return texts
 
 

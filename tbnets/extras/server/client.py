@@ -83,10 +83,8 @@ def ask(url, timeout, document=None):
         content = answer.json()
         error = None if answer.ok else content["error"]
     except (requests.RequestException, LookupError, TypeError) as failure:
-        raise UnreachableError(
-            f"{url} must be on a running server. Received: {failure}. Start it "
-            "(tbnets serve), or correct the address."
-        ) from failure
+        message = f"{url} must be on a running server. Received: {failure}"
+        raise UnreachableError(message) from failure
     if answer.ok:
         return content
     raise InputError(f"{url} rejects the request: {error[:400]}")

@@ -39,12 +39,7 @@ def grpc_server(host=HOST, port=0):
     try:
         return server, server.add_insecure_port(f"{in_url(host)}:{port}")
     except RuntimeError as error:
-        raise InputError(
-            "port",
-            f"be a port that can be opened on {host}",
-            f"port={port}",
-            "Choose another port, or 0 for any free port.",
-        ) from error
+        raise InputError("port", f"be a free port of {host}", port) from error
 
 
 def start_grpc(server, models):

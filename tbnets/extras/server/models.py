@@ -10,7 +10,6 @@ The old version serves requests while a new version is loaded, and remains in
 memory until its running requests end.
 """
 
-import functools
 import math
 import threading
 
@@ -101,80 +100,34 @@ def _check_pairs(outputs, tensors):
         raise invalid(f"Send at most {MOST_PAIRS} pairs. Received: {rows}.")
 
 
-class Model:
-    """The newest version of a model in a folder.
-
-    Args:
-        name: name of the model.
-        folder: folder that contains `VERSION/saved_model.pb`, or a run folder.
-        load: function that takes a number and a path, and returns a `Version`.
-        tell: function that prints a line.
-    """
-
-    def __init__(self, name, folder, load, tell=print):
-        self.name = name
-        self.version = None
-        self.folder, self._load, self._tell = folder, load, tell
-        self._failed = None  # Files of a version that failed to load.
-
-    def update(self):
-        """Loads the newest version if it is not the loaded version.
-
-        Calls must not overlap. Raises an error if the first version does not
-        load. A later version that failed is loaded again after its files have
-        changed.
-        """
-        folders = saved_files.find_versions(self.folder)
-        number = max(folders, default=None)
-        if number is None or number == getattr(self.version, "number", None):
-            return
-        paths = folders[number].rglob("*")
-        files = {path: path.stat().st_mtime_ns for path in paths}
-        if files == self._failed:
-            return
-        try:
-            self.version = self._load(number, folders[number])
-        except Exception as error:  # The old version must continue.
-            if self.version is None:
-                raise
-            self._failed = files
-            self._tell(
-                f"{self.name} version {number} does not load, version "
-                f"{self.version.number} serves: {error!r}"
-            )
-        else:
-            self._tell(f"{self.name} version {number} serves")
-
-
 class Models:
-    """The models of a server.
+    """The models of a server, each in its newest version.
 
     Args:
-        folders: model name -> folder, as in `Model`.
+        folders: model name -> folder that contains `VERSION/saved_model.pb`, or
+            a run folder.
         trust: whether to allow all ops in the models' graphs.
         poll_seconds: seconds between two checks of the folders.
         tell: function that prints a line.
     """
 
     def __init__(self, folders, trust=False, poll_seconds=1, tell=print):
-        load = functools.partial(Version, trust=trust)
-        self._models = {
-            name: Model(name, folder, load, tell)
-            for name, folder in folders.items()
-        }
+        self._folders, self._trust = folders, trust
         self._poll_seconds, self._tell = poll_seconds, tell
+        self._versions = {}
+        self._failed = {}  # Files of versions that failed to load.
         self._ending = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def names(self):
         """Returns the names of the models."""
-        return list(self._models)
+        return list(self._folders)
 
     def start(self):
         """Loads all models, then watches their folders."""
-        for model in self._models.values():
-            saved_files.newest_version(model.folder)  # There must be one.
-            model.update()
+        for name, folder in self._folders.items():
+            saved_files.newest_version(folder)  # There must be one.
+            self.update(name)
         self._watcher.start()
 
     def close(self):
@@ -186,8 +139,7 @@ class Models:
 
         Raises RequestError if `number` is the number of another version.
         """
-        model = self._models.get(name)
-        version = getattr(model, "version", None)
+        version = self._versions.get(name)
         if version is None or number not in (None, version.number):
             raise RequestError(
                 "NOT_FOUND",
@@ -196,10 +148,40 @@ class Models:
             )
         return version
 
+    def update(self, name):
+        """Loads a model's newest version if it is not the loaded version.
+
+        Calls must not overlap. Raises an error if the first version does not
+        load. A later version that failed is loaded again after its files have
+        changed.
+        """
+        old = self._versions.get(name)
+        folders = saved_files.find_versions(self._folders[name])
+        number = max(folders, default=None)
+        if number is None or number == getattr(old, "number", None):
+            return
+        paths = folders[number].rglob("*")
+        files = {path: path.stat().st_mtime_ns for path in paths}
+        if files == self._failed.get(name):
+            return
+        try:
+            version = Version(number, folders[number], self._trust)
+        except Exception as error:  # The old version must continue.
+            if old is None:
+                raise
+            self._failed[name] = files
+            self._tell(
+                f"{name} version {number} does not load, version {old.number} "
+                f"serves: {error!r}"
+            )
+        else:
+            self._versions[name] = version
+            self._tell(f"{name} version {number} serves")
+
     def _watch(self):
         while not self._ending.wait(self._poll_seconds):
-            for model in self._models.values():
+            for name in self._folders:
                 try:
-                    model.update()
+                    self.update(name)
                 except OSError as error:  # Files may disappear meanwhile.
-                    self._tell(f"{model.name} cannot be read: {error}")
+                    self._tell(f"{name} cannot be read: {error}")

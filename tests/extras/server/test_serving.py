@@ -114,18 +114,17 @@ def test_a_version_that_failed_is_loaded_after_its_files_change(
     lines = []
     models = models_of(folder, lines, poll_seconds=600)
     models.start()
-    model = models._models["tiny"]
     (folder / "2").mkdir()
     (folder / "2" / "saved_model.pb").write_bytes(b"broken")
-    model.update()
-    model.update()
+    models.update("tiny")
+    models.update("tiny")
     assert sum("does not load" in line for line in lines) == 1
     shutil.rmtree(folder / "2")
     shutil.copytree(versions / "2", folder / "2")
-    model.update()
+    models.update("tiny")
     assert models.get("tiny").number == 2
     shutil.rmtree(folder)
-    model.update()
+    models.update("tiny")
     assert models.get("tiny").number == 2
     models.close()
 
