@@ -53,25 +53,23 @@ MOST_SIDE = 4096
 _CURE = "Export the model again, or copy it again."
 
 
-class WordPieces:
-    """Maps sentences to word-piece ids by the package `tokenizers`.
+def word_pieces(path, most):
+    """Returns a function that maps a list of one sentence to word-piece ids.
 
-    Args:
-        path: `tokenizer.json`.
-        most: maximum number of ids.
+    The ids are int32 `[1, pieces]`. `path` is `tokenizer.json`, and `most` the
+    maximum number of ids.
     """
+    tokenizers = import_extra("lite", "tokenizers")
+    pieces = tokenizers.Tokenizer.from_file(str(path))
+    pieces.enable_truncation(most)
+    pieces.no_padding()
 
-    def __init__(self, path, most):
-        tokenizers = import_extra("lite", "tokenizers")
-        self._pieces = tokenizers.Tokenizer.from_file(str(path))
-        self._pieces.enable_truncation(most)
-        self._pieces.no_padding()
-
-    def __call__(self, sentences):
-        """Returns the ids of equally long sentences, int32 `[n, pieces]`."""
+    def read(sentences):
         texts = [as_text(row, text) for row, text in enumerate(sentences)]
-        found = self._pieces.encode_batch(texts)
-        return np.array([row.ids for row in found], np.int32)
+        rows = pieces.encode_batch(texts)
+        return np.array([row.ids for row in rows], np.int32)
+
+    return read
 
 
 class Model(PhotoSearch):
@@ -84,7 +82,7 @@ class Model(PhotoSearch):
         record: content of its `model.json`.
         readers: dict that maps each input of `text.tflite` to a function from
             a list of sentences to its ids: `token_ids` to a `PlainTokenizer`,
-            `piece_ids` to `WordPieces`.
+            `piece_ids` to the result of `word_pieces`.
     """
 
     takes_photos = True
@@ -205,13 +203,9 @@ def load(name_or_path: Path) -> Model:
     """
     path = find(name_or_path)
     if path is None:
-        raise MissingFileError(
-            "model",
-            f"be a folder with {MODEL}, or a zoo model with a LiteRT model",
-            f"model={name_or_path}",
-            f"Write one: tbnets export --model={name_or_path} --litert=float16 "
-            "--output=FOLDER.",
-        )
+        expected = f"be a folder with {MODEL}, which tbnets export writes"
+        advice = "Run tbnets export --litert=float16."
+        raise MissingFileError("model", expected, name_or_path, advice)
     record = read_record(path)
     limits, readers = record["tokenisation"], {}
     if VOCABULARY in record["sha256"]:
@@ -220,7 +214,7 @@ def load(name_or_path: Path) -> Model:
         most = limits["max_tokens"]
         readers["token_ids"] = PlainTokenizer(words, tables, most)
     if PIECES in record["sha256"]:
-        readers["piece_ids"] = WordPieces(path / PIECES, limits["max_pieces"])
+        readers["piece_ids"] = word_pieces(path / PIECES, limits["max_pieces"])
     return Model(path, record, readers)
 
 

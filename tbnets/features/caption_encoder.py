@@ -166,13 +166,6 @@ def word_counts(vocabulary, captions):
     return sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
 
 
-def check_vectors(vectors):
-    """Raises an error if the word vectors are missing or empty."""
-    if vectors is None or not len(vectors.words):
-        received = f"vectors={vectors}"
-        raise InputError("vectors", "have at least one word", received)
-
-
 class MeanFeatures(CaptionEncoder):
     """Averages the word vectors of a caption, ignoring words without a vector.
 
@@ -204,7 +197,6 @@ class MeanFeatures(CaptionEncoder):
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
         """Stores the word vectors; the captions are not used."""
-        check_vectors(vectors)
         self.words_ = vectors.words
         self.vectors_ = np.ascontiguousarray(vectors.vectors, np.float32)
         return self

@@ -98,8 +98,7 @@ def load_encoder(path) -> CaptionEncoder:
     except ERRORS as error:
         raise InputError(
             f"{path}: expected a complete caption encoder ({FORMAT}); found "
-            f"an invalid file of {path.stat().st_size} bytes ({error}). "
-            "Extract the features again into a new folder."
+            f"an invalid file ({error})."
         ) from error
     return encoder
 
@@ -111,9 +110,7 @@ def load_encoder_of(made_by, path):
     """
     encoder, expected_sha256 = load_encoder(path), made_by["encoder_sha256"]
     if encoder.digest() != expected_sha256:
-        CheckedFile(os.path.join(path, ENCODER_FILE)).report(
-            "expected the encoder that computed the features, with sha256 "
-            f"{expected_sha256}; found sha256 {encoder.digest()}. Restore that "
-            "file or extract the features again into a new folder."
-        )
+        expected = f"the encoder of the features, {expected_sha256}"
+        file = CheckedFile(os.path.join(path, ENCODER_FILE))
+        file.refuse(expected, encoder.digest())
     return encoder

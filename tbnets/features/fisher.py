@@ -12,11 +12,7 @@ from typing_extensions import Self
 
 from tbnets.checks import per_cent, short_repr
 from tbnets.errors import InputError, import_extra
-from tbnets.features.caption_encoder import (
-    CaptionEncoder,
-    check_vectors,
-    word_counts,
-)
+from tbnets.features.caption_encoder import CaptionEncoder, word_counts
 from tbnets.layers.caption_vectors import FisherVectors
 from tbnets.text.vocabulary import count_words
 from tbnets.text.word_vectors import WordVectors
@@ -96,13 +92,6 @@ class HybridMixture:
             ValueError: If there are too few points, or a number is not finite.
         """
         points = np.asarray(points, np.float64)
-        too_few = points.ndim != 2 or len(points) < self.num_components
-        if too_few or not np.isfinite(points).all():
-            raise InputError(
-                "points",
-                f"be finite, with at least {self.num_components} rows",
-                f"shape {points.shape}",
-            )
         order = np.argsort(points, axis=0, kind="stable")
         owners = self._begin(points)
         self._maximise(points, order, owners)
@@ -351,7 +340,6 @@ class FisherFeatures(CaptionEncoder):
         Raises:
             ValueError: If there are fewer words than components.
         """
-        check_vectors(vectors)
         self._forget()
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])

@@ -19,6 +19,7 @@ import keras
 import tensorflow as tf
 
 from tbnets.checks import short_repr, short_text
+from tbnets.data.photos import list_files
 from tbnets.errors import (
     InputError,
     MissingFileError,
@@ -27,9 +28,9 @@ from tbnets.errors import (
     import_extra,
 )
 from tbnets.features.cnn import Cnn, in_float32
+from tbnets.features.hub import PREFIX
 from tbnets.features.image_encoders import PooledEncoder
 
-PREFIX = "hub:"
 SIDES = ("image", "text")
 _PASSING = ("dtype", "build_config", "compile_config")
 """Config keys that describe the process that wrote the config."""
@@ -80,13 +81,9 @@ def files(name):
     All files are listed but README files and hidden files.
     """
     folder = folder_of(name)
-    paths = sorted(folder.rglob("*"))
-    names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {
-        name: path
-        for name, path in names.items()
-        if path.is_file() and not name.startswith((".", "README"))
-    }
+    names = list_files(folder)
+    names = [x for x in names if not x.startswith((".", "README"))]
+    return {name: folder / name for name in names}
 
 
 class Preset:
