@@ -21,12 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tbnets.checks import (
-    Path,
-    Photos,
-    refuse_single,
-    short_repr,
-)
+from tbnets.checks import Path, Photos, refuse_single, short_repr
 from tbnets.data.pictures import read_square
 from tbnets.errors import InputError, MissingFileError, import_extra
 from tbnets.files import CheckedFile, is_kind

@@ -199,11 +199,17 @@ def lasting_faults(store):
 def written_alone(folder):
     """Locks a store or a file of a cache, after waiting for other processes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-
-    def tell(holder):
-        say(f"waiting   for process {holder}, which writes {folder}")
-
-    lock = FolderLock.wait(folder.parent, f".{folder.name}.lock", tell)
+    lock = holder = None
+    while lock is None:
+        try:
+            lock = FolderLock.take(
+                folder.parent, f".{folder.name}.lock", "folder"
+            )
+        except FolderInUse as error:
+            if error.holder != holder:
+                holder = error.holder
+                say(f"waiting   for process {holder}, which writes {folder}")
+            time.sleep(WAIT_SECONDS)
     yield
     del lock
 
@@ -259,22 +265,6 @@ class FolderLock:
         with cls._guard:
             lock = cls._locks.get((os.path.realpath(folder), name))
             return lock or cls(folder, name, argument)
-
-    @classmethod
-    def wait(cls, folder, name, tell):
-        """Waits until no other process holds the lock, and acquires the lock.
-
-        If another process holds the lock, first calls `tell` with a description
-        of this process.
-        """
-        try:
-            return cls.take(folder, name, "folder")
-        except FolderInUse as error:
-            tell(error.holder)
-        while True:
-            time.sleep(WAIT_SECONDS)
-            with contextlib.suppress(FolderInUse):
-                return cls.take(folder, name, "folder")
 
     @classmethod
     def forget(cls):

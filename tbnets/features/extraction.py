@@ -157,12 +157,7 @@ def _computed(features, batches):
 
 
 def extract_photos(
-    photos,
-    features,
-    writer,
-    *,
-    batch_size=BATCH_SIZE,
-    **writing,
+    photos, features, writer, *, batch_size=BATCH_SIZE, **writing
 ):
     """Extracts the features of photos into a store.
 

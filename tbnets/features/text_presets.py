@@ -217,13 +217,9 @@ class SentenceModel:
         """Returns the kind of pooling, and whether vectors are normalised."""
         modules = parse_json(read("modules.json"))
         kinds = [module["type"].rpartition(".")[2] for module in modules]
-        if kinds not in (
-            ["Transformer", "Pooling"],
-            ["Transformer", "Pooling", "Normalize"],
-        ):
+        known = ["Transformer", "Pooling", "Normalize"]
+        if kinds not in (known, known[:2]):
             raise InputError(f"its modules are {', '.join(kinds)}")
-        if modules[0]["path"]:
-            raise InputError(f"its network is in {modules[0]['path']}")
         folder = pathlib.PurePath(modules[1]["path"]).name
         config = parse_json(read(f"{folder}/config.json"))
         modes = [

@@ -19,12 +19,7 @@ import tbnets
 from tbnets.checks import Path, checked_number
 from tbnets.data.pictures import MAX_PIXELS
 from tbnets.data.store.reader import file_sha256
-from tbnets.errors import (
-    ExistingFileError,
-    FileError,
-    InputError,
-    check_choice,
-)
+from tbnets.errors import ExistingFileError, FileError, InputError, check_choice
 from tbnets.files import new_folder, write_json
 from tbnets.serving import saved_files
 from tbnets.serving.checksums import hash_files
@@ -240,14 +235,7 @@ def _traced(endpoints, half_precision):
 
 
 def reexport(  # noqa: PLR0913  (all but the first two by name)
-    source,
-    path,
-    *,
-    keep=(),
-    add=None,
-    extra=None,
-    metadata=None,
-    trust=False,
+    source, path, *, keep=(), add=None, extra=None, metadata=None, trust=False
 ):
     """Copies a SavedModel, adding or leaving out signatures.
 

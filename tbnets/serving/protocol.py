@@ -22,11 +22,7 @@ from tbnets.text.vocabulary import Vocabulary
 MOST_BYTES = 32 * 2**20
 """Maximum size in bytes of a request, and of each of its tensors."""
 _MOST_AXES = 8
-HTTP_STATUS = {
-    "INVALID_ARGUMENT": 400,
-    "NOT_FOUND": 404,
-    "INTERNAL": 500,
-}
+HTTP_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "INTERNAL": 500}
 """Maps the name of a gRPC status to TensorFlow Serving's HTTP status."""
 _FIELDS = {
     tf.float32: "float_val",

@@ -33,12 +33,7 @@ from tbnets.checks import (
 )
 from tbnets.data.images import require
 from tbnets.data.store.reader import MANIFEST, FeatureStore, open_store
-from tbnets.errors import (
-    InputError,
-    MissingFileError,
-    UserError,
-    import_extra,
-)
+from tbnets.errors import InputError, MissingFileError, UserError, import_extra
 from tbnets.evaluation.score_tiles import PAIRS_AT_ONCE
 from tbnets.files import CheckedFile, is_kind, shown
 from tbnets.serving.checksums import identity_of

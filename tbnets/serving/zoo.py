@@ -18,10 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tbnets import startup
 from tbnets.checks import Path, per_cent
-from tbnets.errors import (
-    InputError,
-    MissingFileError,
-)
+from tbnets.errors import InputError, MissingFileError
 from tbnets.features import hub
 from tbnets.files import CheckedFile, shipped_folder
 from tbnets.serving.checksums import (

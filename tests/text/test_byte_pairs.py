@@ -9,10 +9,9 @@ from tbnets.extras.hub import texts as byte_pairs
 from tbnets.extras.hub.texts import BytePairs, byte_letters
 from tbnets.serving.saved_files import check_ops
 
-SPECIALS = ["<|startoftext|>", "<|endoftext|>"]
 ODD = [
     "Two dogs run in 2009's 100%",
-    "a dog's cat<|endoftext|>runs!<|startoftext|>",
+    "a dog's cat runs!",
     "",
     " tab\t and\nnew\x0blines ",
     "Ünïcode ÉCOLE \u00a0 z e\u0301cole \u2003thin\u2009space \x85 x",
@@ -26,7 +25,7 @@ def named(merges):
     letters = byte_letters()
     names = [*letters, *(one + "</w>" for one in letters)]
     names += [one.replace(" ", "") for one in merges]
-    names = [*dict.fromkeys(names), *SPECIALS]
+    names = [*dict.fromkeys(names), "<|startoftext|>", "<|endoftext|>"]
     return {name: row for row, name in enumerate(names)}, merges
 
 
@@ -34,7 +33,7 @@ def pieces(merges, captions, most=77):
     """Returns the pieces of captions by their names."""
     vocabulary, _ = named(merges)
     names = list(vocabulary)
-    made = BytePairs(vocabulary, merges, SPECIALS)(captions, most)
+    made = BytePairs(vocabulary, merges)(captions, most)
     return [[names[row] for row in rows] for rows in made.to_list()]
 
 
@@ -49,9 +48,9 @@ def test_merges_are_applied_in_order():
 
 
 def test_letters_digits_and_punctuation_are_separate_words():
-    found = pieces(["' s</w>"], ["It's 10!?<|endoftext|>\u00a0é"])[0]
+    found = pieces(["' s</w>"], ["It's 10!?\u00a0é"])[0]
     wanted = ["i", "t</w>", "'s</w>", "1</w>", "0</w>", "!", "?</w>"]
-    assert found == [*wanted, "<|endoftext|>", "Ã", "©</w>"]
+    assert found == [*wanted, "Ã", "©</w>"]
 
 
 def test_a_vertical_tab_separates_words():
@@ -67,7 +66,7 @@ def test_long_captions_and_words_are_cut(monkeypatch):
 
 
 def test_byte_pairs_of_no_captions_and_of_invalid_utf8():
-    read = BytePairs(*named(["d o"]), SPECIALS)
+    read = BytePairs(*named(["d o"]))
     assert read(tf.constant([], tf.string), 9).shape == (0, None)
     assert read(tf.constant([b"\xff do"]), 9).row_lengths().numpy() == [5]
     spec = tf.TensorSpec([None], tf.string)
@@ -103,5 +102,5 @@ def test_ids_equal_the_ids_of_keras_hub(data_root):
     assert len(merges) > 500
     captions = [*captions[:1500], *ODD]
     own = hub.models.CLIPTokenizer(vocabulary, merges)(captions)
-    found = BytePairs(vocabulary, merges, SPECIALS)(captions, 999)
+    found = BytePairs(vocabulary, merges)(captions, 999)
     assert found.to_list() == own

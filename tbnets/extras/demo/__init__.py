@@ -94,11 +94,7 @@ class Photos:
     def embed(self):
         """Embeds new photos in the folder. Other threads can still search."""
         embedding_cache.embed_photos(
-            self._model,
-            self.folder,
-            self._paths,
-            self._others,
-            self._index,
+            self._model, self.folder, self._paths, self._others, self._index
         )
         self._embedded = self.embedded()
 

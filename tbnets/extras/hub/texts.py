@@ -211,10 +211,9 @@ class _ClipTokenizer(tf.Module):
         # of which is mutable.
         vars(self)["tokenizer"] = tokenizer
         self.most = most
-        specials = tokenizer.start_token, tokenizer.end_token
-        words, merges = tokenizer.vocabulary, tokenizer.merges
-        self._pairs = BytePairs(words, merges, specials)
-        self._ends = [tokenizer.token_to_id(token) for token in specials]
+        self._pairs = BytePairs(tokenizer.vocabulary, tokenizer.merges)
+        ends = tokenizer.start_token, tokenizer.end_token
+        self._ends = [tokenizer.token_to_id(token) for token in ends]
         self.settings = "byte pairs", most
 
     def __call__(self, captions):
@@ -361,8 +360,9 @@ class TextSide:
 # the list of merges.
 #
 # Source: Sennrich et al. 2016; Radford et al. 2021, `simple_tokenizer.py`.
-# Departures: HTML entities and broken encodings are not repaired, and words are
-# cut after `MOST_BYTES` bytes.
+# Departures: HTML entities and broken encodings are not repaired, the names of
+# the start and end ids are ordinary text, and words are cut after `MOST_BYTES`
+# bytes.
 MOST_BYTES = 256
 """Maximum length of a word in bytes. Merging takes quadratic time."""
 END_OF_WORD = "</w>"
@@ -386,14 +386,10 @@ class BytePairs(tf.Module):
     Args:
         vocabulary: {piece: id}. The last piece of a word ends in `</w>`.
         merges: lines of the form "first second", sorted by descending priority.
-        specials: pieces that are matched literally in a caption.
     """
 
     def __init__(
-        self,
-        vocabulary: Mapping[str, int],
-        merges: Sequence[str],
-        specials: Sequence[str],
+        self, vocabulary: Mapping[str, int], merges: Sequence[str]
     ) -> None:
         super().__init__(name="byte_pairs")
         pairs = [line.split(" ") for line in merges if "#version" not in line]
@@ -401,17 +397,12 @@ class BytePairs(tf.Module):
         ids = [[vocabulary[x + end] for end in ends] for x in letters]
         self._letters = np.array(ids)
         triples = [[vocabulary[x] for x in (a, b, a + b)] for a, b in pairs]
-        special_ids = [vocabulary[piece] for piece in specials]
         self._padding = 1 + max(vocabulary.values())
         self._base = self._padding + 1
         first, second, merged = np.array(triples, np.int64).reshape(-1, 3).T
         ranked = np.arange(len(triples)) * self._base + merged
         keys = first * self._base + second
         self._merges = constant_table(keys, ranked, _NONE)
-        self._specials = constant_table(list(specials), special_ids, -1)
-        escaped = [piece.replace("|", r"\|") for piece in specials]
-        self._special = f"({'|'.join(escaped)})"
-        self._word = f"{self._special}|{_WORD}"
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, captions: Strings, most: int) -> tf.RaggedTensor:
@@ -430,8 +421,7 @@ class BytePairs(tf.Module):
         text = tf_text.normalize_utf8(tf.strings.lower(text), "NFC")
         text = tf.strings.regex_replace(text, _SPACES, " ")
         text = tf.strings.lower(text, "utf-8")
-        text = tf.strings.regex_replace(text, self._special, r" \1 ")
-        text = tf.strings.regex_replace(text, self._word, r" \0 ")
+        text = tf.strings.regex_replace(text, _WORD, r" \0 ")
         # TF Text's `regex_split` would add 290 ops that check its offsets.
         return tf.strings.split(text)
 
@@ -459,9 +449,6 @@ class BytePairs(tf.Module):
             merge,
             (ids, ranked(ids)),
         )
-        special = self._specials.lookup(words)[:, tf.newaxis]
-        special_ids = tf.where(positions == 0, special, self._padding)
-        ids = tf.where(special >= 0, special_ids, ids)
         return tf.RaggedTensor.from_tensor(ids, padding=self._padding)
 
     def _letters_of(self, words):

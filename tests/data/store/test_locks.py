@@ -17,7 +17,7 @@ import os
 import sys
 from tbnets.features.cache import FolderLock
 
-lock = FolderLock.take(".", "lock", "run_dir")
+lock = FolderLock.take(".", ".store.lock", "run_dir")
 if sys.argv[1:] and not os.fork():
     os.write(1, b"!")
     os.read(0, 1)  # A child that outlives what held the lock.
@@ -43,7 +43,7 @@ def start_holder(folder, *arguments):
 
 
 def take(folder):
-    return FolderLock.take(folder, "lock", "run_dir")
+    return FolderLock.take(folder, ".store.lock", "run_dir")
 
 
 def test_lock_is_held_until_its_process_is_killed(tmp_path):
@@ -54,7 +54,9 @@ def test_lock_is_held_until_its_process_is_killed(tmp_path):
     process.communicate(b".")
     assert process.returncode == -9
     lock = take(tmp_path)
-    assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} of")
+    assert (
+        (tmp_path / ".store.lock").read_text().startswith(f"{os.getpid()} of")
+    )
     del lock
 
 
@@ -69,7 +71,7 @@ def test_process_can_take_its_own_lock_again(tmp_path):
     lock = take(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     assert take(f"{tmp_path}/link") is lock
-    other = os.open(tmp_path / "lock", os.O_RDONLY)
+    other = os.open(tmp_path / ".store.lock", os.O_RDONLY)
     assert files.try_lock(other) is False
     del lock
     assert files.try_lock(other) is True
@@ -92,10 +94,10 @@ def test_lock_succeeds_on_file_systems_without_locks(
     process.communicate(b".")
 
 
-def test_waiting_process_gets_the_lock(tmp_path, monkeypatch):
-    process, told = start_holder(tmp_path), []
+def test_waiting_process_gets_the_lock(tmp_path, monkeypatch, capsys):
+    process = start_holder(tmp_path)
     monkeypatch.setattr(
         locks.time, "sleep", lambda seconds: process.communicate(b".")
     )
-    assert locks.FolderLock.wait(tmp_path, "lock", told.append)
-    assert told[0].startswith(f"{process.pid} of ")
+    with locks.written_alone(tmp_path / "store"):
+        assert f"process {process.pid} of " in capsys.readouterr().err
