@@ -158,10 +158,6 @@ class Model(PhotoSearch):
     def _stacked(self, rows):
         return np.array(rows, np.float32).reshape(len(rows), self.embedding_dim)
 
-    def similarity(self, images: Photos, texts: Sequence[str]) -> np.ndarray:
-        """Returns the cosines of `n` photos and `m` sentences, `[n, m]`."""
-        return self.compare(self.embed_images(images), self.embed_text(texts))
-
 
 def find(name_or_path: Path) -> pathlib.Path | None:
     """Returns the folder of a LiteRT model, or None if there is none.

@@ -37,7 +37,7 @@ from tbnets.progress import progress_bar, say
 from tbnets.serving import embedding_cache, search, zoo
 from tbnets.serving.checksums import identity_of
 from tbnets.serving.index_writer import IndexWriter
-from tbnets.tasks.settings.flag import REQUIRED, Count, flag
+from tbnets.tasks.settings.flag import REQUIRED, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,18 +76,13 @@ class Options(ModelFlags):
         "Folder that caches the embeddings of photos, such as FOLDER.tbnets of "
         "tbnets query. Default: the folder cache in --output.",
     )
-    batch_size: Count = flag(
-        embedding_cache.PHOTO_BATCH_SIZE, "Photos per batch."
-    )
 
 
 def index_photos(options, model):
     """Yields (ids, embeddings) of the photos in the folder."""
     [folder] = options.folder
     cache = options.cache or os.path.join(options.output, CACHE)
-    yield embedding_cache.embed_folder(
-        model, folder, cache, options.batch_size, fault_of_name
-    )
+    yield embedding_cache.embed_folder(model, folder, cache, fault_of_name)
 
 
 def embed_features(options, model):

@@ -160,23 +160,18 @@ class Options(RuntimeFlags):
         "or a table of images and captions as for training.",
     )
     json: str = flag("", JSON)
-    batch_size: Count = flag(
-        embedding_cache.PHOTO_BATCH_SIZE, "Images or captions per batch."
-    )
 
 
 def embed_images(options, model):
     """Returns ids and embeddings of the images to search."""
     if model.takes_photos:
-        return embedding_cache.embed_folder(
-            model, options.images, options.cache, options.batch_size
-        )
+        folder, cache = options.images, options.cache
+        return embedding_cache.embed_folder(model, folder, cache)
     features = open_features(*options.image_features)
     return features.ids, search.embed(
         lambda rows: model.embed_images(features.take(rows)),
         range(len(features)),
         "image",
-        options.batch_size,
     )
 
 
@@ -213,9 +208,7 @@ def answer_image(options, model):
     check_gallery(options, model)
     query = example_images(options, model, [options.image])
     query = search.embed_examples(model, query)
-    embeddings = search.embed(
-        model.embed_text, captions, "caption", options.batch_size
-    )
+    embeddings = search.embed(model.embed_text, captions, "caption")
     order, similarities = search.best(
         model.compare(query, embeddings), options.top
     )

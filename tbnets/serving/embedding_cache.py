@@ -33,9 +33,7 @@ AT_ONCE = 2
 """Number of batches that are embedded in parallel to keep all cores busy."""
 
 
-def embed_folder(
-    model, folder, cache=None, batch_size=None, fault_of_name=lambda name: ""
-):
+def embed_folder(model, folder, cache=None, fault_of_name=lambda name: ""):
     """Embeds the photos of a folder, reusing embeddings in the cache.
 
     Files that are not photos are reported on standard error.
@@ -45,7 +43,6 @@ def embed_folder(
         folder: folder of photos, including subfolders.
         cache: folder of the cache; None for FOLDER.tbnets next to `folder`,
             False for no cache.
-        batch_size: number of photos in a batch; None for the default.
         fault_of_name: function that takes the relative path of a photo and
             returns "" or a reason to leave the photo out.
 
@@ -58,9 +55,7 @@ def embed_folder(
     """
     paths, left_out = sort_files(folder)
     cache = EmbeddingCache(cache, model, folder)
-    return embed_photos(
-        model, folder, paths, left_out, cache, batch_size, fault_of_name
-    )
+    return embed_photos(model, folder, paths, left_out, cache, fault_of_name)
 
 
 def embed_photos(
@@ -69,7 +64,6 @@ def embed_photos(
     paths,
     left_out=(),
     cache=None,
-    batch_size=None,
     fault_of_name=lambda name: "",
 ):
     """Embeds listed photos of a folder, like `embed_folder`.
@@ -80,8 +74,8 @@ def embed_photos(
     """
     cache = cache or EmbeddingCache()
     new = [name for name, path in paths.items() if not cache.finds(name, path)]
-    size = batch_size or PHOTO_BATCH_SIZE
-    batches = [new[at : at + size] for at in range(0, len(new), size)]
+    starts = range(0, len(new), PHOTO_BATCH_SIZE)
+    batches = [new[at : at + PHOTO_BATCH_SIZE] for at in starts]
     embed = functools.partial(try_photos, model, paths, cache)
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:

@@ -22,7 +22,7 @@ from tbnets.serving.checksums import identity_of
 from tbnets.serving.embedding_cache import PHOTO_BATCH_SIZE, embed_folder
 
 if TYPE_CHECKING:
-    from tbnets.serving.inputs import Texts
+    from tbnets.serving.inputs import Inputs, Texts
     from tbnets.serving.search_index import SearchIndex
 
 from tbnets.files import readable
@@ -226,6 +226,24 @@ class PhotoSearch:
         if products is None:
             return self._compare_learned(first, second)
         return products
+
+    def similarity(self: Any, first: "Inputs", second: "Inputs") -> np.ndarray:
+        """Compares all images with all texts, or all phrases with all regions.
+
+        Args:
+            first: `n` images as in `embed_images`; for phrase localization,
+                phrases.
+            second: `m` texts as in `embed_text`; for phrase localization,
+                features of regions.
+
+        Returns:
+            float32 NumPy array `[n, m]` of cosines, or of the logits of a
+            learned similarity.
+        """
+        if self.has("embed_phrases"):
+            phrases, regions = self.embed_phrases(first), second
+            return self.compare(phrases, self.embed_regions(regions))
+        return self.compare(self.embed_images(first), self.embed_text(second))
 
     def embed_images(self: Any, images: Photos) -> np.ndarray:
         """Embeds images. Returns unit vectors, float32 `[n, embedding_dim]`.

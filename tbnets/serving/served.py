@@ -37,7 +37,6 @@ from tbnets.serving import saved_files
 from tbnets.serving.inputs import (
     ARGUMENTS,
     IMAGE_BYTES,
-    Inputs,
     Texts,
     TreeReader,
     as_input,
@@ -48,16 +47,6 @@ from tbnets.text.vocabulary import Vocabulary
 
 SUPPRESSION = 0.5
 """IoU above which a region counts as a duplicate of a better region."""
-SIDES = (
-    {"embed_image": "image_embeddings", "embed_text": "text_embeddings"},
-    {
-        "embed_phrases": "phrase_embeddings",
-        "embed_regions": "region_embeddings",
-    },
-)
-"""The two inputs that each type of model compares, in the order of the
-similarities' axes. Maps the endpoint that embeds an input to the name of the
-embeddings in `compare`."""
 
 
 class Served(PhotoSearch):
@@ -253,43 +242,14 @@ class Served(PhotoSearch):
         ]
         return answers["embeddings"], reasons
 
-    def similarity(self, first: Inputs, second: Inputs) -> np.ndarray:
-        """Compares all images with all texts, or all phrases with all regions.
-
-        Args:
-            first: `n` images as in `embed_images`; for phrase localization,
-                phrases.
-            second: `m` texts as in `embed_text`; for phrase localization,
-                features of regions.
-
-        Returns:
-            float32 NumPy array `[n, m]` of cosines, or of the logits of a
-            learned similarity.
-        """
-        inputs = {}
-        for name, rows in zip(self._sides(), (first, second)):
-            inputs |= self._input(name, rows)
-        try:
-            return self._ask("score", inputs)["similarities"]
-        except (tf.errors.InvalidArgumentError, InputError):
-            if IMAGE_BYTES in inputs:
-                self.embed_images(first)  # Names the broken photo.
-            raise
-
     def _compare_learned(self, first, second):
-        row, column = self._sides().values()
+        row, column = sorted(self.inputs("compare"))
 
         def compare(rows, columns):
             pairs = {row: tf.constant(rows), column: tf.constant(columns)}
             return self._ask("compare", pairs)["similarities"]
 
         return compare_all(compare, first, second, PAIRS_AT_ONCE)
-
-    def _sides(self):
-        sides = [side for side in SIDES if self.has(*side)]
-        if not sides:
-            self.inputs("embed_text")  # Raises an error.
-        return sides[0]
 
     def search_own_index(self, queries: Texts, top: int) -> list:
         """Searches the index in the model, like `search` without `images`."""

@@ -193,10 +193,11 @@ def test_names_that_are_not_text_are_cached(model, photos, capsys):
 
 def test_interrupted_search_keeps_its_embeddings(model, photos, monkeypatch):
     monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
+    monkeypatch.setattr(embedding_cache, "PHOTO_BATCH_SIZE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
-        embedding_cache.embed_folder(stopped, photos, batch_size=1)
-    found, count = embed(model, photos, batch_size=1)
+        embedding_cache.embed_folder(stopped, photos)
+    found, count = embed(model, photos)
     assert_found(found, COLOURS)
     assert count == 1
 
@@ -230,6 +231,7 @@ def test_a_photo_whose_embedding_is_not_finite_is_left_out(
 
 def test_full_disk_is_reported_once(model, photos, capsys, monkeypatch):
     monkeypatch.setattr(embedding_cache, "PHOTOS_AT_ONCE", 1)
+    monkeypatch.setattr(embedding_cache, "PHOTO_BATCH_SIZE", 1)
     add, calls = embedding_cache.FeatureWriter.add, []
 
     def fill(*arguments, **options):
@@ -239,7 +241,7 @@ def test_full_disk_is_reported_once(model, photos, capsys, monkeypatch):
         add(*arguments, **options)
 
     monkeypatch.setattr(embedding_cache.FeatureWriter, "add", fill)
-    assert_found(embed(model, photos, batch_size=1)[0], COLOURS)
+    assert_found(embed(model, photos)[0], COLOURS)
     assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.undo()
     assert embed(model, photos)[1] == 2
