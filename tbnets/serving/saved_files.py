@@ -18,7 +18,6 @@ VOCABULARY_FILE = "assets.extra/vocabulary.txt"
 SHA256 = "sha256"
 KEPT = "used_variables"
 """Attribute of a SavedModel that lists the variables its endpoints read."""
-_VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 _CURE = "Copy it again, or export the run again."
 
 
@@ -127,20 +126,9 @@ _KINDS = {
 
 def read_weights(path):
     """Returns unsorted (name, array) pairs of a SavedModel's variables."""
-    _check_files(path, read_metadata(path))
-    try:
-        nodes = read_graphs(path)[0].object_graph_def.nodes
-        children = {c.local_name: c.node_id for c in nodes[0].children}
-        reader = tf.train.load_checkpoint(str(path / "variables/variables"))
-        return [
-            (
-                nodes[child.node_id].variable.name,
-                reader.get_tensor(f"{KEPT}/{child.local_name}/{_VALUE}"),
-            )
-            for child in nodes[children[KEPT]].children
-        ]
-    except Exception as error:  # Damaged files can raise any error.
-        raise _failed(path, error) from error
+    _, root, _ = load_graph(path)
+    variables = getattr(root, KEPT, ())
+    return [(v.name.partition(":")[0], v.numpy()) for v in variables]
 
 
 def _check_files(path, metadata):
