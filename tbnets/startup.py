@@ -228,21 +228,39 @@ def _print_bug(kind, error, trace):
 
 
 _interrupted = threading.Event()
+_is_delayed = threading.Event()
 
 
 def _interrupt(*_):
+    is_first = not _interrupted.is_set()
     _interrupted.set()
-    raise KeyboardInterrupt
+    if not (is_first and _is_delayed.is_set()):
+        raise KeyboardInterrupt
 
 
 def raise_if_interrupted():
-    """Raises KeyboardInterrupt if an earlier interrupt was lost.
+    """Raises KeyboardInterrupt if an earlier interrupt was delayed or lost.
 
     A destructor or a bare `except:` may discard the exception of an interrupt.
     Long work that `run` started should call this function regularly.
     """
     if _interrupted.is_set():
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def delayed_interrupt():
+    """Delays the first Ctrl-C until `raise_if_interrupted` or the block's end.
+
+    An exception that a signal raises while TensorFlow converts a tensor may end
+    the process with a segmentation fault. A second Ctrl-C raises at once.
+    """
+    _is_delayed.set()
+    try:
+        yield
+    finally:
+        _is_delayed.clear()
+    raise_if_interrupted()
 
 
 @contextlib.contextmanager
@@ -269,8 +287,9 @@ def run(work):
 
     If `is_for_the_user` is true for an error, it is printed without a traceback
     and the exit code is 1. Any other exception is printed with its traceback
-    and a request to report the bug. Ctrl-C exits with 130. If the output is a
-    closed pipe, the process exits silently.
+    and a request to report the bug. Ctrl-C exits with 130, in a block of
+    `delayed_interrupt` only after its current step. If the output is a closed
+    pipe, the process exits silently.
     """
     from absl import logging  # `tbnets.lite` needs no absl.
 

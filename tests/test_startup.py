@@ -44,6 +44,28 @@ def turned_interrupt():
         raise TypeError("no context")
 
 
+def delayed_interrupt():
+    with startup.delayed_interrupt():
+        interrupt()
+        print("finished the step")
+        startup.raise_if_interrupted()
+        print("began another step")
+
+
+def interrupt_until_the_end():
+    with startup.delayed_interrupt():
+        interrupt()
+        print("finished the step")
+
+
+def second_interrupt():
+    with startup.delayed_interrupt():
+        interrupt()
+        print("finished the step")
+        interrupt()
+        print("ignored the second interrupt")
+
+
 def misuse():
     raise InputError("`--flag` must be set.")
 
@@ -196,6 +218,15 @@ def test_exit_code_and_last_line_of_each_error(run, kind, code, last_line):
         len(lines) < 2 or last_line == BUG
     )
     assert not lines or lines[-1].startswith(last_line)
+
+
+@pytest.mark.parametrize(
+    "kind", ["delayed_interrupt", "interrupt_until_the_end", "second_interrupt"]
+)
+def test_first_ctrl_c_of_a_delayed_block_finishes_the_step(run, kind):
+    ended = run(kind)
+    assert ended.returncode == 130, ended.stderr
+    assert (ended.stdout, ended.stderr) == ("finished the step\n", "")
 
 
 def test_a_program_chooses_kernels_before_it_works(run):

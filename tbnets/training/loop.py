@@ -20,7 +20,11 @@ from tbnets.data.batches import refuse_broken_images
 from tbnets.evaluation.tables import headline
 from tbnets.files import write_atomically
 from tbnets.progress import progress_bar
-from tbnets.startup import no_accelerator, raise_if_interrupted
+from tbnets.startup import (
+    delayed_interrupt,
+    no_accelerator,
+    raise_if_interrupted,
+)
 from tbnets.training import checkpoints, summary
 from tbnets.training.checkpoints import checkpoint_path
 from tbnets.training.distribution import LOST, Workers
@@ -132,14 +136,17 @@ def fit(session, train):
             if summary.out_of_patience(settings, state):
                 break
             start = time.perf_counter()
-            row, scores = _train_epoch(session, train), None
+            with delayed_interrupt():
+                row, scores = _train_epoch(session, train), None
             if session.measures:
                 scores = session.task.scores(session.network, session.dev)
                 row |= _measure_epoch(scores)
             row["seconds"] = time.perf_counter() - start
-            _save_epoch(session, session.workers.from_chief(row))
-            if session.workers.is_chief:
-                _show_epoch(session, board, scores)
+            row = session.workers.from_chief(row)
+            with delayed_interrupt():
+                _save_epoch(session, row)
+                if session.workers.is_chief:
+                    _show_epoch(session, board, scores)
             tqdm.tqdm.write(_epoch_line(session, started_at))
             before = advice
             advice = summary.diagnose(state.history, *_hinges_of(settings.loss))
@@ -190,13 +197,12 @@ def _train_epoch(session, train):
     compiles = is_first and (network.jit_compile or not no_accelerator())
     bar = title, steps, is_first, compiles
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
-    is_chief = session.workers.is_chief
     try:
         history = network.fit(
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(*bar)] if is_chief else [],
+            callbacks=[ProgressBar(*bar)],
             **options,
         ).history
     except LOST:
