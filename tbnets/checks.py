@@ -60,9 +60,7 @@ def checked_number(
     expected = f"be {kind} {'>' if above else '>='} {least}"
     if most < math.inf:
         expected += f" and {'<' if below else '<='} {most}"
-    raise InputError(
-        name, expected, f"{name}={value!r}", "Choose a number in this range."
-    )
+    raise InputError(name, expected, f"{name}={value!r}")
 
 
 def as_numbers(name, values, what, shape, advice, dtype=np.float32):
@@ -93,12 +91,7 @@ def refuse_single(name, values):
     is_one = isinstance(values, np.ndarray) and values.ndim in (0, 2, 3)
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     if is_one or isinstance(values, single) or not is_list:
-        raise InputError(
-            name,
-            "be a list",
-            f"one {type(values).__name__}",
-            "Put a single value into a list.",
-        )
+        raise InputError(name, "be a list", f"one {type(values).__name__}")
 
 
 def checked_rows(name, values, num_rows, count=None):
@@ -113,20 +106,14 @@ def checked_rows(name, values, num_rows, count=None):
     fits = values.ndim == 1 and count in (None, len(values))
     if values.dtype.kind not in "iu" or not fits:
         each = "" if count is None else f", one for each of {count}"
-        raise InputError(
-            name,
-            f"be integers{each}",
-            f"{name}.shape={values.shape}, dtype {values.dtype}",
-            "Keep rows as int64.",
-        )
+        received = f"{values.dtype}{values.shape}"
+        raise InputError(name, f"be integers{each}", received)
     bad = np.flatnonzero((values < 0) | (values >= num_rows))
     if bad.size:
         raise InputError(
             name,
             f"contain only rows >= 0 and < {num_rows}",
-            f"{name}[{bad[0]}]={values[bad[0]]}; {bad.size} values are not "
-            "rows",
-            "Count from 0.",
+            f"{name}[{bad[0]}]={values[bad[0]]}",
         )
     return values.astype(np.int64)
 
@@ -145,7 +132,6 @@ def check_finite(name, array):
             name,
             "contain only finite numbers",
             f"{array[place]} in row {place[0]}",
-            "Remove the row, or recompute it.",
         )
 
 
@@ -386,17 +372,14 @@ def checked_embeddings(**named):
             raise InputError(
                 name,
                 "hold real numbers of shape [rows, dim], both >= 1",
-                f"{name}.shape={shape}, dtype {kind}",
-                "Pass one float32 or float16 embedding per row.",
+                f"{kind}{shape}",
             )
     (first, first_rows), (name, second_rows) = arrays.items()
     if first_rows.shape[1] != second_rows.shape[1]:
         raise InputError(
             name,
-            f"have as many columns as `{first}`",
-            f"{first}.shape={first_rows.shape}, "
-            f"{name}.shape={second_rows.shape}",
-            "Pass embeddings of a shared space.",
+            f"have {first_rows.shape[1]} columns like `{first}`",
+            second_rows.shape,
         )
     return first_rows, second_rows
 
@@ -429,8 +412,6 @@ def finite_scores(values, rows=None, name="scores"):
         raise InputError(
             name,
             "be finite in float32",
-            f"{name}{place}={value}, and {len(bad)} of {scores.size} numbers "
-            "are not finite",
-            "Check for a diverged model or a normalised zero vector.",
+            f"{name}{place}={value}",
         )
     return scores

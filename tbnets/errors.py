@@ -102,12 +102,11 @@ def import_extra(extra, module):
         ) from error
 
 
-def check_choice(name, value, known, advice="Choose one of these."):
+def check_choice(name, value, known, advice=""):
     """Raises ValueError unless `known` contains `value`."""
     if value not in known:
-        raise InputError(
-            name, f"be one of {', '.join(known)}", f"{name}={value!r}", advice
-        )
+        expected = f"be one of {', '.join(known)}"
+        raise InputError(name, expected, f"{name}={value!r}", advice)
 
 
 def check_kind(name, value, kinds, advice):

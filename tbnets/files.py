@@ -182,7 +182,8 @@ class CheckedFile:
             line = error.object.count(b"\n", 0, error.start) + 1
             self.report(_undecodable(error), line)
         except json.JSONDecodeError as error:
-            self.report(_broken_json(error), error.lineno)
+            found = f"{error.msg} at column {error.colno}"
+            self.report(f"expected JSON; found {found}.", error.lineno)
         except ValueError as error:
             self.report(f"expected JSON; {error}.")
         return None
@@ -193,7 +194,7 @@ class CheckedFile:
         Skips and reports rows that are not objects with all `keys`. If
         `strings` is true, the values of these keys must be strings.
         """
-        rows, ends_well = self.lines()
+        rows, _ = self.lines()
         kind = "the strings " * strings
         expected = "a JSON object"
         if keys:
@@ -206,10 +207,7 @@ class CheckedFile:
             try:
                 row = parse_json(text)
             except ValueError as error:
-                cut = line == len(rows) and not ends_well
-                cut = cut and text.lstrip().startswith("{")
-                advice = " The file looks truncated. Copy it again." * cut
-                self.refuse("a JSON object", text, line, f"{error}.{advice}")
+                self.refuse("a JSON object", text, line, f"{error}.")
                 continue
             if isinstance(row, dict) and all(
                 name in row and isinstance(row[name], kinds) for name in keys
@@ -302,20 +300,10 @@ def listed(names, most=5):
 def require_file(path, argument="path"):
     """Raises FileNotFoundError or IsADirectoryError if `path` is not a file."""
     if os.path.isdir(path):
-        raise NotAFileError(
-            argument,
-            "be a file",
-            f"{argument}={path}, a folder",
-            "Pass the path of a file.",
-        )
+        raise NotAFileError(argument, "be a file", f"the folder {path}")
     if not os.path.exists(path):
-        folder = os.path.dirname(path) or "."
-        beside = f"The folder {folder} does not exist. Check the path."
-        if os.path.isdir(folder):
-            names = sorted(os.listdir(folder))[:8]
-            beside = f"{folder} contains {', '.join(names) or 'no files'}."
         raise MissingFileError(
-            argument, "be an existing file", f"{argument}={path}", beside
+            argument, "be an existing file", f"{argument}={path}"
         )
 
 
@@ -323,23 +311,6 @@ def _undecodable(error):
     byte = f"0x{error.object[error.start]:02x}"
     advice = "Convert the file, for example: `iconv -f cp1252 -t utf-8`."
     return f"expected UTF-8 text; found the byte {byte}. {advice}"
-
-
-def _broken_json(error):
-    end = error.doc.rstrip()
-    if not end:
-        return "expected JSON; found an empty file."
-    message = (
-        f"expected JSON; found an error at column {error.colno}: {error.msg}."
-    )
-    cut = error.pos >= len(end) or end[-1] not in "}]"
-    cut = cut and end.lstrip()[0] in "{["  # Else another format.
-    if cut and error.msg != "Extra data":
-        end = shown(end[-30:])
-        message += (
-            f" The file ends with {end} and looks truncated. Copy it again."
-        )
-    return message
 
 
 def _why_not_a_file_name(value):

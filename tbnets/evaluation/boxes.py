@@ -28,8 +28,7 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
         raise InputError(
             name,
             "be numbers [n, 4]: x_min, y_min, x_max, y_max",
-            f"{name} of shape {array.shape} and dtype {array.dtype}",
-            "Pass one row per box.",
+            f"{array.dtype}{array.shape}",
         )
     array = array.astype(np.float64)
     good = np.isfinite(array).all(axis=1)
@@ -39,7 +38,6 @@ def check_boxes(boxes, name="boxes") -> np.ndarray:
             name,
             "be finite, with x_min <= x_max and y_min <= y_max",
             f"{name}[{row}]={array[row].tolist()}",
-            "Pass corners, not width and height.",
         )
     return array
 
@@ -83,12 +81,8 @@ def non_maximum_suppression(
     boxes = check_boxes(boxes)
     scores = np.asarray(scores, np.float64)
     if scores.shape != (len(boxes),) or not np.isfinite(scores).all():
-        raise InputError(
-            "scores",
-            f"be {len(boxes)} finite numbers, one per box",
-            f"scores of shape {scores.shape}",
-            "Pass a larger number for a better box.",
-        )
+        expected = f"be {len(boxes)} finite numbers, one per box"
+        raise InputError("scores", expected, f"shape {scores.shape}")
     candidates = np.argsort(-scores, kind="stable")
     kept_rows = []
     while candidates.size and (limit is None or len(kept_rows) < limit):
@@ -191,8 +185,7 @@ def checked_choice(
         raise InputError(
             "choice",
             f"be {' or '.join(known)} if the box must be a candidate",
-            f"choice={choice}",
-            "Change `choice`.",
+            choice,
         )
     return Choice(
         choice,

@@ -125,7 +125,6 @@ def finite_side(name, values, groups):
             name,
             "have inner products that fit in float32",
             f"a Euclidean norm {norms.max():.3g}",
-            "L2-normalise the rows.",
         )
     return Side(embeddings, norms, groups)
 

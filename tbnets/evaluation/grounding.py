@@ -170,11 +170,7 @@ def summarize(localized, types=None, texts=None, recall_at=RECALL_AT) -> dict:
     for name, mask in (types or {}).items():
         mask = np.asarray(mask)
         if mask.dtype != bool:  # Row numbers would select other phrases.
-            raise InputError(
-                "types",
-                "map names to bools, one per phrase",
-                f"types[{name!r}] of dtype {mask.dtype}",
-            )
+            raise InputError("types", "map names to bool masks", mask.dtype)
         metrics |= _summary(localized, mask, f"{DIRECTION}/{name}", recall_at)
     if texts is not None and len(localized.ranks):
         value = unique_phrase_precision(localized, texts)
@@ -273,11 +269,8 @@ def _summary(localized, phrases, prefix, recall_at):
 def _table(scores, num_phrases):
     scores = np.asarray(scores)
     if scores.ndim != 2 or len(scores) != num_phrases:
-        raise InputError(
-            "scores",
-            "have the shape [num_phrases, width]",
-            f"scores.shape={scores.shape}, {num_phrases} phrases",
-        )
+        expected = f"have the shape [{num_phrases}, width]"
+        raise InputError("scores", expected, scores.shape)
     return lambda image, rows: scores[rows]
 
 
@@ -287,9 +280,8 @@ def _checked_scores(values, image, overlaps, rows):
     if values.shape != overlaps.shape:
         raise InputError(
             "scores",
-            "have a number for each proposal of the phrase's image",
-            f"scores of shape {values.shape} for {len(rows)} phrases and "
-            f"{num_proposals} proposals of image {image}",
+            f"have the shape {overlaps.shape} for image {image}",
+            values.shape,
         )
     return finite_scores(values, rows)
 

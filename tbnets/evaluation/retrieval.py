@@ -89,8 +89,7 @@ def _folds(name, num_images, rows):
         raise InputError(
             "image_embeddings",
             f"have {protocol.num_images} rows for {name}",
-            f"{num_images} images",
-            "Use the protocol `full`.",
+            num_images,
         )
     size = num_images // protocol.num_folds
     for start in range(0, size * protocol.num_folds, size):
@@ -170,10 +169,8 @@ def evaluate_retrieval(
     recalls as in Parekh et al. 2021 (Crisscrossed Captions).
     """
     if (caption_to_image is None) == (positives is None):
-        received = "neither" if positives is None else "both"
         raise InputError(
-            "Either `caption_to_image` or `positives` must be given. "
-            f"Received: {received}. Pass one argument."
+            "Either `caption_to_image` or `positives` must be given."
         )
     if positives is None:
         ranks = retrieval_ranks(
@@ -278,12 +275,7 @@ def bootstrap_interval(
     """
     ranks = np.asarray(ranks)
     if ranks.ndim != 1 or not ranks.size:
-        raise InputError(
-            "ranks",
-            "have at least one query",
-            f"ranks.shape={ranks.shape}",
-            "Pass the `ranks` of one direction.",
-        )
+        raise InputError("ranks", "have at least one query", ranks.shape)
     generator = np.random.default_rng(seed)
     count = len(ranks)
     draws = (generator.integers(0, count, count) for _ in range(num_samples))

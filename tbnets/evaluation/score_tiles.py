@@ -179,10 +179,8 @@ def pairs_of(name, pairs, shape, least=0):
     if not fit or len(pairs) < least:
         raise InputError(
             name,
-            f"be bool {shape}, or 0-based rows, integers [n, 2] with n >= "
-            f"{least}",
+            f"be bool {shape}, or 0-based rows [n, 2] with n >= {least}",
             f"{pairs.dtype} {pairs.shape}, or a row out of range",
-            "Pass one pair of rows per match.",
         )
     return tuple(pairs[np.argsort(pairs[:, 0], kind="stable")].astype("i8").T)
 
@@ -300,12 +298,7 @@ def spread(scores, num_pairs=65536):
     values = finite_scores(scores.pairs(*rows))
     deviation = float(np.std(values, dtype=np.float64))
     if not deviation > 0:
-        raise InputError(
-            "scores",
-            "differ between pairs",
-            f"equal scores for {num_pairs} pairs",
-            "Check whether the model has collapsed.",
-        )
+        raise InputError("scores", "differ between pairs", "equal scores")
     return deviation
 
 

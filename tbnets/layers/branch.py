@@ -180,9 +180,8 @@ class Branch(configured.ConfiguredLayer):
         if len(input_shape) != 2:
             raise InputError(
                 "input_shape",
-                "be (n, feature_dim)",
-                f"input_shape={tuple(input_shape)}",
-                "Add an image_encoder or a text_encoder for other inputs.",
+                "be (n, feature_dim) for a layer without an encoder",
+                tuple(input_shape),
             )
         self.output_dim = configured.build_steps(
             self.steps, tuple(input_shape)

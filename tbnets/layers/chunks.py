@@ -117,18 +117,14 @@ def check_encoder(encoder, argument, chunk):
             if layer.trainable:
                 raise InputError(
                     argument,
-                    "be left out if an encoder has trainable batch "
-                    "normalisation, whose statistics need the whole batch",
+                    "be left out with trainable batch normalisation",
                     f"{received} with the layer {layer.name}",
-                    "Use an encoder without these layers, such as SqueezeNet, "
-                    "or set `layer.trainable = False`.",
                 )
         elif not is_seeded and type(layer).__module__.startswith("keras."):
             if any(getattr(layer, name, 0) for name in random):
                 raise InputError(
                     argument,
-                    "be left out with Keras 2 if an encoder has Keras "
-                    "dropout, whose masks cannot be drawn twice",
+                    "be left out with dropout of Keras 2",
                     f"{received} with the layer {layer.name}",
                     "Use tbnets.SeededDropout.",
                 )

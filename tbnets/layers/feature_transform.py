@@ -110,8 +110,7 @@ class FeatureTransform(FittedLayer):
             raise InputError(
                 "steps",
                 "have `center`, `standardize` or `ternary` only at the end",
-                f"steps={','.join(steps)}",
-                "Move it to the end.",
+                ",".join(steps),
             )
         self.steps = tuple(steps)
         self.output_dim: int | None = None
@@ -142,12 +141,7 @@ class FeatureTransform(FittedLayer):
         """
         count, mean, variance = feature_statistics(self._rows_of(batches))
         if not count:
-            raise InputError(
-                "batches",
-                "have at least one row",
-                "no rows",
-                "Pass the features of the training split.",
-            )
+            raise InputError("batches", "have at least one row", "no rows")
         deviation = standard_deviation(mean, variance)
         if "center" in self.steps:
             deviation = np.full_like(deviation, np.sqrt(np.mean(variance)))
@@ -168,8 +162,7 @@ class FeatureTransform(FittedLayer):
                 raise InputError(
                     "batches",
                     f"be arrays with shape (n, {self.output_dim})",
-                    f"an array with shape {rows.shape}",
-                    "Put a single array into a list.",
+                    rows.shape,
                 )
             yield self._without_statistics(rows)
 

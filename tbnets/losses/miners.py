@@ -31,9 +31,7 @@ def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
         kind = "integers" if dtype.is_integer else "floats"
         raise InputTypeError(name, f"be {kind}", received, advice)
     if values.shape.rank not in (1, None):
-        raise InputError(
-            name, "be of shape [n]", received, "Flatten the array."
-        )
+        raise InputError(name, "be of shape [n]", received)
     return tf.cast(values, dtype)
 
 
@@ -56,12 +54,7 @@ def embeddings_of_loss(**named):
     arrays = {key: tf.convert_to_tensor(rows) for key, rows in named.items()}
     for name, rows in arrays.items():
         if rows.shape.rank not in (2, None):
-            raise InputError(
-                name,
-                "be of shape [n, dim]",
-                f"{name}.shape={rows.shape}",
-                "Pass one embedding per row.",
-            )
+            raise InputError(name, "be of shape [n, dim]", rows.shape)
     if tf.executing_eagerly() and not _checked_arguments:
         _checked_arguments.update(arrays)
         _warn_of_lengths(arrays)
@@ -86,12 +79,8 @@ def checked_mask(name, mask, shape):
     """Returns the mask; raises an error if its dtype or shape is wrong."""
     mask, shape = tf.convert_to_tensor(mask), tf.TensorShape(shape)
     if mask.dtype != tf.bool or not mask.shape.is_compatible_with(shape):
-        raise InputError(
-            name,
-            f"be bool{shape}",
-            f"{name}={mask.dtype.name}{mask.shape}",
-            "Pass booleans.",
-        )
+        received = f"{mask.dtype.name}{mask.shape}"
+        raise InputError(name, f"be bool{shape}", received)
     return mask
 
 

@@ -102,8 +102,7 @@ class TripletLoss(RankingLoss):
             raise InputError(
                 "num_negatives",
                 "be None unless negatives='top_k'",
-                f"num_negatives={number!r}, negatives={self.negatives!r}",
-                "Remove `num_negatives`, or set negatives='top_k'.",
+                f"{number!r} with negatives={self.negatives!r}",
             )
         return None
 

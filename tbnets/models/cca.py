@@ -33,15 +33,10 @@ def cholesky_factor(covariance, regularization, name):
         name: "image" or "text", for error messages.
     """
     mean_variance = np.trace(covariance) / len(covariance)
-    if not np.isfinite(mean_variance):
+    if not 0 < mean_variance < np.inf:
         raise InputError(
-            f"The {name} features must be finite. Received: a mean variance of "
-            f"{mean_variance}. Check them for NaN and infinity."
-        )
-    if not mean_variance > 0:
-        raise InputError(
-            f"The {name} features must differ between rows. Received: "
-            f"{len(covariance)} constant features. Extract them again."
+            f"The {name} features must be finite and differ between rows. "
+            f"Received: a mean variance of {mean_variance}."
         )
     diagonal = np.einsum("ii->i", covariance)
     diagonal += regularization * mean_variance
@@ -55,10 +50,7 @@ def cholesky_factor(covariance, regularization, name):
         raise InputError(
             "regularization",
             "be larger, because the covariance is singular",
-            f"regularization={regularization:g}, {len(covariance)} {name} "
-            "features",
-            "Set `regularization` to 0.5, or remove constant and redundant "
-            "features.",
+            f"{regularization:g} for {len(covariance)} {name} features",
         )
     return factor
 
@@ -289,9 +281,8 @@ class CCA(EmbeddingNetwork):
         if background and not self.text_branch.use_bias:
             raise InputError(
                 "text_branch",
-                "have a bias if `background` is above 0",
-                f"no bias, background={background}",
-                "Build it with use_bias=True.",
+                "have use_bias=True if `background` is above 0",
+                f"background={background}",
             )
         self.regularization, self.power = regularization, power
         self.background = background
@@ -316,17 +307,13 @@ class CCA(EmbeddingNetwork):
                     f"{side}_encoder",
                     "have no trainable weights, because CCA has no gradient",
                     type(encoder).__name__,
-                    "Freeze the encoder (word_vectors_training=frozen), or "
-                    "train on features, such as features/tfidf.flags.",
                 )
         sizes = [branch.mean.shape[0] for branch in self._branches]
         if self.embedding_dim > min(sizes):
             raise InputError(
                 "output_dim",
-                "be at most the number of features of each side",
-                f"output_dim={self.embedding_dim}, {sizes[0]} image and "
-                f"{sizes[1]} text features",
-                "Lower `output_dim`.",
+                f"be at most {min(sizes)}, the number of features of a side",
+                self.embedding_dim,
             )
 
     @property
@@ -396,19 +383,10 @@ class CCA(EmbeddingNetwork):
         background_sums, self.background_sums = self.background_sums, None
         count = int(sums.count.numpy()) if sums else 0
         if count < 2:
-            raise InputError(
-                "batches",
-                "have at least two matching pairs",
-                f"{count} pairs",
-                "Set `caption_image_ids` to ids in `image_ids`.",
-            )
+            raise InputError("batches", "have two matching pairs", count)
         if background_sums and not background_sums.count.numpy():
-            raise InputError(
-                "batches",
-                "have candidates if `background` is above 0",
-                f"no candidates, background={self.background}",
-                "Add `candidates` to the batches, or set `background` to 0.",
-            )
+            reason = "if `background` is above 0"
+            raise InputError("batches", f"have candidates {reason}", "none")
         means, images = sums.means(), sums.covariance(0, 0)
         between, share = sums.covariance(0, 1), 1 / (1 + self.background)
         if background_sums:

@@ -49,8 +49,7 @@ class FiniteSteps(keras.callbacks.Callback):
             "x",
             "hold finite numbers, and the loss must remain finite",
             f"{values} after epoch {epoch + 1}; the weights are lost",
-            "Check images and captions for NaN, lower the learning rate, or "
-            "set `gradient_clip_norm`.",
+            "Lower the learning rate, or set `gradient_clip_norm`.",
         )
 
 
@@ -75,8 +74,7 @@ def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
             raise InputError(
                 name,
                 "be None, because ids in `x` define which rows match",
-                f"{name} of type {type(arguments[name]).__name__}",
-                "Use the `term_weights` of the loss.",
+                type(arguments[name]).__name__,
             )
     callbacks, first_callbacks = arguments.get("callbacks"), [*first_callbacks]
     counted = {"x": "steps_per_epoch", "validation_data": "validation_steps"}
@@ -124,9 +122,8 @@ def _check_steps(steps, num_batches):
     if steps not in (None, num_batches):
         raise InputError(
             "steps_per_epoch",
-            "be None or the number of batches in an epoch with EpochBatches",
-            f"steps_per_epoch={steps}, {num_batches} batches",
-            "Omit it, or use fewer examples.",
+            f"be None or {num_batches}, the number of batches in an epoch",
+            steps,
         )
 
 
@@ -134,12 +131,8 @@ def check_no_targets(arguments):
     """Raises an error if `compile` receives weights of targets."""
     for name in ("loss_weights", "weighted_metrics"):
         if arguments.get(name):
-            raise InputError(
-                name,
-                "be None, because a network has no targets",
-                f"{name}={arguments[name]!r}",
-                "Use the `term_weights` of the loss.",
-            )
+            reason = "because a network has no targets"
+            raise InputError(name, f"be None, {reason}", arguments[name])
 
 
 def check_arrays(name, arrays, num_words=None):
@@ -185,8 +178,7 @@ def checked_inputs(name, inputs, encoder, reader):
                 name,
                 "hold numbers",
                 "text",
-                "Convert captions with `tbnets.Tokenizer(vocabulary)`, and "
-                "photos with `tbnets.decode_images`.",
+                "Use `tbnets.Tokenizer` or `tbnets.decode_images`.",
             )
         inputs = tf.convert_to_tensor(inputs, tf.string)
     if tf.as_dtype(inputs.dtype) == tf.uint8:
@@ -208,12 +200,7 @@ def _num_words(encoder):
 def _check_words(argument, words, num_words):
     dtype = tf.as_dtype(words.dtype)
     if not dtype.is_integer:
-        raise InputTypeError(
-            argument,
-            "be word ids, which are integers",
-            dtype.name,
-            "Cast them to int32.",
-        )
+        raise InputTypeError(argument, "be integer word ids", dtype.name)
     if not tf.executing_eagerly():
         return
     words = np.asarray(words)
@@ -223,7 +210,6 @@ def _check_words(argument, words, num_words):
             argument,
             f"be word ids from 0 to {num_words - 1}",
             f"{least} to {most}",
-            "Use the network's vocabulary.",
         )
 
 
@@ -309,8 +295,7 @@ def _check(model, arguments):
     if unsupported:
         raise InputError(
             "The arguments of `fit` on several replicas must be among "
-            f"{', '.join(SUPPORTED)}. Received: {', '.join(unsupported)}. Use "
-            "tbnets.EpochBatches and tbnets.RetrievalMetrics."
+            f"{', '.join(SUPPORTED)}. Received: {', '.join(unsupported)}."
         )
     backup = keras.callbacks.BackupAndRestore
     if any(isinstance(c, backup) for c in arguments.get("callbacks") or ()):
@@ -318,26 +303,19 @@ def _check(model, arguments):
             "callbacks",
             "not contain BackupAndRestore if several replicas train",
             "a BackupAndRestore",
-            "Use ModelCheckpoint and `initial_epoch`, or train with "
-            "tbnets train, which can resume.",
         )
     if not model.built or model.jit_compile:
         raise InputError(
             "A model that several replicas train must be built, and compiled "
             "with jit_compile=False, in the scope of its strategy. Received: "
-            f"built={model.built}, jit_compile={model.jit_compile}. Call "
-            "`build` first."
+            f"built={model.built}, jit_compile={model.jit_compile}."
         )
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     # Keras 3 would clip each replica's gradient before summing.
     for name in PER_REPLICA:
         value = getattr(optimizer, name, None)
         if value is not None:
-            raise InputError(
-                f"`{name}` of an optimizer must be None if several replicas "
-                f"train. Received: {name}={value}. Pass `gradient_clip_norm` "
-                "to `compile`, or use larger batches."
-            )
+            raise InputError(name, "be None if several replicas train", value)
 
 
 def _shared(model, arguments, name, steps_name):
@@ -347,12 +325,7 @@ def _shared(model, arguments, name, steps_name):
     count = int(data.cardinality())
     is_endless = count == tf.data.INFINITE_CARDINALITY
     if is_endless and not steps:
-        raise InputError(
-            steps_name,
-            "be set for an endless data set",
-            "None",
-            "Pass the number of batches per epoch.",
-        )
+        raise InputError(steps_name, "be set for an endless data set", steps)
     steps = steps or (count if count >= 0 else None)
     shares = model.distribute_strategy.experimental_distribute_dataset(data)
     return shares, steps, is_endless
@@ -409,7 +382,6 @@ def _epoch(model, run, batches, steps, callbacks, mode="train"):
                 name,
                 "have batches for each epoch",
                 f"an end after {number} of {steps or 'any'} steps",
-                "Repeat the data set, or use fewer steps.",
             ) from error
         end(number, logs)
         if mode == "train" and model.stop_training:

@@ -69,6 +69,5 @@ def _check_sizes(path):
         raise InputError(
             "path",
             "be a `.keras` file that `model.save` wrote",
-            f"path={path} ({error})",
-            "Save the model again.",
+            f"{path} ({error})",
         ) from error

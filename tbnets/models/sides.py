@@ -62,9 +62,7 @@ def build_layer(name, layer, shape, dtype):
         raise InputError(
             name,
             "return one vector per row, (None, dim)",
-            f"{type(layer).__name__} {layer.name!r}, whose outputs have the "
-            f"shape {output_shape}",
-            "Append for example keras.layers.GlobalAveragePooling2D().",
+            f"{layer.name!r}, which returns {output_shape}",
         )
     return output_shape, outputs.dtype
 
@@ -84,8 +82,7 @@ def check_vocabularies(model):
             raise InputError(
                 "text_encoder",
                 "have a vocabulary",
-                f"the TextVectorization {layer.name!r} without words",
-                "Call its `adapt(captions)` first, or pass `vocabulary`.",
+                f"{layer.name!r} without words. Call its `adapt` first",
             )
 
 

@@ -277,10 +277,7 @@ class TwoBranchModel(keras.Model):
         checked_number("encode_chunk", encode_chunk, 1, whole=True)
         if jit_compile:
             raise InputError(
-                "jit_compile",
-                "be False with `encode_chunk`",
-                f"jit_compile={jit_compile}, encode_chunk={encode_chunk}",
-                "Leave one of them out.",
+                "jit_compile", "be False with `encode_chunk`", True
             )
         for encoder in self._encoders():
             if encoder is not None:
@@ -414,13 +411,8 @@ class TwoBranchModel(keras.Model):
         captions nor photos.
         """
         raise InputTypeError(
-            "export",
-            "be `tbnets.export_saved_model`",
-            f"{type(self).__name__}.export",
-            "Call tbnets.export_saved_model(network, vocabulary, path). If "
-            "layers of Keras read the captions, pass None as the vocabulary. "
-            "To export a network of pixels that reads JPEG and PNG files, pass "
-            "`read_photos`.",
+            "Call tbnets.export_saved_model(network, vocabulary, path) instead "
+            "of `export`."
         )
 
     def own_callbacks(self) -> list[keras.callbacks.Callback]:

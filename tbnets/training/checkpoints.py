@@ -191,8 +191,7 @@ def read_checkpoint(path, only=None):
     except ERRORS as error:
         raise InputError(
             f"{path} must be a complete tbnets checkpoint ({FORMAT}). "
-            f"Received: {path.stat().st_size} bytes ({error}). Replace it with "
-            "the run's other checkpoint, best.npz or last.npz."
+            f"Received: {path.stat().st_size} bytes ({error})."
         ) from error
 
 
@@ -209,14 +208,13 @@ def _assign(path, section, variables, checkpoint):
     if len(stored) != len(variables):
         raise InputError(
             f"{path} must hold {len(variables)} variables of the {section}. "
-            f"Received: {len(stored)}. Use the run's own flags."
+            f"Received: {len(stored)}."
         )
-    for key, (name, variable) in zip(stored, variables):
+    for key, (_, variable) in zip(stored, variables):
         if tuple(variable.shape) != arrays[key].shape:
             raise InputError(
                 f"{names[key]} in {path} must have the shape "
-                f"{tuple(variable.shape)} of {name}. Received: "
-                f"{arrays[key].shape}. Use the run's own flags and vocabulary."
+                f"{tuple(variable.shape)}. Received: {arrays[key].shape}."
             )
     for key, (_, variable) in zip(stored, variables):
         variable.assign(arrays[key])

@@ -71,10 +71,8 @@ def read_task(text):
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             VARIABLE,
-            "be JSON with the address host:port of every worker and this "
-            "worker's index",
+            f"be JSON such as {EXAMPLE}",
             f"{text!r} ({type(error).__name__}: {error})",
-            f"Set for example {VARIABLE}='{EXAMPLE}'.",
         ) from error
     return WorkerTask(name, is_chief, addresses)
 
@@ -222,22 +220,13 @@ def open_workers(distribute="none", num_replicas=0):
         raise InputError(
             "--num_replicas",
             "be 0 unless --distribute=mirrored",
-            f"--num_replicas={num_replicas}, --distribute={distribute}",
-            "Remove the `--num_replicas` flag.",
+            f"{num_replicas} with --distribute={distribute}",
         )
     if distribute == "mirrored":
         return Workers(tf.distribute.MirroredStrategy(_devices(num_replicas)))
     if distribute == "none":
         return Workers()
-    text = os.environ.get(VARIABLE, "")
-    if not text:
-        raise InputError(
-            "--distribute=multi_worker",
-            f"be used with the environment variable {VARIABLE}",
-            "no such variable",
-            f"Set for example {VARIABLE}='{EXAMPLE}'.",
-        )
-    task = read_task(text)
+    task = read_task(os.environ.get(VARIABLE, ""))
     return Workers(tf.distribute.MultiWorkerMirroredStrategy(), task)
 
 
@@ -250,8 +239,7 @@ def _devices(count):
             "--num_replicas",
             "be at most the number of GPUs, or without a GPU the number of "
             "logical CPU devices",
-            f"--num_replicas={count}, {len(gpus)} GPUs",
-            "Change the `--num_replicas` flag, or set --distribute=none.",
+            f"{count} with {len(gpus)} GPUs",
         )
     cpu = tf.config.list_physical_devices("CPU")[0]
     parts = [tf.config.LogicalDeviceConfiguration()] * count

@@ -239,9 +239,8 @@ def _addons_optimizer(name, rate, weight_decay):
     except ImportError as error:
         raise InputError(
             "--optimizer",
-            f"be {', '.join(OPTIMIZERS)} or an optimizer of "
-            "tensorflow-addons, which is not installed",
-            f"--optimizer={name}",
+            f"be {', '.join(OPTIMIZERS)} without tensorflow-addons",
+            name,
             'On Python <= 3.11 run: pip install -e ".[addons]"',
         ) from error
     known = {

@@ -197,7 +197,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
                 "data",
                 "hold batches in each epoch",
                 "no batches",
-                "Pass a reusable iterable, such as a list of batches.",
+                "Pass a list of batches.",
             )
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
@@ -219,6 +219,5 @@ def _rows_of(image_ids, caption_image_ids):
             "data",
             "hold an image for each caption",
             f"caption_image_ids={unknown_ids[0]}, which `image_ids` lacks",
-            "Use the same ids in `image_ids` and `caption_image_ids`.",
         )
     return first, owners

@@ -48,7 +48,7 @@ def test_a_wrong_tf_config_is_rejected(text):
     [
         (("all",), "--distribute"),
         (("none", 2), "--num_replicas"),
-        (("multi_worker",), "--distribute=multi_worker"),
+        (("multi_worker",), "TF_CONFIG"),
         (("mirrored",), "--num_replicas"),
     ],
 )
