@@ -108,16 +108,13 @@ def transform():
 
 
 OF_FEATURES = {
-    "canonical_projection": lambda: CanonicalProjection(4),
-    "canonical_projection_with_bias": lambda: CanonicalProjection(4, True),
+    "canonical_projection": lambda: CanonicalProjection(4, True),
     "seeded_dropout": lambda: SeededDropout(0.4, seed=5),
     "feature_transform": transform,
     "branch": lambda: Branch((5, 4), dropout=0.3, input_dropout=0.2),
-    "linear_branch": lambda: Branch((4,), batch_normalization="none"),
     "normalising_branch": lambda: Branch((), "none"),
     "released_branch": lambda: Branch((5, 4), batch_normalization="first"),
-    "pair_head": lambda: PairHead((5, 4), dropout=0.3),
-    "linear_pair_head": lambda: PairHead((), scale=1),
+    "pair_head": lambda: PairHead((5, 4), dropout=0.3, scale=2),
 }
 OF_PIXELS = {
     "small_conv_net": lambda: SmallConvNet((2, 3)),
@@ -133,17 +130,15 @@ OF_WORDS = {
     ),
     "tfidf_vectors": lambda: TfidfVectors(SIZE, 5),
     "mean_vectors": lambda: MeanVectors(SIZE, 4),
-    "sentence_encoder": lambda: SentenceEncoder(SIZE, 6, 2, 3, 5, 7),
-    "sentence_encoder_of_maxima": lambda: SentenceEncoder(
-        SIZE, 6, 1, 2, 5, 7, pooling="max", normalize=False
+    "sentence_encoder": lambda: SentenceEncoder(
+        SIZE, 6, 2, 3, 5, 7, pooling="max", normalize=False
     ),
     "fisher_vectors": lambda: FisherVectors(SIZE, 4, 3, pca_dim=5),
 }
 OF_TREES = {
-    "h_lstm_and_mean": lambda: TreeEncoder(
-        SIZE, 3, 4, word_dropout=0.2, mean_beside=True
+    "child_sum_lstm_and_mean": lambda: TreeEncoder(
+        SIZE, 3, 4, tied=True, word_dropout=0.2, mean_beside=True
     ),
-    "child_sum_lstm": lambda: TreeEncoder(SIZE, 3, 4, tied=True),
 }
 OF_BOTH = {
     "features_and_mean": lambda: FeaturesAndMean(
@@ -173,10 +168,6 @@ def similarity():
     return SimilarityNetwork(*branches(), None, mean_of_words(), head)
 
 
-def of_features():
-    return EmbeddingNetwork(*branches(), transform())
-
-
 def of_words():
     return EmbeddingNetwork(*branches(), text_encoder=mean_of_words())
 
@@ -201,7 +192,6 @@ MODELS = {
     for name, make, captions, more in (
         ("cca", cca, TEXTS, {}),
         ("similarity_mean", similarity, TOKEN_IDS, {}),
-        ("features_features", of_features, TEXTS, {}),
         ("features_mean", of_words, TOKEN_IDS, {}),
         ("pixels_lstm", of_pixels, TOKEN_IDS, {"images": PIXELS}),
         (
@@ -394,9 +384,9 @@ def one_row(array):
     return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])
 
 
-# XLA compiles the GRU. test_tree_lstm.py runs the child-sum LSTM in a graph.
-# Regions without a branch of their own are embedded like images.
-NOT_IN_GRAPHS = {"gru_both_ways", "child_sum_lstm", "hm_lstm_of_one_kind"}
+# XLA compiles the GRU. Regions without a branch of their own are embedded like
+# images.
+NOT_IN_GRAPHS = {"gru_both_ways", "hm_lstm_of_one_kind"}
 IN_GRAPHS = [name for name in PARTS if name not in NOT_IN_GRAPHS]
 
 
@@ -420,13 +410,9 @@ def test_graph_equals_eager(name):
 # Each other part does less than one of these parts, or combines layers of these
 # parts. Without training, a dropout does nothing.
 COMPILED_BY_XLA = {*LAYERS, "cca", "similarity_mean", "features_mean"} - {
-    "canonical_projection",
     "seeded_dropout",
-    "linear_branch",
     "normalising_branch",
     "released_branch",
-    "linear_pair_head",
-    "child_sum_lstm",
     "lstm_and_mean",
 }
 
