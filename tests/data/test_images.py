@@ -64,14 +64,6 @@ def test_an_alpha_channel_is_dropped():
     np.testing.assert_array_equal(found, decode_image(encode(), 8))
 
 
-def test_decode_images_batch():
-    contents = [encode(format="JPEG"), encode()]
-    batch = decode_images(contents, 8)
-    expected = [decode_image(content, 8) for content in contents]
-    np.testing.assert_array_equal(batch, expected)
-    assert decode_images([], 8).shape == (0, 8, 8, 3)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return photo_files.write_all(tmp_path_factory.mktemp("photos"))

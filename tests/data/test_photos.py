@@ -11,7 +11,6 @@ from tbnets.data.photos import (
     find_photos,
     is_listed,
     left_out_lines,
-    likely_name,
     list_photos,
     listed_rows,
     match_names,
@@ -135,24 +134,6 @@ def test_names_match_in_each_unicode_form(tmp_path, name, file):
         names.write_text(f"{written}\n")
         ids = [f"{file}/{file}.jpg", "other.jpg"]
         assert listed_rows(ids, names).tolist() == [0]
-
-
-FILES = ["IMG_1.JPG", "beach/dog.jpg", "beach/Zoë.png", " lead.jpg"]
-
-
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("IMG_1", "IMG_1.JPG"),
-        ("img_1.jpg", "IMG_1.JPG"),
-        ("dog.jpg", "beach/dog.jpg"),
-        ("beach/Zoe\u0308.png", "beach/Zoë.png"),
-        ("Dog.png", "beach/dog.jpg"),
-    ],
-)
-def test_likely_file_of_a_misspelled_name(name, file):
-    assert likely_name(name, FILES) == file
-    assert likely_name("cat.jpg", FILES) is None
 
 
 SOME = ["1.jpg", "x/12_0ab.jpg", "12a.jpg"]

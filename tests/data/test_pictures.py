@@ -132,6 +132,7 @@ def test_batch_of_paths_bytes_pictures_and_arrays(tmp_path):
     for some in (np.stack([PIXELS] * 2), paths, contents):
         np.testing.assert_array_equal(decode_images(some, 12), wanted)
     np.testing.assert_array_equal(read_photo(tf.constant(PIXELS)), PIXELS)
+    assert decode_images([], 8).shape == (0, 8, 8, 3)
 
 
 def test_jpeg_and_png_files_are_not_converted():

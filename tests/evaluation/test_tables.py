@@ -40,11 +40,3 @@ def test_recalls_of_few_queries_have_their_interval():
     wanted = [(1, 10), (17, 34), (40, 60)]
     found = [tuple(map(int, cell.split("-"))) for cell in cells]
     np.testing.assert_allclose(found, wanted, atol=1)
-
-
-def test_table_notes_ties_and_skips_missing_metrics():
-    metrics = metrics_of(np.ones((2, 1)), np.ones((2, 1)), [0, 1])
-    lines = tables.format_table(metrics).splitlines()
-    assert lines[0].split() == "R@1 R@5 R@10 MedR MeanR queries".split()
-    assert lines[3].strip() == ("100.0% of these tie with a wrong one (a miss)")
-    assert not any("text to text" in line for line in lines)

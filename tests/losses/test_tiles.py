@@ -46,8 +46,10 @@ def found_of(name, ids_name):
 
 
 FEW = "ragged", "one_text_on_two_images", "image_drawn_twice", "empty"
-# InfoNCE has blocks of its own. Sparse gradients need many positives.
+# The masks of tiles are those of InfoNCE, which has blocks of its own. Sparse
+# gradients need many positives.
 BATCHES = {
+    "picked": ["ragged", "empty"],
     "all": ["image_drawn_twice"],
     "sparse": ["crowded"],
     "infonce": [*FEW, "more_images", "no_positive", "crowded"],
@@ -122,7 +124,7 @@ def test_padding_does_not_overflow():
     assert np.isfinite(tape.gradient(total, rows)).all()
 
 
-@pytest.mark.parametrize("temperature", [1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("temperature", [1e-6, 1.0])
 @pytest.mark.parametrize("is_equal", [True, False])
 def test_one_piece_and_tiles_agree_at_every_temperature(
     temperature, is_equal, monkeypatch

@@ -28,8 +28,3 @@ def test_installed_fonts_are_tried_last(monkeypatch):
     mono = str(found("é").with_name("DejaVuSansMono.ttf"))
     installed.append(mono)
     assert found("\u2312") == installed[0] == mono
-
-
-def test_chinese_letters_count_as_two_columns():
-    assert montage.columns("a dog", 20) == 20
-    assert montage.columns("\u72ac", 20) == 10

@@ -56,27 +56,6 @@ def test_a_query_photo_is_at_the_left(folder):
     assert frame_of(sheet, "a.png") == (255, 255, 255)
 
 
-def test_long_names_are_shortened_with_an_ellipsis():
-    assert montage.shorten("cat.jpg") == "cat.jpg"
-    for name in ("W" * 80, "字" * 80, f"Schuhe/{'a' * 30}.jpg", "i" * 999):
-        short = montage.shorten(name)
-        assert short.startswith("...") and name.endswith(short[3:])
-        assert len(short) > 9
-        assert montage.font(13, short).getlength(short) <= montage.PHOTO_SIZE
-
-
-def test_doubtful_results_differ_in_the_picture(folder):
-    zeros = np.zeros((1, 1), int)
-    sheets = [
-        np.asarray(
-            montage.draw_montage(["x"], IDS, (zeros, zeros, row), folder)
-        )
-        for row in (zeros, zeros + 1)
-    ]
-    rows = np.nonzero((sheets[0] != sheets[1]).any(axis=(1, 2)))[0]
-    assert rows.min() > montage.MARGIN + montage.PHOTO_SIZE  # In the label.
-
-
 def test_photos_stay_readable_under_the_heat():
     colours = np.tile(np.uint8([200, 100, 0]), (40, 60, 1))
     photo = PIL.Image.fromarray(colours)
@@ -102,17 +81,3 @@ def test_missing_and_broken_photos_are_grey(folder):
         photo = montage.draw_photo(folder, name, 6)
         assert photo.size == (6, 6)
         assert photo.getcolors() == [(36, (238, 238, 238))]
-
-
-def test_pictures_of_a_sheet_do_not_overlap(monkeypatch):
-    monkeypatch.setattr(montage, "SHEET_WIDTH", 100)
-    shapes = {"1": (20, 30), "2": (30, 30), "3": (20, 30), "box_1": (9, 30)}
-    pictures = {
-        name: np.full((*shape, 3), colour, np.uint8)
-        for colour, (name, shape) in enumerate(shapes.items())
-    }
-    sheet = np.asarray(montage.draw_sheet(montage.rows_of(pictures)))
-    for colour, (height, width) in enumerate(shapes.values()):
-        rows, columns = np.nonzero((sheet == colour).all(axis=-1))
-        assert len(rows) == height * width
-        assert (np.ptp(rows), np.ptp(columns)) == (height - 1, width - 1)

@@ -79,16 +79,3 @@ def test_a_line_joins_a_sentence_to_its_photo(monkeypatch):
     assert at(pixels, 0.5, 0.5) == LINE
     assert at(pixels, 0.5, 0.25) == (255, 255, 255)
     assert len(set(beside)) == 2  # Words stand beside their own marks.
-
-
-def test_missing_photos_are_grey_squares(monkeypatch):
-    pixels = draw(
-        monkeypatch,
-        [
-            (IMAGE, "", "a.jpg", (0.5, 0.5)),
-            # Its image is not on the map.
-            (CAPTION, "a\x1b dog", "b.jpg", (1, 1)),
-        ],
-    )
-    assert at(pixels, 0.5, 0.5) == PIL.ImageColor.getrgb(plots.NO_PHOTO)
-    assert at(pixels, 0.75, 0.75) == (255, 255, 255)
