@@ -101,9 +101,8 @@ def export_saved_model(  # noqa: PLR0913  (all but the first three by name)
 
 
 def _check_words(model, tokenizer):
-    reader = getattr(model, "text_encoder", None)
-    reader = reader or getattr(model, "text_branch", None)
     # Custom layers may lack `vocabulary_size`.
+    reader = getattr(model, "text_reader", None)
     size = getattr(reader, "vocabulary_size", None)
     is_comparable = isinstance(tokenizer, Tokenizer) and isinstance(size, int)
     if is_comparable and size != tokenizer.vocabulary.size:

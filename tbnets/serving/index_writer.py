@@ -3,7 +3,7 @@
 import contextlib
 import json
 import pathlib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,6 @@ from tbnets.serving.search_index import (
     SearchIndex,
     check_is_index,
 )
-
-
-def _listed(ids):
-    if not isinstance(ids, Iterator):
-        refuse_single("ids", ids)
-    return list(ids)
 
 
 class IndexWriter:
@@ -128,7 +122,7 @@ class IndexWriter:
             ValueError: an id is repeated or not a single line of text, or a
                 number is not finite. No row is then added.
         """
-        ids = _listed(ids)
+        refuse_single("ids", ids)
         check_ids(ids, self._seen, f"the rows put into {self.path}")
         arrays = {"features": rows}
         rows = checked_arrays(self._store.manifest, ids, arrays)["features"]
@@ -145,13 +139,12 @@ class IndexWriter:
         self._seen.update(ids)
         self.added += len(new_ids)
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Collection[str]) -> None:
         """Removes rows that the index contained before the `with` block.
 
         Raises:
             ValueError: an id is unknown, or was added in this `with` block.
         """
-        ids = _listed(list(ids) if isinstance(ids, Set) else ids)
         if put := self._seen.intersection(ids):
             expected = "name rows that were not put in this block"
             raise InputError("ids", expected, repr(min(put)))

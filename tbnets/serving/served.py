@@ -282,8 +282,7 @@ class Served(PhotoSearch):
         made_by = self.metadata.get("metadata", {})
         made_by = made_by.get("image_features_made_by", {})
         proposer = proposer_of(made_by.get("proposals", {}))
-        is_decoded = isinstance(photo, np.ndarray) and photo.shape[2:] == (3,)
-        return proposer(photo if is_decoded else read_photo(photo))[0]
+        return proposer(read_photo(photo))[0]
 
     def find(  # noqa: PLR0913  (a choice is three of them)
         self,
@@ -341,10 +340,8 @@ class Served(PhotoSearch):
         content = read_content(photo)  # Encodes pixels only once.
         try:
             if boxes is None:
-                is_decoded = isinstance(photo, np.ndarray)
-                boxes = self.propose(photo if is_decoded else content)
-            else:
-                boxes = _inside(boxes, content)
+                boxes = self.propose(content)
+            boxes = _inside(boxes, content)
             similarities = self.localize(phrases, content, boxes)
         except BrokenImageError as error:
             raise BrokenImageError(photo, error.reason) from error

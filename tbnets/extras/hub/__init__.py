@@ -1,12 +1,12 @@
 """Uses Keras Hub presets as image and text networks."""
 
 import hashlib
-import os
 import pathlib
 import re
 
 import keras
 
+from tbnets.data import archives
 from tbnets.data.images import decode_images
 from tbnets.extras.hub import presets, texts
 from tbnets.extras.hub.presets import PresetEncoder as PresetEncoder
@@ -52,8 +52,7 @@ def exported(name) -> pathlib.Path:
     or TensorFlow changes.
     """
     paths = presets.files(name)
-    stamps = {key: os.stat(path) for key, path in paths.items()}
-    stamps = [(k, x.st_size, x.st_mtime_ns) for k, x in stamps.items()]
+    stamps = {key: archives.stamp(path) for key, path in paths.items()}
     key = presets.folder_of(name).absolute(), stamps
     text = f"{key} {graph_makers(presets, texts)}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
