@@ -133,11 +133,9 @@ class Proposer:
 def proposer_of(description) -> Proposer:
     """Builds a `Proposer` from the result of its `description` method."""
     try:
-        if description.get("edges", _EDGES) != _EDGES:
-            raise InputError("the edges are computed in another way")
         names = "method", "whole_photo", *(name for name, *_ in _RANGES)
         return Proposer(**{name: description[name] for name in names})
-    except (AttributeError, InputError, KeyError, TypeError) as error:
+    except (InputError, KeyError, TypeError) as error:
         raise InputError(
             "description",
             "have the settings of the proposals",

@@ -43,7 +43,6 @@ CALLS = [
     ("iou_decay", lambda: Proposer(iou_decay=0.3)),
     ("iou_decay", lambda: Proposer("selective_search", iou_decay=0.9)),
     ("description", lambda: proposer_of(["edge_boxes"])),
-    ("description", lambda: proposer_of(TOLD | {"edges": "mine"})),
     ("description", lambda: proposer_of(TOLD | {"limit": "3"})),
     ("pixels", lambda: Proposer()(PHOTO[..., 0])),
     ("pixels", lambda: Proposer()(PHOTO.astype("float32"))),
