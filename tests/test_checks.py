@@ -2,11 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-import tbnets
 from tbnets.checks import (
     letters,
     per_cent,
@@ -48,48 +46,6 @@ def test_letters_ignore_case_spaces_and_punctuation():
 )
 def test_halves_are_rounded_away_from_zero(found, text):
     assert found == text
-
-
-EXAMPLES = tbnets.Examples.from_arrays(
-    np.zeros((3, 5)), np.zeros((6, 4), np.int32), np.arange(3).repeat(2)
-)
-
-
-@pytest.mark.parametrize(
-    "value, wanted",
-    [
-        (
-            EXAMPLES,
-            "Examples(records=CaptionedImages(num_images=3, num_captions=6, "
-            "split='train', path='arrays'), images=float32[5], "
-            "texts=int32[4], text_ids=None)",
-        ),
-        (
-            tbnets.EmbeddingNetwork(*[tbnets.Branch((3,))] * 2),
-            "EmbeddingNetwork(image_branch=Branch(units=(3,)), "
-            "text_branch=Branch(units=(3,)), built=False)",
-        ),
-    ],
-)
-def test_repr_shows_sizes_instead_of_contents(value, wanted):
-    assert repr(value) == wanted
-
-
-@pytest.mark.parametrize(
-    "value, wanted",
-    [
-        (np.float32(0.1), "0.1"),
-        (np.zeros((2, 0), bool), "bool[2, 0]"),
-        (tf.constant(["a"]), "string[1]"),
-        (tf.Variable(0.5), "0.5"),
-        (list(range(5)), "5 items"),
-        ([1.5, (2,)], "[1.5, (2,)]"),
-        ("x" * 90, repr("x" * 80) + "..."),
-        (object(), "object"),
-    ],
-)
-def test_short_text_of_values(value, wanted):
-    assert short_text(value) == wanted
 
 
 def test_symbolic_tensors_have_a_short_text():

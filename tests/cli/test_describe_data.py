@@ -28,23 +28,6 @@ def line_of(result, title):
     return next(row for row in lines if row.startswith(title)).split()
 
 
-def test_layout_and_matching_of_names_are_printed(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.png").write_bytes(photo_files.encode())
-    path = tmp_path / "pairs.csv"
-    path.write_text("bild;worte\na.jpg;A dog runs.\nx/b;A cat sleeps.\n")
-    result = describe(
-        f"--captions={path}",
-        f"--images={tmp_path}",
-        "--image_column=bild",
-        "--caption_column=worte",
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    columns = "table (columns bild, worte), 2 images, 2 captions"
-    assert f"Read as: {columns}" in result.stdout
-    assert "matched by name without folder and extension" in result.stdout
-
-
 def test_captions_in_the_folder_of_photos_need_no_flag(tmp_path):
     (tmp_path / "a.png").write_bytes(photo_files.encode())
     path = tmp_path / "metadata.csv"

@@ -83,15 +83,3 @@ def test_several_photos_are_searched_for_the_same_phrases(
     assert "no box is proposed" in out
     names = ["black.localized.png", "photo.localized.png"]
     assert sorted(os.listdir(drawn)) == names
-
-
-def test_json_output_and_warnings_of_unknown_words(
-    localize_by,
-):
-    line = MODEL, "--json=-", PHOTO, "a zebra", "..."
-    out, err, failure = localize_by(*line)
-    assert failure == ""
-    assert len(err.splitlines()) == 2 and '"a zebra"' in err
-    for phrase in json.loads(out)["phrases"]:
-        assert phrase["note"] == "no word of this is known"
-        assert len(phrase["regions"]) == 1

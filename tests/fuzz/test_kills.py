@@ -188,7 +188,7 @@ class Undisturbed:
         line = TOOLS[name].command(self.folder, self.folder)
         log, began = self.folder / "log", time.perf_counter()
         command = cut.command(self.folder, line, log=log)
-        fresh.run(*command, check=True, eagerly=line[0] == TRAIN)
+        fresh.run(*command, check=True, eagerly=True)
         self.seconds[name] = time.perf_counter() - began
         self.changes[name] = log.read_text().splitlines()
         self.results[name] = TOOLS[name].result(self.folder, self.folder)
@@ -219,16 +219,15 @@ def check(undisturbed, name, folder, cuts, seconds=fresh.PATIENCE):
             ignore=shutil.ignore_patterns("saved_model"),
         )
     line = tool.command(undisturbed.folder, folder)
-    eagerly = line[0] == TRAIN
     for word, number in cuts:
         line, code = _kill(folder, line, word, number, seconds)
         if seconds < fresh.PATIENCE:  # It may have been quicker than before.
             assume(code == -signal.SIGKILL)
         assert code == -signal.SIGKILL
     tool.check(folder)
-    ended = fresh.run(*line, eagerly=eagerly)
+    ended = fresh.run(*line, eagerly=True)
     if "Add --resume" in ended.stderr:
-        ended = fresh.run(*line, "--resume", eagerly=eagerly)
+        ended = fresh.run(*line, "--resume", eagerly=True)
     assert not ended.returncode, ended.stderr
     found = tool.result(undisturbed.folder, folder)
     np.testing.assert_equal(found, undisturbed.results[name])
@@ -239,7 +238,7 @@ def _kill(folder, line, word, number, seconds):
     """Starts a tool as its user would; returns its flags and exit code."""
     for flags in (line, [*line, "--resume"]):
         command = cut.command(folder, flags, word, number)
-        process = fresh.start(*command, eagerly=line[0] == TRAIN)
+        process = fresh.start(*command, eagerly=True)
         process.join(seconds)
         process.kill()
         process.join()

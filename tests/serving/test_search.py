@@ -62,33 +62,6 @@ def model():
     )
 
 
-def test_answers_are_formatted_with_and_without_hits(model):
-    queries, hits = ["star", "ring"], [{1: "y.jpg  a star"}, None]
-    ranked = search.rank(model, queries, (), np.eye(2), 2)
-    order, similarities, doubtful = ranked
-    assert doubtful.tolist() == [[False, False], [True, True]]
-    assert order.tolist() == [[0, 1], [1, 0]]
-    assert similarities.tolist() == [[1, 0.5], [1, 0.5]]
-    names = ["x.jpg", "y.jpg"]
-    text = search.format_tables(queries, names, ranked, hits)
-    known, unknown = text.split("\n\n")
-    cells = [line.split() for line in known.splitlines()[2:]]
-    assert [cell[2:4] for cell in cells] == [["no", "x.jpg"], ["yes", "y.jpg"]]
-    cells = [line.split() for line in unknown.splitlines()[2:]]
-    assert [cell[2:] for cell in cells] == [["y.jpg"], ["x.jpg"]]
-
-
-def test_notes_name_the_unknown_words(model):
-    assert search.notes_on(model, ["star", "a Star", "ring", ""]) == [
-        ([], ""),
-        (["a"], "unknown words: a"),
-        (["ring"], search.NO_WORD),
-        ([], search.NO_WORD),
-    ]
-    model.vocabulary = None
-    assert search.notes_on(model, ["x"]) == [([], "")]
-
-
 @pytest.mark.parametrize(
     "queries", [["star", "ring"], [b"\xff\xfe"], np.array(["ring"])]
 )

@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
 from tbnets import startup
 from tbnets.errors import UserError
@@ -169,25 +168,6 @@ def test_a_run_opens_from_another_folder(home, monkeypatch):
 def test_exported_metadata_has_the_epoch(run):
     metadata = read_metadata(run.model.path)["metadata"]
     assert metadata["epoch"] == run.report["best_epoch"]
-
-
-def test_run_on_features_draws_no_pictures(run):
-    report, shown = run.report, run.run_dir / "tensorboard"
-    assert not any(tag.startswith("2_") for tag in tiny.events(shown))
-    # Six images and their twelve captions, under a line of names.
-    lines = (shown / "points_metadata.tsv").read_text().splitlines()
-    assert lines[0] == "text\tkind\timage" and len(lines) == 1 + 6 + 12
-    assert not (shown / "points_sprite.png").exists()
-    ends = {
-        value.tag: tf.make_ndarray(value.tensor).item()
-        for _, value in tiny.summaries(shown / "best")
-        if value.tag.startswith("6_")
-    }
-    wanted = {
-        f"6_best/{split}_recall_sum": report[split]["recall_sum"]
-        for split in ("dev", "test")
-    }
-    assert ends == pytest.approx(wanted)
 
 
 def write_own(folder, *rows):

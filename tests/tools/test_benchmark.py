@@ -4,10 +4,8 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from benchmarks import few_photos, fisher_vectors, timing
 
-from tbnets import startup
 from tbnets.serving import zoo
 from tests import saved_models, verbs
 from tests.features import tiny_cnn
@@ -85,18 +83,6 @@ def test_benchmark_prints_its_rows(
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
-
-
-def test_device_is_named_with_the_state_of_tf32(monkeypatch):
-    config, details = tf.config.experimental, {"device_name": "NVIDIA H100"}
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
-    assert re.fullmatch(r"CPU, \d+ cores", startup.describe_device())
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
-    monkeypatch.setattr(config, "get_device_details", lambda device: details)
-    for state in ("on", "off"):
-        is_on = "tensor_float_32_execution_enabled"
-        monkeypatch.setattr(config, is_on, lambda state=state: state == "on")
-        assert startup.describe_device() == f"NVIDIA H100, TF32 {state}"
 
 
 def test_benchmark_of_cells(tmp_path, searched):

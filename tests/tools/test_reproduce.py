@@ -1,6 +1,5 @@
 """Tests of the page of all results, and of what it is made from."""
 
-import dataclasses
 import functools
 import json
 import shutil
@@ -15,7 +14,6 @@ from tbnets.tasks.settings.settings import ALL
 from tests import verbs
 from tests.refusals import refused
 
-BOTH = "image_to_text", "text_to_image"
 FLAGS = [*ALL.values(), *flags_of(train.Options)]
 
 
@@ -190,31 +188,3 @@ def test_run_prints_the_commands_of_a_row():
     assert recorded.endswith(
         f"--record=runs/flickr8k_best_one_view_0 --name={name}"
     )
-
-
-def test_flag_files_expect_the_recorded_numbers(results):
-    """Wherever the words of a comment are broken; what is not told stays."""
-    values = {
-        f"test/{metric}/recall_at_{rank}": f"{rank}.{place}"
-        for place, metric in enumerate(BOTH)
-        for rank in (1, 5, 10)
-    }
-    values |= {
-        "test/recall_sum": "301.3",
-        "dev/recall_sum": "302.4",
-        "test/correspondence_accuracy": "61.2",
-        "test/correspondence_chance": "11.2",
-        "test/correspondence_upper_bound": "91.2",
-    }
-    row = dataclasses.replace(results.recorded["quickstart"], values=values)
-    text = (
-        "# Expected: test R@1/5/10 {} image to text, {}\n"
-        "#   text to image, recall sum {}, dev {}; mAP 6.6. {} % of\n"
-        "#   the phrases were right, {} % by chance, {} % at most.\n"
-        "# Source: a paper, which has 5.5/5.5/5.5 image to text.\n"
-    )
-    before = "9.9/9.9/9.9", "8.8/8.8/8.8", 199.9, 177.7, 50.0, 9.0, 99.9
-    after = "1.0/5.0/10.0", "1.1/5.1/10.1", 301.3, 302.4, 61.2, 11.2, 91.2
-    assert checks.with_expected_numbers(
-        text.format(*before), row
-    ) == text.format(*after)

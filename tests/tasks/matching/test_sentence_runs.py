@@ -13,7 +13,7 @@ from tbnets.serving.served import load_saved_model
 from tbnets.tasks import runs
 from tbnets.tasks.trained import rebuild
 from tbnets.training import loop
-from tests import tiny, tiny_bert
+from tests import saved_models, tiny, tiny_bert
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
@@ -49,7 +49,7 @@ def folder(written, tmp_path, monkeypatch):
     """The current folder: a copy of what is `written`."""
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    with tiny_cnn.known():
+    with tiny_cnn.known(), saved_models.loaded_once():
         yield tmp_path
 
 

@@ -47,17 +47,6 @@ def cards(monkeypatch, records, shift, folder):
     return drawn
 
 
-def test_correct_image_has_a_green_frame(monkeypatch, records, tmp_path):
-    drawn = cards(monkeypatch, records, 0, tmp_path)
-    # 16 captions, 5 of them: 0 * 16 // 5, 1 * 16 // 5, ...
-    titles = [f"caption {row}" for row in (0, 3, 6, 9, 12)]
-    assert [title for title, _ in drawn] == titles
-    for title, tiles in drawn:
-        own = int(title.split()[1]) // 2
-        assert tiles[0] == (f"{own}.png", "1", True, False)
-        assert [tile.is_hit for tile in tiles] == [True] + 4 * [False]
-
-
 def test_correct_image_below_the_top_is_drawn_with_its_rank(
     monkeypatch, records, tmp_path
 ):

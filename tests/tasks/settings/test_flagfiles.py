@@ -1,12 +1,32 @@
 """Tests of files of flags and of words that are no flags."""
 
+import dataclasses
+import re
+
 import pytest
 
+from tbnets.cli.train import DEVICES, FIRST
 from tbnets.errors import InputError, MissingFileError
 from tbnets.tasks.settings import flag as flags
-from tbnets.tasks.settings.flag import CommandLine, flags_of
+from tbnets.tasks.settings.flag import REQUIRED, CommandLine, flag, flags_of
+from tbnets.tasks.settings.settings import ALL
 from tests.refusals import refused
-from tests.tasks.settings.test_help import Options
+from tests.verbs import ask
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Some flags."""
+
+    out: str = flag(REQUIRED, "Where to.")
+    empty: str = flag("", "A text.")
+    none: int | None = flag(None, "A whole number.")
+    alpha: float = flag(0.5, "A number.")
+    loud: bool = flag(True, "A switch.")
+    sizes: list[int] = flag([3, 4], "A list.")
+    kind: str = flag("b", "A choice.", choices=("b", "a"))
+    long: str = flag("", "word " * 40)
+    names: list[str] = flag([], "What is no flag.", kind="words")
 
 
 def parse(*words):
@@ -97,3 +117,11 @@ def test_a_wrong_word_of_the_command_line_is_named(tmp_path, words, name):
     with refused(name) as caught:
         without_words(f"--flagfile={good}", *words)
     assert str(good) not in str(caught.value)
+
+
+def test_every_flag_is_shown_once():
+    shown, err, failure = ask("train", "--help")
+    assert (err, failure) == ("", "")
+    names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, flags=re.MULTILINE)
+    assert sorted(names) == sorted(ALL.keys() | {*FIRST, *DEVICES})
+    assert names[: len(FIRST)] == [*FIRST]
