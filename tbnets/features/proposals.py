@@ -28,8 +28,6 @@ EDGE_BOXES = {
 """Zitnick & Dollar 2014, Sec. 3. `Proposer` sets OpenCV's beta and eta."""
 SMOOTHING = 1.5
 """Standard deviation, in pixels, of the blur before the gradient."""
-_EDGES = {"sobel": {"smoothing": SMOOTHING}}
-"""The edge detector's entry in the manifest."""
 _RANGES = (
     ("limit", 1, 1_000_000, True),
     ("iou_threshold", 0, 1, False),
@@ -92,7 +90,8 @@ class Proposer:
         parts["opencv"] = import_opencv().__version__
         parts["photo"] = "upright, RGB"
         if self.method == "edge_boxes":
-            parts |= {"edge_boxes": EDGE_BOXES, "edges": _EDGES}
+            edges = {"sobel": {"smoothing": SMOOTHING}}
+            parts |= {"edge_boxes": EDGE_BOXES, "edges": edges}
             parts["most_candidates"] = MOST_CANDIDATES
         return parts
 

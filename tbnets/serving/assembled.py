@@ -142,8 +142,7 @@ def check_answers(model, expected_file):
             raise InputError(
                 f"The model must reproduce {expected_file} within "
                 f"{TOLERANCE:g}. Received: {name} that differ by {worst:g}. "
-                'Reinstall the networks: `pip install "tbnets[photos]"`, or '
-                "install another version of TensorFlow."
+                'Reinstall the networks: `pip install "tbnets[photos]"`.'
             )
 
 

@@ -175,10 +175,6 @@ class SearchIndex:
         check_finite("queries", queries)
         return queries, min(k, len(self))
 
-    def take(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the rows at some indices, as float32 `[n, dim]`."""
-        return np.float32(self.embeddings[rows])
-
     def search(
         self,
         queries: Array,
@@ -360,7 +356,7 @@ class ApproximateIndex(SearchIndex):
             if len(near) < k:
                 [rows[i]], [values[i]] = super().search([query], k)
                 continue
-            products = self.take(near) @ query
+            products = np.float32(self.embeddings[near]) @ query
             order = np.argsort(-products, kind="stable")[:k]
             rows[i], values[i] = near[order], products[order]
         return rows, values
