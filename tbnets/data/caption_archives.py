@@ -141,12 +141,9 @@ def _class_name(shard, name, text, classes):
     number = int(text[:20])  # Python rejects numbers of thousands of digits.
     if number < len(classes):
         return classes[number]
-    advice = (
-        f"Write the names of the classes into {_CLASSES[0]} next to the "
-        "shards, one per line in the order of the numbers, or write captions."
-    )
-    received = f"the number {text[:20]} and {len(classes)} names of classes"
-    return shard.refuse("the name of a class", received, name, advice)
+    expected = f"the number of a line in {_CLASSES[0]} next to the shards"
+    received = f"{text[:20]} and {len(classes)} lines"
+    return shard.refuse(expected, received, name)
 
 
 def _read_classes(root):

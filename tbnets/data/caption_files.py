@@ -23,7 +23,7 @@ from tbnets.data.layouts import (
 from tbnets.data.photos import find_photos, stem_of
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.errors import MissingFileError
-from tbnets.files import CheckedFile, shown
+from tbnets.files import CheckedFile, listed, shown
 
 _HEAD_BYTES = 65536
 _JSON = re.compile(r"\{\s*(?:\"|\}|$)|\[\s*(?:[\[{\"\]\d-]|$)")
@@ -154,8 +154,7 @@ def read_rows(file, names, rows: Iterable[Row], archive=""):
             file.report(
                 f"expected a column of images and a column of captions. {error}"
                 " Name them with --image_column=NAME --caption_column=NAME, or "
-                "add a header such as image,caption. docs/bring_your_data.md "
-                "shows the files that can be read."
+                "add a header such as image,caption."
             )
             return []
     used = layout.image, *layout.captions, layout.split, layout.identity
@@ -209,8 +208,7 @@ def _records(file, rows, layout, archive):
             left_out["conversations without an image"] += 1
             continue
         if all(values.get(key) is None for key in layout.captions):
-            keys = " or ".join(map(repr, layout.captions))
-            file.refuse(f"the key {keys}", values, place)
+            file.refuse(f"the keys {listed(layout.captions)}", values, place)
             continue
         image = _image_of(value)
         folder = layout.folder and values.get(layout.folder)
@@ -222,8 +220,7 @@ def _records(file, rows, layout, archive):
         captions = [text for text in captions if text is not None]
         split = values.get(layout.split) if layout.split else split
         if not isinstance(split, str) or not split.strip():
-            advice = "Write it in all rows or in no row."
-            file.refuse("the name of a split", split, place, advice)
+            file.refuse("the name of a split, in all rows", split, place)
         elif name and (captions or not texts):
             written = value.strip() if isinstance(value, str) else image
             if _is_new_spelling(file, place, name, written, spelled):
@@ -289,8 +286,8 @@ def _is_new_spelling(file, place, name, written, spelled):
     before = spelled.setdefault(name if name == path else path, written)
     if written == before:
         return False
-    advice = "Both names refer to one file. Use one name in all rows."
-    file.refuse(f"{shown(before)} as before", written, place, advice)
+    expected = f"one name for a file, {shown(before)} as before"
+    file.refuse(expected, written, place)
     return True
 
 
@@ -299,10 +296,9 @@ def _identity(file, values, layout, place, identities):
         return ""
     value, image = values.get(layout.identity), values[layout.image]
     if type(value) not in (int, str) or not str(value).strip():
-        advice = "Write it in all rows or in no row."
-        file.refuse("the id of a person or object", value, place, advice)
-        return ""
-    if identities.setdefault(str(image), str(value)) != str(value):
-        expected = f"{identities[str(image)]!r}, the image's id in other rows"
-        file.refuse(expected, value, place)
-    return identities[str(image)]
+        expected = "the id of a person or object, in all rows"
+        return file.refuse(expected, value, place) or ""
+    before = identities.setdefault(str(image), str(value))
+    if before != str(value):
+        file.refuse(f"{before!r}, as in other rows", value, place)
+    return before

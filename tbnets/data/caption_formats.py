@@ -120,16 +120,13 @@ def _table_rows(file, header, rows, mark):
         if len(row) == width:
             yield Row(line, dict(zip(header, map(_value, row))))
         else:
-            advice = f"Quote captions that contain {shown(mark)}."
             expected = f"{width} columns ({listed(header)})"
-            file.refuse(expected, row, line, f"It has {len(row)}. {advice}")
+            advice = f"Quote captions that contain {shown(mark)}."
+            file.refuse(expected, row, line, advice)
     if repaired:
-        why = (
-            "lacked a bar" if mark == "|" else f"had {shown(mark)} in captions"
-        )
         file.suspect(
             f"expected {width} columns; repaired {len(repaired)} rows that "
-            f"{why}. The first is line {repaired[0]}.",
+            f"lacked {shown(mark)}, or had it in captions.",
             repaired[0],
         )
 
@@ -151,9 +148,8 @@ def _python_strings(text):
 def _with_bar(row, count):
     # A row of Kaggle's results.csv of Flickr30k lacks the bar before a caption.
     match = re.fullmatch(r"\s*(\d+)\s+(.+)", row[-1])
-    return (
-        [*row[:-1], *match.groups()] if match and len(row) + 1 == count else []
-    )
+    is_short = match and len(row) + 1 == count
+    return [*row[:-1], *match.groups()] if is_short else []
 
 
 def _with_lines(file, reader):
@@ -164,16 +160,11 @@ def _with_lines(file, reader):
         except StopIteration:
             return
         except csv.Error as error:
-            advice = ""
-            if "unexpected end" in str(error):
-                advice = (
-                    " A double quote that starts here is not closed. Write it "
-                    "twice, or copy the file again."
-                )
-            elif "new-line character" in str(error):
-                error = "a carriage return without a newline"
-                advice = " End each row with a newline, or quote the value."
-            file.report(f"expected a row; found: {error}.{advice}", first)
+            file.report(
+                f"expected a row; found: {error}. Close each double quote, and "
+                "end each row with a newline.",
+                first,
+            )
 
 
 _NAMED_ROWS = 100
@@ -233,9 +224,17 @@ def _columns(file, content):
 def read_json(file):
     """Reads a list of objects, or an object from photos to captions."""
     if file.is_json_lines:
-        return read_rows(file, *_rows_of_lines(file))
-    names, rows = _json_rows(file, file.content)
+        rows = [Row(line, row) for line, row in file.json_rows(())]
+        names = _names(row.values for row in rows)
+    else:
+        names, rows = _json_rows(file, file.content)
     return read_rows(file, names, rows) if names else []
+
+
+def _names(objects):
+    """Returns the keys of the first `_NAMED_ROWS` objects, each once."""
+    first = itertools.islice(objects, _NAMED_ROWS)
+    return [*dict.fromkeys(key for values in first for key in values)]
 
 
 def _json_rows(file, content, split=None):
@@ -264,11 +263,8 @@ def _json_rows(file, content, split=None):
         else:
             file.refuse("a list of objects", content, place)
         return [], []
-    names = {
-        key: 0 for x in content[:_NAMED_ROWS] if type(x) is dict for key in x
-    }
     rows = (Row(x, row, part) for x, row in entries_of(file, content, place))
-    return [*names], rows
+    return _names(x for x in content if type(x) is dict), rows
 
 
 def _rows_of_mapping(content, split):
@@ -293,13 +289,6 @@ def _ends_with(texts, name):
     # The last item of a list may be the path of the image.
     last = texts[-1] if isinstance(texts, list) and texts else ""
     return isinstance(last, str) and last.endswith(name)
-
-
-def _rows_of_lines(file):
-    rows = (Row(line, row) for line, row in file.json_rows(()))
-    first = [*itertools.islice(rows, _NAMED_ROWS)]
-    names = {key: 0 for row in first for key in row.values}
-    return [*names], itertools.chain(first, rows)
 
 
 def read_phrases(file):
@@ -396,10 +385,8 @@ def _split_lists(path):
         if split in lists:
             raise InputError(
                 "path",
-                "have at most one list per split in its folder",
-                f"path={path} with {lists[split]} and {candidate} for "
-                f"{split!r}",
-                "Remove one list.",
+                f"have at most one list of {split!r} in its folder",
+                f"{lists[split]} and {candidate}",
             )
         lists[split] = candidate
     return lists
@@ -415,10 +402,7 @@ def _listed(path, captions, token_file):
         matches = [listed] if listed in captions else by_stem.get(listed, [])
         if listed and len(matches) != 1:
             expected = f"an image of {token_file.path}"
-            advice = (
-                f"It has {len(matches) or 'no'} images of this name. Correct "
-                "the list, or complete the token file."
-            )
+            advice = f"It has {len(matches)} images of this name."
             file.refuse(expected, listed, line, advice)
         elif listed and matches[0] in names:
             expected = f"each image once; line {names[matches[0]]} has it"
@@ -443,19 +427,15 @@ def read_precomputed(file):
     """
     base = file.path.removesuffix("_caps.txt")
     rows, ends_well = file.lines(may_be_cp1252=True)
-    try:
-        features = open_array(f"{base}_ims.npy")
-    except ValueError as error:
-        file.report(f"its features cannot be read: {error}")
-        return []
+    features = open_array(f"{base}_ims.npy")
     images = len(features)
     if not rows or len(rows) % images:
-        cut = "" if ends_well else " Copy the file again: its end is missing."
-        file.report(
-            f"expected an equal number of captions for each of the {images} "
-            f"rows of {features.path}; found {len(rows)} captions.{cut}",
-            len(rows),
+        cut = "" if ends_well else "Copy the file again: its end is missing."
+        expected = (
+            "an equal number of captions for each of the "
+            f"{images} rows of {features.path}"
         )
+        file.refuse(expected, len(rows), len(rows), cut)
         return []
     each, twice = len(rows) // images, first_twice(features.ids)
     keys = [key for key in features.ids for _ in range(each)]
@@ -464,8 +444,7 @@ def read_precomputed(file):
     if each > 1 and twice is not None:
         expected = f"unique ids, because each row has {each} captions"
         ids = CheckedFile(f"{base}_ids.txt", file.problems)
-        advice = "Put all captions of an image in one block."
-        ids.refuse(expected, twice, None, advice)
+        ids.refuse(expected, twice)
         return []
     records = {}
     for key, row in zip(keys, rows):
@@ -496,16 +475,13 @@ def read_file(file):
     ([], "") if the file has no known format or no columns of captions.
     """
     before = len(file.problems or ())
-    if name := _format_of(file):
+    name, records = _format_of(file), []
+    if name:
         records = READERS[name](file)
-        if not records and len(file.problems or ()) == before:
-            file.report("expected captions; found none.")
-        if file.used:
-            return records, f"{name} ({file.used})"
-        return records, name if records else ""
-    if len(file.problems or ()) == before:  # Else it is damaged.
+    if not records and len(file.problems or ()) == before:
         _report_unknown(file)
-    return [], ""
+    used = f" ({file.used})" if file.used else ""
+    return records, f"{name}{used}" if records else ""
 
 
 def _format_of(file):

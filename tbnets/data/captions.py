@@ -135,21 +135,11 @@ class CaptionedImages:
         refuse_single("image_ids", self.image_ids)
         refuse_single("captions", self.captions)
         if (twice := first_twice(self.image_ids)) is not None:
-            raise InputError(
-                "image_ids",
-                "be unique",
-                f"image_ids with {twice!r} twice",
-                "Merge the captions of this image.",
-            )
+            raise InputError("image_ids", "be unique", f"{twice!r} twice")
         for name in ("file_names", "identities"):
-            if len(getattr(self, name)) not in (0, self.num_images):
-                raise InputError(
-                    name,
-                    "be empty or have one value per image",
-                    f"{name} of length {len(getattr(self, name))}, "
-                    f"{self.num_images} images",
-                    "Omit it, or pass a value for each image.",
-                )
+            if (count := len(getattr(self, name))) not in (0, self.num_images):
+                expected = f"be empty or have {self.num_images} values"
+                raise InputError(name, expected, f"{count} values")
         rows.setflags(write=False)
         for name in ("image_ids", "captions", "file_names", "identities"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -302,11 +292,8 @@ class CaptionSource:
         if pattern := self.pattern():
             names = split_names.splits_in_path(pattern)
             if not names:
-                raise MissingFileError(
-                    "`path` must match at least one file. Received: "
-                    f"path={self.path}, which matches no file. Check the "
-                    "folder and the name around {split}."
-                )
+                expected = "match at least one file"
+                raise MissingFileError("path", expected, f"path={self.path}")
             return names
         problems: list[Any] = []
         records, _ = self._read_file(os.fspath(self.path), problems)
@@ -324,12 +311,8 @@ class CaptionSource:
         ids = [record.image_id for record in records]
         identities = [record.identity for record in records]
         if len(set(ids)) < len(ids):
-            raise InputError(
-                "split",
-                "name splits without common images",
-                f"split={split!r} of {self.path}",
-                "Read the splits separately.",
-            )
+            expected = "name splits without common images"
+            raise InputError("split", expected, f"{split!r} of {self.path}")
         sizes = (len(record.captions) for record in records)
         return CaptionedImages(
             image_ids=ids,

@@ -134,9 +134,7 @@ def _chosen(names, chosen):
     for name in filter(None, chosen):
         if name.lower() not in lowered:
             there = listed([*map(str, names)], MOST_LISTED)
-            raise UnknownColumns(
-                f"No column is named {name}. The columns are {there}."
-            )
+            raise UnknownColumns(f"No column is named {name}, only {there}.")
     return [lowered[name.lower()] for name in chosen if name]
 
 

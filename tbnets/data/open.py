@@ -59,10 +59,10 @@ class SplitData:
         missing = [path for path in paths if not is_file(path)]
         if missing:
             raise MissingFileError(
-                f"`--images` must contain every image of split {self.name}. "
-                f"Received: --images={folder}, where {len(missing)} of "
-                f"{len(paths)} are missing, first {missing[0].name}. Add the "
-                "photos, or remove these images from the captions."
+                "--images",
+                f"contain every image of split {self.name}",
+                f"--images={folder}, where {len(missing)} of {len(paths)} are "
+                f"missing, first {missing[0].name}",
             )
         return FileNames(paths)
 
@@ -95,10 +95,8 @@ class SplitData:
         if len(features) != records.num_captions:
             raise InputError(
                 "--text_features",
-                "have one row per caption",
-                f"{len(features)} rows in {features.path}, "
-                f"{records.num_captions} captions in {records.path}",
-                "Extract the features again.",
+                f"have a row for each of the {records.num_captions} captions",
+                f"{len(features)} rows in {features.path}",
             )
         return FeatureRows(features, range(len(features)))
 
@@ -120,13 +118,9 @@ class SplitData:
         elif store.sizes is None:
             fault = "no photo sizes"
         if fault:
-            raise InputError(
-                "--regions",
-                "name a store with region features and photo sizes",
-                f"{store.path}, which has {fault}",
-                "Use a recipe, such as features/regions_grid.flags, or a "
-                "store from tbnets extract_image_features --regions.",
-            )
+            expected = "name a store with region features and photo sizes"
+            received = f"{store.path}, which has {fault}"
+            raise InputError("--regions", expected, received)
         return store, store.rows(self.records.image_ids)
 
     @functools.cached_property
@@ -238,11 +232,9 @@ class Data:
             names, path = error.names, error.path
             raise NoSuchSplit(split, names, path, f"--{flag}") from error
         if not records.num_captions:
+            received = f"--{flag}={split}, without captions in {records.path}"
             raise InputError(
-                f"--{flag}",
-                "name a split with captions",
-                f"--{flag}={split}, without captions in {records.path}",
-                "Choose a split or file with captions.",
+                f"--{flag}", "name a split with captions", received
             )
         return split
 
@@ -290,12 +282,9 @@ class Data:
         except NoSuchSplit as error:
             if not error.names:
                 raise sources.nowhere(flag, error.path) from error
-            raise InputError(
-                f"--{flag}",
-                f"name features of split {split}",
-                f"{error.path}, which exists only for {', '.join(error.names)}",
-                "Extract the features, or choose a split with features.",
-            ) from error
+            expected = f"name features of split {split}"
+            received = f"{error.path}, which has {', '.join(error.names)}"
+            raise InputError(f"--{flag}", expected, received) from error
         if missing := [path for path in paths if not _exists(path)]:
             raise sources.nowhere(flag, missing[0])
         return paths
@@ -333,10 +322,8 @@ class Data:
             if lines := extraction_differences(*values, where, here):
                 raise InputError(
                     f"--{flag}",
-                    "name features that are extracted with identical settings",
-                    f"--{flag}={here}, which differ from the features of "
-                    f"{where}: {'; '.join(lines)}",
-                    "Extract the features again.",
+                    f"name features with the settings of {where}",
+                    f"--{flag}={here}, which differ: {'; '.join(lines)}",
                 )
 
     @functools.cached_property

@@ -181,9 +181,9 @@ class Sources:
     def nowhere(self, flag, path):
         """Returns the error for a path that does not exist."""
         return MissingFileError(
-            f"`--{flag}` must name an existing file or folder. Received: "
-            f"--{flag}={getattr(self, flag)}, which is not at {path}. Set "
-            f"--data_root={self.data_root}, or the environment variable "
-            "TBNETS_DATA, to the folder of your data; docs/data_formats.md "
-            "describes it."
+            f"--{flag}",
+            "name an existing file or folder",
+            f"--{flag}={getattr(self, flag)}, which is not at {path}",
+            f"Set --data_root={self.data_root}, or the environment variable "
+            "TBNETS_DATA, to the folder of your data.",
         )

@@ -42,15 +42,12 @@ class NoSuchSplit(InputError):
 
     def __init__(self, split, names, path, argument="split"):
         known = ", ".join(map(repr, names)) or "no split"
-        advice = "Choose an existing split, or assign images to this split."
+        advice = ""
         if tuple(names) == (WHOLE_FILE,):
-            advice = (
-                "The file has no splits. Choose 'all', add a split to its "
-                "rows, or use a file per split with {split} in the path."
-            )
+            advice = " Add a split to its rows, or put {split} into the path."
         super().__init__(
             f"`{argument}` must be a split of {path}: {known}. "
-            f"Received: {argument}={split}. {advice}"
+            f"Received: {argument}={split}.{advice}"
         )
         self.split = split
         self.names = tuple(names)
@@ -128,12 +125,9 @@ def draw_cuts(image_ids, path):
     """
     places = np.sort([place_of(image_id) for image_id in image_ids])
     if len(places) < FEWEST:
-        raise InputError(
-            "--captions",
-            f"have splits, or {FEWEST} images to draw splits from",
-            f"{len(places)} images in {path}",
-            "Add images with captions, or add a split to all rows.",
-        )
+        expected = f"have splits, or {FEWEST} images to draw splits from"
+        received = f"{len(places)} images in {path}"
+        raise InputError("--captions", expected, received)
     fifth = len(places) // 5
     cuts, start = [], 0
     for _ in ("test", "dev"):

@@ -7,18 +7,17 @@
 import copy
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tbnets.checks import Integers, Path, short_repr
+from tbnets.checks import Integers, Path, checked_rows, short_repr
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
-from tbnets.files import CheckedFile, shown
+from tbnets.files import CheckedFile, listed, shown
 
 CHUNK_BYTES = 16 * 2**20
-MOST_LISTED = 5
 ROUNDING = 1e-3
 """Maximum relative difference between rows that share an id."""
 
@@ -94,14 +93,12 @@ class Features:
 
         Missing ids raise a ValueError that lists the first missing ids.
         """
-        missing = self.missing(image_ids)
-        if missing:
-            first = ", ".join(map(repr, missing[:MOST_LISTED]))
+        if missing := self.missing(image_ids):
             raise InputError(
                 "image_ids",
                 f"all have features in {self.path}",
-                f"{len(missing)} of {len(image_ids)} without features, first "
-                f"{first}; {self.looks()}",
+                f"{len(missing)} of {len(image_ids)} without features, "
+                f"{listed([*map(repr, missing)])}; {self.looks()}",
                 self._advice(missing),
             )
         return np.array([self.row_of_id[key] for key in image_ids], np.int64)
@@ -114,50 +111,24 @@ class Features:
 
     def _advice(self, missing):
         if not self.has_ids:
-            place = ids_file(self.path)
-            return f"The file has no ids. Write one id per line to {place}."
+            return f"Write one id per line to {ids_file(self.path)}."
         failed = [key for key in missing if key in self.failed]
         if not failed:
             return "Extract the missing features, or use matching ids."
         return (
             f"The feature extraction of {len(failed)} failed, first "
-            f"{failed[0]!r}: {self.failed[failed[0]]}. Repair these photos "
-            "and extract again, or remove them from the captions."
+            f"{failed[0]!r}: {self.failed[failed[0]]}. Repair these photos."
         )
 
     def take(self, rows: Integers) -> np.ndarray:
         """Returns the features in the given rows, float32 `[n, dim]`."""
-        return self._read(check_rows(rows, len(self)))
+        return self._read(checked_rows("rows", rows, len(self)))
 
     def _read(self, rows):
         raise NotImplementedError
 
-    def chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yields all rows in order, in `(slice, array)` pairs of about 16 MiB.
-
-        The arrays have the stored dtype, or float32 if these features are
-        concatenated from several sources.
-        """
-        for rows in slices(len(self), 4 * self.dim):
-            yield rows, self._read(np.arange(rows.start, rows.stop))
-
-    def row_name(self, row: int) -> str:
-        """Describes a row of `chunks` for error messages."""
-        return f"row {row} (id {shown(self.ids[row])})"
-
     def verify(self) -> None:
         """Compares the files with their checksums, if there are any."""
-
-
-def check_rows(rows, count):
-    """Returns rows as int64. Raises IndexError if a row does not exist."""
-    rows = np.asarray(rows, dtype=np.int64)
-    if rows.size and not 0 <= rows.min() <= rows.max() < count:
-        raise IndexError(
-            f"`rows` must be in [0, {count}). Received: rows from "
-            f"{rows.min()} to {rows.max()}. Look the rows up by id."
-        )
-    return rows
 
 
 class FeatureArray(Features):
@@ -175,10 +146,17 @@ class FeatureArray(Features):
         return np.asarray(self._array[rows], dtype=np.float32)
 
     def chunks(self):
-        """Yields all rows in order, as `(slice, array)` of the stored dtype."""
+        """Yields all rows in order, in `(slice, array)` pairs of about 16 MiB.
+
+        The arrays have the stored dtype.
+        """
         row_bytes = self.dim * self._array.itemsize
         for rows in slices(len(self._array), row_bytes):
             yield rows, self._array[rows]
+
+    def row_name(self, row):
+        """Describes a row of `chunks` for error messages."""
+        return f"row {row} (id {shown(self.ids[row])})"
 
     def check_repeated_rows(self):
         """Raises ValueError if rows with the same id differ beyond rounding."""
@@ -190,10 +168,9 @@ class FeatureArray(Features):
             most = ROUNDING * np.abs(first_values).max(axis=1)
             far = np.abs(values - first_values).max(axis=1) > most
             for row in rows[far]:
-                raise InputError(
-                    f"{self.path}: expected equal rows for one id; found "
-                    f"different rows {first[row]} and {row} of "
-                    f"{self.ids[row]!r}. Use a different id for each row."
+                CheckedFile(self.path).report(
+                    f"expected equal rows for one id; found different rows "
+                    f"{first[row]} and {row} of {self.ids[row]!r}."
                 )
 
 
@@ -290,10 +267,9 @@ class SideBySide(Features):
     def __init__(self, parts):
         for part in parts:
             if not part.has_ids:
-                raise InputError(
-                    f"{part.path}: expected ids, by which features are "
-                    f"concatenated; found no file {ids_file(part.path)}. "
-                    "Write one id per row to this file."
+                CheckedFile(part.path).report(
+                    "expected ids, by which features are concatenated; found "
+                    f"no file {ids_file(part.path)}. Write one id per line."
                 )
         row_of_id = parts[0].row_of_id
         common = sorted(row_of_id, key=row_of_id.get)
@@ -302,12 +278,7 @@ class SideBySide(Features):
             common = [key for key in common if key not in missing]
         if not common:
             looks = "; ".join(f"in {p.path} {p.looks()}" for p in parts)
-            raise InputError(
-                "parts",
-                "be features with common ids",
-                looks,
-                "Use matching ids.",
-            )
+            raise InputError("parts", "be features with common ids", looks)
         path = ", ".join(part.path for part in parts)
         super().__init__(common, sum(part.dim for part in parts), path)
         self.parts = tuple(parts)

@@ -95,10 +95,9 @@ def check_numbers(path, expected, advice, fits) -> Header:
         raise InputError(f"{expected} {description}. {advice}")
     size = os.path.getsize(path)
     if size != header.size:
-        damage = "truncated" if size < header.size else "too long"
         raise InputError(
             f"{expected} {description}, which takes {header.size} bytes, in a "
-            f"file of {size}. The file is {damage}: copy or write it again."
+            f"file of {size}. Copy or write it again."
         )
     return header
 

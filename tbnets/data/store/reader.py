@@ -27,13 +27,12 @@ import pathlib
 import numpy as np
 
 from tbnets import files
-from tbnets.checks import Path, first_twice
+from tbnets.checks import Path, checked_rows, first_twice
 from tbnets.data.store.features import (
     FeatureArray,
     Features,
     SideBySide,
     check_finite,
-    check_rows,
     joined_made_by,
     open_array,
 )
@@ -44,7 +43,6 @@ from tbnets.files import CheckedFile, is_kind, shown
 
 FORMAT = "tbnets-features-3"
 MANIFEST = "manifest.json"
-KINDS = ("images", "regions")
 DTYPES = {"float32": "<f4", "float16": "<f2"}
 PARTS = ("features", "boxes", "counts", "scores", "sizes")
 _PARTS = {
@@ -93,10 +91,9 @@ class Manifest:
         if self.dim < 0 or self.dtype not in DTYPES or kind not in _PARTS:
             raise InputError(
                 "kind, dim or dtype",
-                f"be {' or '.join(KINDS)}, an integer >= 1 (or 0 for only "
-                f"boxes), and {' or '.join(DTYPES)}",
+                "be images or regions, an integer >= 1 (or 0 for only boxes), "
+                f"and {' or '.join(DTYPES)}",
                 f"{self.kind!r}, {self.dim} and {self.dtype!r}",
-                "Change these arguments.",
             )
 
     @property
@@ -151,14 +148,9 @@ def read_manifest(folder) -> Manifest:
     if label != FORMAT:
         file.refuse(f"'format' {FORMAT!r}", label)
     kinds = Manifest.__annotations__
-    bad = {
-        name: value.get(name)
-        for name in dict.fromkeys([*kinds, *value])
-        if not is_kind(value.get(name), kinds.get(name))
-    }
-    if bad:
-        expected = [f"{name} ({kind})" for name, kind in kinds.items()]
-        file.refuse(f"{', '.join(expected)}, with numbers >= 0", bad)
+    for name in dict.fromkeys([*kinds, *value]):
+        if not is_kind(value.get(name), kinds.get(name)):
+            file.refuse(f"{name} ({kinds.get(name)})", value.get(name))
     try:
         manifest = Manifest(**value)
     except InputError as error:
@@ -229,9 +221,8 @@ def check_same(path, stored, requested):
     if lines:
         raise InputError(
             "path",
-            "be a new folder, or a store extracted with identical settings",
+            "be a new folder, or features extracted with identical settings",
             f"path={path}, which differs: {'; '.join(lines)}",
-            "Use the settings of the store, or another folder.",
         )
 
 
@@ -246,17 +237,14 @@ def open_store(path, incomplete=False) -> "FeatureStore":
         raise InputError(
             "path",
             "be a complete feature store",
-            f"path={os.fspath(path)}, whose extraction stopped after "
-            f"{manifest.images} images",
-            "Run the extraction again with its flags: it resumes.",
+            f"{path}, whose extraction stopped after {manifest.images} images",
+            "Run the extraction again: it resumes.",
         )
     store = FeatureStore(path, manifest)
     twice = first_twice([*store.ids, *manifest.failed])
     if twice is not None:
-        CheckedFile(os.path.join(path, MANIFEST)).report(
-            "expected each id once, in ids.txt or in 'failed'; found "
-            f"{twice!r} twice."
-        )
+        file = CheckedFile(os.path.join(path, MANIFEST))
+        file.refuse("each id once, in ids.txt or in 'failed'", twice)
     return store
 
 
@@ -319,7 +307,7 @@ class FeatureStore(FeatureArray):
         self._check_holds("whole images")
         return super().take(rows)
 
-    def row_name(self, row) -> str:
+    def row_name(self, row):
         """Describes a row of `chunks` for error messages."""
         if self.kind == "images":
             return super().row_name(row)
@@ -353,10 +341,11 @@ class FeatureStore(FeatureArray):
         Region j of the image in row i is row `first_regions[i] + j`.
         """
         self._check_holds("regions")
-        return self._read(check_rows(rows, int(self.first_regions[-1])))
+        count = int(self.first_regions[-1])
+        return self._read(checked_rows("rows", rows, count))
 
     def _of_image(self, row, part):
-        row = int(check_rows(row, len(self)))
+        [row] = checked_rows("row", [row], len(self))
         if part not in self.arrays:
             return None
         first, end = self.first_regions[row : row + 2]
@@ -367,12 +356,8 @@ class FeatureStore(FeatureArray):
         if self.kind == "images":
             holds = "whole images"
         if holds != expected:
-            raise InputError(
-                "path",
-                f"be a feature store of {expected}",
-                f"path={self.path}, which has {holds}",
-                f"Use a store with {expected}.",
-            )
+            expected = f"be a feature store of {expected}"
+            raise InputError("path", expected, f"{self.path}, with {holds}")
 
     @property
     def files(self) -> list:
@@ -396,24 +381,19 @@ class FeatureStore(FeatureArray):
         for part, digest in self.checksums().items():
             expected = self.manifest.sha256[part]
             if digest != expected:
-                CheckedFile(self.file_of[part]).refuse(
-                    f"rows with the sha256 {expected}",
-                    digest,
-                    advice=COPY_AGAIN,
-                )
+                expected = f"rows with the sha256 {expected}"
+                file = CheckedFile(self.file_of[part])
+                file.refuse(expected, digest, None, COPY_AGAIN)
 
 
 def read_ids(path, count):
     """Returns the first `count` lines of a file of ids."""
     file = CheckedFile(path)
     ids, ends_well = file.lines()
-    complete_lines = len(ids) if ends_well else len(ids) - 1
+    complete_lines = len(ids) - (not ends_well)
     if complete_lines < count:
-        file.report(
-            f"expected {count} ids, each on a line of its own; found "
-            f"{max(complete_lines, 0)} complete lines. {COPY_AGAIN}",
-            len(ids),
-        )
+        expected = f"{count} ids, each on a line of its own"
+        file.refuse(expected, complete_lines, len(ids), COPY_AGAIN)
     return ids[:count]
 
 

@@ -29,7 +29,7 @@ from tbnets.data.store.reader import (
 )
 from tbnets.errors import ExistingFileError, InputError
 from tbnets.evaluation.boxes import check_boxes
-from tbnets.files import shown
+from tbnets.files import listed, shown
 
 _OURS = re.compile(rf"(ids|{'|'.join(PARTS)})(-\d+)?\.(txt|npy)")
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
@@ -80,11 +80,8 @@ class FeatureWriter:
         self._unlock = weakref.finalize(self, os.close, folder)
         if files.try_lock(folder) is False:
             self.close()
-            raise ExistingFileError(
-                "`path` must be a folder that no other process writes. "
-                f"Received: path={path}, which another process writes. Wait "
-                "until it ends, or choose another folder."
-            )
+            expected = "be a folder that no other process writes"
+            raise ExistingFileError("path", expected, f"path={path}")
         self.is_new: bool = not (self.path / MANIFEST).exists()
         if self.is_new:
             write_manifest(self.path, new)
@@ -188,12 +185,8 @@ class FeatureWriter:
 
     def _write(self, name, header, start, content):
         if not self._unlock.alive:
-            raise InputError(
-                "writer",
-                "be open",
-                f"the writer of {self.path}, which is closed",
-                "Create another writer, which continues the store.",
-            )
+            expected = "not be closed"
+            raise InputError("writer", expected, f"the writer of {self.path}")
         path = self.path / name
         with open(path, "r+b" if path.exists() else "w+b") as file:
             file.truncate(start)  # Removes what a killed writer left.
@@ -276,17 +269,10 @@ def check_ids(ids, done, path):
     """
     seen = set()
     for key in ids:
-        reason = ""
-        if not isinstance(key, str) or not _ID.fullmatch(key):
-            reason = "is not a line of Unicode text"
-        elif key in seen or key in done:
-            reason = f"is repeated or already in {path}"
-        if reason:
-            raise InputError(
-                "`ids` and `failed` must be new ids of one line. "
-                f"Received: {shown(key)}, which {reason}. Leave it out, "
-                "or rename the image."
-            )
+        is_line = isinstance(key, str) and _ID.fullmatch(key)
+        if not is_line or key in seen or key in done:
+            expected = f"be lines of Unicode text, each once in {path}"
+            raise InputError("ids", expected, shown(key))
         seen.add(key)
 
 
@@ -295,17 +281,13 @@ def make_folder(path):
 
     Raises an error if it contains other files than a folder `CACHE`.
     """
-    holds = "is a file" if path.is_file() else ""
-    if path.is_dir():
-        names = {n for n in os.listdir(path) if not files.is_partial(n)}
-        if names := names - {CACHE}:
-            holds = f"has {', '.join(sorted(names)[:5])} but no {MANIFEST}"
-    if holds:
+    found = path.iterdir() if path.is_dir() else [path] * path.exists()
+    names = {x.name for x in found if not files.is_partial(x.name)}
+    if names := names - {CACHE}:
         raise InputError(
             "path",
             "be a new folder, an empty folder or a feature store",
-            f"path={path}, which {holds}",
-            "Choose another folder.",
+            f"path={path}, with {listed(sorted(names))}",
         )
     path.mkdir(parents=True, exist_ok=True)
 
@@ -323,8 +305,7 @@ def checked_arrays(manifest, ids, arrays):
             ", ".join(sorted(parts)),
             f"be arrays only if they are in {sorted(required)}, the arrays of "
             "this store and of its earlier rows",
-            f"{', '.join(sorted(arrays))}",
-            "Pass these arrays, or use another kind of store.",
+            ", ".join(sorted(arrays)),
         )
     counts = np.ones(len(ids), np.int64)
     if "counts" in arrays:
@@ -351,7 +332,6 @@ def _converted(part, array, shape, dtype, owners):
             part,
             f"be {expected} of shape {shape}",
             f"shape {array.shape} and dtype {array.dtype}",
-            "Pass one row per image, or per region in `counts`.",
         )
     with np.errstate(over="ignore"):
         stored = np.ascontiguousarray(array, dtype)
@@ -361,6 +341,5 @@ def _converted(part, array, shape, dtype, owners):
             part,
             f"be {expected} as {dtype.name}",
             f"{array[place]} for the image {str(owners[place[0]])!r}",
-            "Check this image, record it as failed, or store float32.",
         )
     return stored

@@ -40,7 +40,7 @@ def test_rows_are_found_by_id(tmp_path, dtype, order):
     assert taken.dtype == np.float32
     assert features.take([]).shape == (0, 2)
     for row in (-1, 3):
-        with pytest.raises(IndexError):
+        with pytest.raises(ValueError, match="rows"):
             features.take([row])
     assert (len(features), features.dim) == (3, 2)
     assert features.path == str(path)

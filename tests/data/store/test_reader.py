@@ -162,12 +162,12 @@ def test_reading_rows_of_another_kind_raises_an_error(
             read(0)
 
 
-def test_rows_outside_the_store_raise_an_index_error(path, tmp_path):
+def test_rows_outside_the_store_are_refused(path, tmp_path):
     write(tmp_path / "regions", "regions")
     images, regions = open_store(path), open_store(tmp_path / "regions")
     for take, count in ((images.take, 6), (regions.take_regions, 7)):
         for row in (-1, count):
-            with pytest.raises(IndexError):
+            with pytest.raises(ValueError, match="rows"):
                 take([0, row])
 
 
