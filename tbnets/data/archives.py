@@ -53,10 +53,8 @@ def list_archives(path, suffixes=SUFFIXES):
     for pattern in _expand_numbers(path.replace(SPLIT_FIELD, "*")):
         paths = sorted(glob.glob(pattern))
         if not paths:
-            raise MissingFileError(
-                "`path` must match archives. Received: path="
-                f"{path}, but {pattern} does not exist. Correct the path."
-            )
+            received = f"path={path}, but {pattern} does not exist"
+            raise MissingFileError("path", "match archives", received)
         archives += paths
     return os.path.dirname(re.split(r"[{*]", path)[0]), archives
 
@@ -222,10 +220,7 @@ def open_archive(path):
     """
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
-        raise NotAFileError(
-            f"`path` must be a file. Received: path={path}, which is a folder "
-            "or a device. Check the path."
-        )
+        raise NotAFileError("path", "be a file", f"path={path}")
     return _opened(os.fspath(path), (state.st_size, state.st_mtime_ns))
 
 

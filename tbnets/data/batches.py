@@ -191,7 +191,6 @@ def refuse_broken_images(images):
             f"contain only complete photos: {KINDS}",
             f"{len(broken)} of {len(paths)} files that are not: "
             f"{listed(broken)}",
-            "Replace these files, or remove them from the captions.",
         )
 
 
@@ -264,9 +263,9 @@ def distributed(strategy, batches):
     count = strategy.num_replicas_in_sync
     if batches.smallest is not None and batches.smallest < count:
         raise InputError(
-            "Batches must have at least one photo for each replica. "
-            f"Received: a batch of {batches.smallest} for {count} replicas. "
-            "Choose a different `images_per_batch`, or fewer replicas."
+            "images_per_batch",
+            "leave at least one photo for each replica in every batch",
+            f"a batch of {batches.smallest} for {count} replicas",
         )
 
     def worker_dataset(context):
@@ -388,13 +387,8 @@ class EpochBatches(Batches):
         records = examples.records
         drawable = int(np.count_nonzero(records.captions_per_image))
         if not drawable:
-            raise InputError(
-                "examples",
-                "have at least one image with a caption",
-                f"{records.num_images} images, {records.num_captions} "
-                f"captions of {records.path}",
-                "Choose a split with captions.",
-            )
+            expected = "have at least one image with a caption"
+            raise InputError("examples", expected, repr(records))
         bounds = batch_bounds(drawable, images_per_batch)
         if examples.images.dtype == tf.string:
             self.smallest = bounds[-1][1] - bounds[-1][0]

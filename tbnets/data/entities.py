@@ -73,8 +73,7 @@ def _untagged(text):
         place = bracket.start()
         raise InputError(
             "expected [/EN#<chain>/<type> <words>]; found "
-            f"{shown(text[max(0, place - 30) : place + 30])}. Correct the tag, "
-            "or copy the file again."
+            f"{shown(text[max(0, place - 30) : place + 30])}."
         )
     return text.split()
 
@@ -176,11 +175,8 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
     root = pathlib.Path(path)
     for folder in FOLDERS:
         if not (root / folder).is_dir():
-            raise MissingFileError(
-                f"`path` must be a folder with {' and '.join(FOLDERS)}. "
-                f"Received: path={root}, without a folder {folder}. Use the "
-                "folder of Flickr30K Entities or of scenes, or a file."
-            )
+            expected = f"be a folder with {' and '.join(FOLDERS)}, or a file"
+            raise MissingFileError("path", expected, f"path={root}")
     if images is None:
         files = [(root / key).glob(f"*{FOLDERS[key]}") for key in FOLDERS]
         stems = sorted({file.stem for paths in files for file in paths})

@@ -70,7 +70,6 @@ def sort_files(folder):
             "images",
             f"be a folder of {', '.join(PHOTO_SUFFIXES)} files",
             f"images={folder}, which has no photo{contents}",
-            "Check the path.",
         )
     return photos, other_files
 
@@ -252,10 +251,9 @@ def listed_rows(image_ids, path) -> np.ndarray:
             file.refuse("the name of one photo", name, line, advice)
         rows.update(meant)
     if not rows:
-        examples = ", ".join(map(repr, [*image_ids][:2])) or "none"
         file.report(
-            f"expected ids of the {len(image_ids)} photos, such as {examples}; "
-            f"found none in {len(listed)} lines. Use a list of these photos."
+            f"expected ids of the {len(image_ids)} photos, such as "
+            f"{[*image_ids][:2]}; found none in {len(listed)} lines."
         )
     return np.array(sorted(rows), np.int64)
 
@@ -267,12 +265,8 @@ def read_listed(captions, lists, split):
     that contains `{split}`.
     """
     if SPLIT_FIELD not in os.fspath(lists):
-        raise InputError(
-            "lists",
-            f"contain {SPLIT_FIELD}, so that splits differ",
-            f"lists={lists}",
-            f"Set for example --split_lists=flickr30k/{SPLIT_FIELD}.txt.",
-        )
+        expected = f"contain {SPLIT_FIELD}, so that splits differ"
+        raise InputError("lists", expected, f"lists={lists}")
     chosen = fill_split(lists, split)
     images = captions.read("+".join(captions.splits()))
     images = images.subset(listed_rows(images.image_ids, chosen))

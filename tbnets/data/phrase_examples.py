@@ -318,13 +318,9 @@ class PhraseSampler:
         self.num_batches = len(self._bounds)
         self.num_positives = len(self._positives)
         if not self.num_drawable:
-            raise InputError(
-                "--regions",
-                "overlap the boxes of phrases enough to be positives",
-                f"no positives for {phrases.num_phrases} phrases of "
-                f"{phrases.images.path}",
-                "Propose more regions.",
-            )
+            expected = "overlap the boxes of phrases enough to be positives"
+            received = f"no positives of {phrases.num_phrases} phrases"
+            raise InputError("--regions", expected, received)
 
     def epoch(self, epoch):
         """Yields the `BatchRows` of epoch number `epoch` >= 0."""
@@ -463,12 +459,8 @@ def hard_negatives(similarities, roles, limit=_PER_PHRASE):
     overlap the true box too much are not negatives; positives are proposals.
     """
     if roles.shape[1] > np.iinfo(np.int16).max:
-        raise InputError(
-            "roles",
-            "have at most 32767 columns",
-            f"{roles.shape[1]} regions of a photo",
-            "Propose fewer regions.",
-        )
+        received = f"{roles.shape[1]} regions of a photo"
+        raise InputError("roles", "have at most 32767 columns", received)
     table = np.full((len(roles), limit), _NONE, np.int16)
     for start in range(0, len(roles), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
@@ -503,11 +495,7 @@ def record_hard_negatives(state, first, examples, score):
         state = {**state, TABLE: table, RECORDED: first}
     table = state[TABLE]
     if len(table) != len(roles) or table.max(initial=_NONE) >= roles.shape[1]:
-        raise InputError(
-            "--phrases",
-            "name the phrases with which the run was started",
-            f"{roles.shape} phrases and regions, hard negatives for "
-            f"{len(table)} phrases",
-            "Restore the file, or start a new --run_dir.",
-        )
+        expected = f"name the {len(table)} phrases that the run started with"
+        received = f"{roles.shape} phrases and regions"
+        raise InputError("--phrases", expected, received)
     return state

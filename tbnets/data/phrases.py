@@ -89,12 +89,7 @@ class PhraseRegions:
         _require_shape("boxes", boxes, (count, 4))
         object.__setattr__(self, "boxes", _frozen(boxes))
         if (twice := first_twice(self.phrase_ids)) is not None:
-            raise InputError(
-                "phrase_ids",
-                "be unique",
-                f"{twice!r} twice",
-                "Number the phrases per caption.",
-            )
+            raise InputError("phrase_ids", "be unique", f"{twice!r} twice")
         self._check_inside()
 
     @property
@@ -135,14 +130,9 @@ class PhraseRegions:
         """
         unknown = np.flatnonzero((self.image_sizes == 0).any(axis=1))
         if unknown.size:
-            name = self.images.image_ids[unknown[0]]
-            raise InputError(
-                "image_sizes",
-                "be known",
-                f"0, 0 for {name!r}; {unknown.size} images lack a size",
-                "Call `in_photos` with the sizes from "
-                "`images.read_photo_sizes`.",
-            )
+            received = f"0, 0 for {self.images.image_ids[unknown[0]]!r}"
+            advice = "Call `in_photos` with sizes of `read_photo_sizes`."
+            raise InputError("image_sizes", "be known", received, advice)
         return self.boxes / self._by_phrase(self.image_sizes)
 
     def in_photos(self, photo_sizes: np.ndarray) -> "PhraseRegions":
@@ -191,12 +181,7 @@ def _frozen(array):
 
 def _require_shape(name, array, shape):
     if array.shape != shape:
-        raise InputError(
-            name,
-            f"have the shape {shape}",
-            f"{array.shape}",
-            "Pass one entry per image or phrase.",
-        )
+        raise InputError(name, f"have the shape {shape}", f"{array.shape}")
 
 
 def read_phrases(

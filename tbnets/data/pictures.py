@@ -326,7 +326,6 @@ def picture_of(pixels):
             "photo",
             "be uint8 [height, width, 3], RGB, or [height, width], grey",
             f"{pixels.dtype} {list(pixels.shape)}",
-            "Scale and convert it, or pass a path.",
         )
     grey = pixels.shape[2:] == (1,)
     return PIL.Image.fromarray(pixels[..., 0] if grey else pixels)

@@ -130,11 +130,9 @@ def _corenlp_parser(url):
         urllib.request.urlopen(url, timeout=10).close()
     except (OSError, ValueError) as error:
         raise UnreachableError(
-            "`corenlp_url` must be the address of a running CoreNLP "
-            f"server. Received: corenlp_url={url}, which does not "
-            f"respond ({getattr(error, 'reason', error)}). Start it with: "
-            "java -mx4g -cp '*' "
-            "edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port 9000"
+            f"The CoreNLP server {url} does not respond "
+            f"({getattr(error, 'reason', error)}). Start it with: java -mx4g "
+            "-cp '*' edu.stanford.nlp.pipeline.StanfordCoreNLPServer"
         ) from error
     parser = corenlp.CoreNLPParser(url)
     return lambda caption: _joined(parser.parse_text(caption))
@@ -264,7 +262,6 @@ def _parsed(captions, name, processes):
             "processes",
             "fit into the memory",
             f"processes={processes}, of which one was killed",
-            "Parse again with fewer processes. With a cache, parsing resumes.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

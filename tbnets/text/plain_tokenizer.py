@@ -65,12 +65,8 @@ class PlainTokenizer:
     def __init__(self, words, tables, max_tokens=None):
         if problem := first_problem(words):
             position, expectation = problem
-            raise InputError(
-                "words",
-                expectation,
-                f"words[{position}]={[*words, ''][position]!r}",
-                "Copy the file again.",
-            )
+            received = f"words[{position}]={[*words, ''][position]!r}"
+            raise InputError("words", expectation, received)
         self.words = tuple(words)
         self._ids = {word: row for row, word in enumerate(words)}
         self._max_tokens = max_tokens
@@ -78,12 +74,8 @@ class PlainTokenizer:
             self._folded = {ord(c): str(t) for c, t in tables["folded"].items()}
             runs = [(int(a), int(b), str(k)) for a, b, k in tables["kinds"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                "tables",
-                "have `folded`, a mapping, and `kinds`, lists of three",
-                f"{type(error).__name__}: {error}",
-                "Copy the file again.",
-            ) from error
+            expected = "have `folded`, a mapping, and `kinds`, lists of three"
+            raise InputError("tables", expected, repr(error)) from error
         self._kinds = _Kinds(runs)
 
     def split(self, captions):
@@ -126,12 +118,8 @@ def as_text(row, caption):
     try:
         caption.encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            name,
-            "be text",
-            f"{name}={caption!r}, which UTF-8 cannot encode",
-            "Leave it out, or write it as text.",
-        ) from error
+        received = f"{caption!r}, which UTF-8 cannot encode"
+        raise InputError(name, "be text", received) from error
     return caption
 
 

@@ -165,12 +165,9 @@ def read_tree(text: str, name: str = "") -> Tree:
             raise InputError(f"it has {count} words, more than {MOST_WORDS}")
     except InputError as error:
         of = f" of caption {name}" if name else ""
-        raise InputError(
-            "text",
-            "be one tree in brackets, such as (NP (DT a) (NN dog))",
-            f"text={shown(text)}{of} ({error})",
-            "Parse the caption again or correct the tree.",
-        ) from error
+        expected = "be one tree in brackets, such as (NP (DT a) (NN dog))"
+        received = f"{shown(text)}{of} ({error})"
+        raise InputError("text", expected, received) from error
     return tree
 
 
@@ -279,20 +276,14 @@ def trees_of(path, captions) -> list[Tree]:
             except ValueError as error:
                 file.report(f"expected a tree. {error}", line)
             if tree != trees.setdefault(caption, tree):
-                file.refuse(
-                    f"the first tree of {shown(caption)}, "
-                    f"{trees[caption].bracketed()}",
-                    text,
-                    line,
-                    "Keep one tree for each caption text.",
-                )
+                expected = f"the earlier tree of {shown(caption)}"
+                file.refuse(expected, text, line)
     if missing := [text for text in captions if text not in trees]:
         raise InputError(
             "--trees",
             "have a tree for every caption",
             f"--trees={path} without {len(missing)} of {len(captions)} "
             f"captions, such as {shown(missing[0])}",
-            "Parse these captions with tbnets parse_captions.",
         )
     return [trees[caption] for caption in captions]
 
@@ -303,8 +294,7 @@ def _parsed_rows(path):
     for line, row in file.json_rows(names, strings=True):
         first = lines_of.setdefault(row["id"], line)
         if first != line:
-            expected = f"an id other than in line {first}"
-            file.refuse(expected, row["id"], line, "Remove one of the lines.")
+            file.refuse(f"an id other than in line {first}", row["id"], line)
         yield file, line, *(row[name] for name in names)
 
 
@@ -312,11 +302,8 @@ def gold_rows(folder):
     """Yields (file, line, id, caption, brackets) for a folder's gold trees."""
     paths = sorted(pathlib.Path(folder).glob("*.txt"))
     if not paths:
-        raise MissingFileError(
-            "`--trees` must be a folder with gold trees in .txt files. "
-            f"Received: --trees={folder}, without .txt files. Name the "
-            "`trees` folder of the scenes."
-        )
+        expected = "be a file, or a folder with gold trees in .txt files"
+        raise MissingFileError("--trees", expected, f"--trees={folder}")
     for path in paths:
         file = CheckedFile(path)
         for line, text in enumerate(file.lines()[0], 1):

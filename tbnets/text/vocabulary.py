@@ -184,12 +184,8 @@ def as_strings(captions):
     text = tf.convert_to_tensor(captions, tf.string)
     if text.shape.rank in (1, None):
         return text
-    raise InputError(
-        "captions",
-        "be strings [num_captions]",
-        f"captions.shape={text.shape}",
-        "Put a single caption into a list.",
-    )
+    received = f"captions.shape={text.shape}"
+    raise InputError("captions", "be strings [num_captions]", received)
 
 
 def split_in_batches(captions):
@@ -240,12 +236,8 @@ class Vocabulary:
         if problem := first_problem(self.words):
             position, expectation = problem
             word = next(iter(self.words[position:]), None)
-            raise InputError(
-                "words",
-                f"{expectation}",
-                f"words[{position}]={word!r}",
-                "Build it with `Vocabulary.build`.",
-            )
+            received = f"words[{position}]={word!r}"
+            raise InputError("words", expectation, received)
 
     @classmethod
     def build(
@@ -280,12 +272,9 @@ class Vocabulary:
         words = [word for word in counts if counts[word] >= min_count]
         words.sort(key=lambda word: (-counts[word], word))
         if not words:
-            raise InputError(
-                "captions",
-                "have a word that occurs at least `min_count` times",
-                f"{len(counts)} distinct words, min_count={min_count}",
-                "Check the captions' split or lower `min_count`.",
-            )
+            expected = f"have a word that occurs at least {min_count} times"
+            received = f"{len(counts)} distinct words"
+            raise InputError("captions", expected, received)
         return cls((PADDING_WORD, UNKNOWN_WORD, *words[:max_words]))
 
     @property
@@ -320,8 +309,7 @@ class Vocabulary:
         if problem:
             position, expectation = problem
             line = next(iter(words[position:]), "end of file")
-            advice = "Save the vocabulary again or copy it from another run."
-            file.refuse(f"to {expectation}", line, position + 1, advice)
+            file.refuse(f"to {expectation}", line, position + 1)
         return cls(tuple(words))
 
 

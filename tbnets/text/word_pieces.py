@@ -147,10 +147,5 @@ def _parts(config):
     for part, kind in kinds.items():
         received = (config.get(part) or {}).get("type", kind)
         if received != kind:
-            raise InputError(
-                "tokenizer",
-                f"have a {part} of type {kind}",
-                f"tokenizer.json with {received}",
-                "Choose a BERT-like model with word pieces.",
-            )
+            raise InputError("tokenizer", f"have a {part} {kind}", received)
     return config["model"], config.get("normalizer") or {}

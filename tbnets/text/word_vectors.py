@@ -86,12 +86,8 @@ def embedding_table(vectors, vocabulary, seed=0):
     rows = vectors.rows(vocabulary.words)
     has_vector = rows >= 0
     if not has_vector.any():
-        raise InputError(
-            "vectors",
-            "have a word of the vocabulary",
-            f"vectors={vectors.path} without these {vocabulary.size} words",
-            "Use word vectors in the captions' language.",
-        )
+        expected = f"have one of the {vocabulary.size} words of the vocabulary"
+        raise InputError("vectors", expected, f"vectors={vectors.path}")
     table = np.zeros((vocabulary.size, vectors.dim), np.float32)
     table[has_vector] = vectors.vectors[rows[has_vector]]
     mean = table[has_vector].mean(axis=0)
@@ -136,12 +132,8 @@ class WordVectors:
     def __post_init__(self):
         shape = np.shape(self.vectors)
         if len(shape) != 2 or shape[0] != len(self.words):
-            raise InputError(
-                "vectors",
-                "be an array with one row per word",
-                f"shape {shape} for {len(self.words)} words",
-                "Pass `words` and `vectors` of equal lengths.",
-            )
+            expected = f"have one row for each of the {len(self.words)} words"
+            raise InputError("vectors", expected, f"shape {shape}")
 
     __repr__ = short_repr("path", "dim", words=lambda self: len(self.words))
 
@@ -185,13 +177,8 @@ def read_word_vectors(
         vectors = tbnets.read_word_vectors("glove.txt", words)
         vectors.vectors.shape  # (num_words, dim)
     """
-    if isinstance(words, str) or not hasattr(words, "__iter__"):
-        raise InputError(
-            "words",
-            "be a list of strings",
-            f"words={words!r}",
-            "Pass for example `vocabulary.words`.",
-        )
+    if isinstance(words, str):
+        raise InputError("words", "be a list of strings", f"words={words!r}")
     require_file(path)
     file, requested = CheckedFile(path), dict.fromkeys(filter(None, words))
     entries = {}  # Requested word: (spelling, position, vector) in the file.
@@ -213,12 +200,8 @@ def read_word_vectors(
         )
         for name, number, row in rows:
             if not np.isfinite(row).all():
-                file.report(
-                    f"the vector of {shown(name)}: expected finite numbers; "
-                    f"found {row[~np.isfinite(row)][0]}. Download the file "
-                    "again.",
-                    number,
-                )
+                expected = f"finite numbers in the vector of {shown(name)}"
+                file.refuse(expected, row[~np.isfinite(row)][0], number)
             word = requested_word(name)
             spelling, position, _ = entries.get(word, (None, 0, None))
             if spelling == name:
@@ -272,20 +255,15 @@ def _text_rows(stream, file, header, requested_word, progress):
         # Some files have words with spaces: GloVe contains `. . .`.
         *first_fields, last = fields[0].split(b" ")
         if not dim or len(fields) <= dim or (first_fields and _is_number(last)):
-            word = row.split(b" ")[0].decode("utf-8", errors="replace").strip()
-            file.report(
-                f"expected a word and {dim or 'its'} numbers, separated by "
-                f"single spaces; found {row.strip().count(b' ')} numbers after "
-                f"{shown(word)}. Download the file again.",
-                line,
-            )
+            numbers = f"a word and {dim or 'its'} numbers"
+            expected = f"{numbers}, separated by single spaces"
+            file.refuse(expected, row[:60], line, "Download the file again.")
         name = fields[0].decode("utf-8", errors="replace")
         if requested_word(name) is not None:
             yield name, line, _numbers(fields[1:], name, line, file)
     if count not in (None, line - first):
         expected = f"the {count} vectors of the header"
-        advice = "Copy or download the file again."
-        file.refuse(expected, line - first, 1, advice)
+        file.refuse(expected, line - first, 1, _AGAIN)
     if not row.endswith(b"\n"):
         file.suspect(
             "expected a newline after the last vector; found the end of the "
@@ -299,11 +277,7 @@ def _numbers(fields, name, line, file):
         with contextlib.suppress(ValueError), np.errstate(over="ignore"):
             return np.array(list(map(float, fields)), np.float32)
     invalid = next(field for field in fields if not _is_number(field))
-    return file.report(
-        f"the vector of {shown(name)}: expected numbers; found "
-        f"{shown(invalid.decode('latin-1'))}.",
-        line,
-    )
+    return file.refuse(f"numbers in the vector of {shown(name)}", invalid, line)
 
 
 def _binary_rows(stream, file, header, requested_word, progress):
@@ -327,8 +301,7 @@ def _binary_rows(stream, file, header, requested_word, progress):
                 invalid = shown(word)
             if invalid:
                 file.report(
-                    f"word {number} of {count}: expected "
-                    f"{'a' if between else 'no'} newline, a word, a space and "
+                    f"word {number} of {count}: expected a word, a space and "
                     f"{dim} floats; found {invalid}. {_AGAIN}"
                 )
             name = name.decode("utf-8", errors="replace")

@@ -176,7 +176,7 @@ def test_fewer_photos_than_replicas_raise_an_error():
     batches = pairs_of_words()
     assert batches.smallest is None  # Of features there may be none.
     batches.smallest = 5
-    with refusals.refused(None):
+    with refusals.refused("images_per_batch"):
         distributed(Strategy(), batches)
 
 

@@ -203,12 +203,8 @@ def ensure_scenes(folder, settings, progress=None):
     reused = (folder / MANIFEST).exists()
     if not reused:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ExistingFileError(
-                "folder",
-                "have scenes, be empty or not exist",
-                f"folder={str(folder)!r}",
-                "Choose another folder or delete it.",
-            )
+            expected = "have scenes, be empty or not exist"
+            raise ExistingFileError("folder", expected, f"folder={folder}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             with new_folder(folder) as partial:
@@ -236,9 +232,7 @@ def _checked_manifest(folder, settings):
         raise ExistingFileError(
             "folder",
             "have scenes with the requested settings",
-            f"folder={str(folder)!r}, where {'; '.join(differences)}",
-            "Choose another folder, delete this folder, or request its "
-            "settings.",
+            f"folder={folder}, where {'; '.join(differences)}",
         )
     return manifest
 

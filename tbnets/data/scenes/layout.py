@@ -49,12 +49,8 @@ class SceneSettings:
             value = checked_number(name, value, low, whole, most=high)
             object.__setattr__(self, name, value)
         if not self.num_scenes:
-            raise InputError(
-                "num_train",
-                "be >= 1 if num_dev and num_test are 0",
-                "0 scenes in all splits",
-                "Increase one number.",
-            )
+            expected = "be >= 1 if num_dev and num_test are 0"
+            raise InputError("num_train", expected, "num_train=0")
 
     @property
     def num_scenes(self):
