@@ -8,7 +8,6 @@ import pytest
 
 cv2 = pytest.importorskip("cv2", reason="needs the extra: tbnets[regions]")
 
-from tbnets.data.images import read_photo  # noqa: E402
 from tbnets.evaluation import boxes as box_math  # noqa: E402
 from tbnets.features import proposals  # noqa: E402
 from tbnets.features.proposals import Proposer  # noqa: E402
@@ -175,16 +174,3 @@ def test_blank_photos_have_proposals(method):
         pixels = np.full((*shape, 3), 120, np.uint8)
         boxes, scores = Proposer(method)(pixels)
         assert boxes.shape == (len(scores), 4) and len(scores) <= 1
-
-
-@pytest.mark.real_data
-@pytest.mark.parametrize("method", METHODS)
-def test_proposals_of_a_photograph(data_root, method):
-    path = data_root / "flickr30k_entities_sample" / "205842.jpg"
-    pixels = read_photo(path)
-    boxes, _ = Proposer(method)(pixels)
-    height, width = pixels.shape[:2]
-    assert len(boxes) == 200
-    assert (boxes <= [width, height, width, height]).all()
-    # Small and large ones, all over the photo.
-    assert np.ptp(box_math.areas(boxes)) > 0.3 * width * height
