@@ -23,7 +23,7 @@ from tbnets.errors import (
     MissingFileError,
     NotAFileError,
 )
-from tbnets.files import BESIDE_SUFFIX, CheckedFile, shown
+from tbnets.files import BESIDE_SUFFIX, CheckedFile
 
 PHOTO_SUFFIXES = tuple(
     ".jpg .jpeg .png .webp .gif .bmp .tif .tiff .avif .heic .heif".split()
@@ -291,28 +291,25 @@ def _add_members(file, stream, places, size):
     end = stream.tell()
     kind = {"tarinfo": _Member, "encoding": "utf-8", "errors": "strict"}
     expected = "expected a tar archive; found"
-    advice = "Copy or write it again."
     try:
         with tarfile.open(fileobj=stream, mode="r:", **kind) as members:
             for member in members:
                 place = f"byte {member.offset}"
                 if member.offset < end or member.size < 0 or member.issparse():
-                    file.refuse("an ordinary file", member.name, place, advice)
+                    file.refuse("an ordinary file", member.name, place)
                 end = member.offset_data
                 if member.isfile():
                     end += -(-member.size // _BLOCK) * _BLOCK
                     if end > size:
-                        text = f"{member.name} of {member.size} bytes"
-                        found = f"{size - member.offset_data} bytes"
-                        file.refuse(text, found, place, advice)
+                        text = f"{member.size} bytes of {member.name}"
+                        file.refuse(text, size - member.offset_data, place)
                     _add_place(file, places, member, place)
                 members.members.clear()  # They would take memory.
     except (tarfile.TarError, RecursionError, UnicodeDecodeError) as error:
-        file.report(f"{expected}: {error}. {advice}", f"byte {end}")
+        file.report(f"{expected}: {error}.", f"byte {end}")
     stream.seek(end)
     if (last := stream.read(_BLOCK)) != bytes(_BLOCK):
-        message = f"{expected}: {shown(last[:16])}, not its end. {advice}"
-        file.report(message, f"byte {end}")
+        file.refuse("the end of a tar archive", last[:16], f"byte {end}")
     return end
 
 
@@ -329,7 +326,6 @@ def _after_zeros(stream, place):
 def _add_place(file, places, member, place):
     name = file.file_name(posixpath.normpath(member.name), place)
     if name in places:
-        advice = "Write the archive again with one file of this name."
-        file.refuse("unique names", name, place, advice)
+        file.refuse("unique names", name, place)
     if not posixpath.basename(name).startswith("."):
         places[name] = member.offset_data, member.size

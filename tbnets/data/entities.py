@@ -204,10 +204,9 @@ def _read_image(root, stem, key, name, problems):
     ]
     for half in (path, sentences):
         if not os.path.isfile(half):
-            CheckedFile(half).report(
-                f"expected this file of the image {key or stem!r}; found none. "
-                "Copy both files again, or leave the image out."
-            )
+            image = key or stem
+            message = f"expected this file of {image!r}; found none."
+            CheckedFile(half).report(message)
     captions = read_sentences(sentences, problems)
     photo = read_annotations(path, problems)
     if key is None:

@@ -117,11 +117,8 @@ class ParquetFile:
         if self._column_of_names():
             columns = {x: pair for x, pair in columns.items() if x != pair[0]}
         if len(columns) > 1:
-            advice = "Name the column of photos `image`."
-            names = listed([*columns])
-            CheckedFile(self.path).refuse(
-                "one column of photos", names, None, advice
-            )
+            expected = "one column of photos, or one named image"
+            CheckedFile(self.path).refuse(expected, listed([*columns]))
         return next(iter(columns.values()), ("", ""))
 
     def _column_of_names(self):
@@ -135,7 +132,6 @@ class ParquetFile:
         # Reading the metadata of a column can end the process if the file is
         # damaged; reading those of a row group cannot.
         file, size = CheckedFile(self.path), self._size
-        advice = "It could exhaust the memory. Write it without compression."
         for group in range(self._metadata.num_row_groups):
             row_group = self._metadata.row_group(group)
             for what, value, small, most in (
@@ -144,9 +140,8 @@ class ParquetFile:
             ):
                 most = max(small, most * size)
                 if not 0 <= value <= most:
-                    expected = f"at most {most} {what}"
-                    place = f"row group {group}"
-                    file.refuse(expected, value, place, advice)
+                    expected = f"at most {most} {what} in row group {group}"
+                    file.refuse(expected, value)
 
     def _batches(self, columns, groups=None):
         """Yields record batches; limits the bytes of repeated values."""
@@ -162,12 +157,8 @@ class ParquetFile:
             for batch in file.iter_batches(rows_at_once, groups, columns):
                 num_bytes += 0 if is_flat else batch.nbytes
                 if num_bytes > most:
-                    CheckedFile(self.path).refuse(
-                        f"at most {most} bytes in {', '.join(columns)}",
-                        f"{num_bytes} bytes, many of them equal",
-                        None,
-                        "Write each value once.",
-                    )
+                    expected = f"at most {most} bytes in {', '.join(columns)}"
+                    CheckedFile(self.path).refuse(expected, num_bytes)
                 yield batch
 
     def rows(self, columns):
@@ -309,9 +300,8 @@ def _write(file, content):
     except OSError as error:
         raise FileError(
             errno.ENOSPC,
-            "The photos of parquet files are copied to a temporary file. "
-            f"Received: {error.strerror} in {tempfile.gettempdir()}. Set "
-            "TMPDIR to a folder with more space.",
+            f"The photos of parquet files are copied to {tempfile.gettempdir()}"
+            f": {error.strerror}. Set TMPDIR to a folder with more space.",
         ) from error
 
 

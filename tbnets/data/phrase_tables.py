@@ -196,13 +196,11 @@ def _box(file, line, row, size):
         is_inside = 0 <= x_min < x_max <= limits[0]
         if is_inside and 0 <= y_min < y_max <= limits[1]:
             return edges
-    if is_clipped:
-        expected, advice = "x, y, width and height", "Write them in pixels."
-    else:
+    expected = "x, y, width and height in pixels"
+    if not is_clipped:
         place = f" inside {size[0]} x {size[1]}" if size[0] else ""
-        expected = f"a box [x_min, y_min, x_max, y_max] in pixels >= 0{place}"
-        advice = "x_min < x_max and y_min < y_max must hold."
-    return file.refuse(expected, edges, line, advice)
+        expected = f"pixels x_min, y_min < x_max, y_max >= 0{place}"
+    return file.refuse(expected, edges, line)
 
 
 def _span(text, caption, used_spans):

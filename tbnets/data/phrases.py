@@ -165,12 +165,11 @@ class PhraseRegions:
         good = (boxes >= 0) & (boxes <= limits)
         good[:, :2] &= boxes[:, :2] < boxes[:, 2:]
         for row in np.flatnonzero(~good.all(axis=1)):
+            size = sizes[self.phrase_to_image[row]].tolist()
             raise InputError(
-                "`boxes` must have an area and be inside their image. "
-                f"Received: {boxes[row].tolist()} of the phrase "
-                f"{self.phrase_ids[row]!r} in an image of "
-                f"{sizes[self.phrase_to_image[row]].tolist()} pixels. "
-                "Correct the box or the size of the image."
+                "boxes",
+                "have an area and be inside their image",
+                f"{boxes[row].tolist()} of {self.phrase_ids[row]!r} in {size}",
             )
 
 
