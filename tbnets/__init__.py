@@ -13,6 +13,7 @@ import ast
 import importlib
 import os
 import pathlib
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -41,22 +42,11 @@ def __getattr__(name):
                 importlib.import_module(f"{_MODULES[name]}.{name}")
         globals()[name] = value = getattr(module, name)
         return value
-    message = f"module 'tbnets' has no attribute {name!r}."
-    if not name.startswith("_"):
-        message += _nearest(name)
-    raise AttributeError(message, name=name)
+    message = f"module 'tbnets' has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__():
     """Lists only the public names, for tab completion."""
     dunders = (name for name in globals() if name.startswith("__"))
     return sorted({*_MODULES, *dunders})
-
-
-def _nearest(name):
-    import difflib
-
-    known = {public.casefold(): public for public in _MODULES}
-    matches = difflib.get_close_matches(name.casefold(), known)
-    meant = " or ".join(f"tbnets.{known[key]}" for key in matches)
-    return f" Did you mean {meant}?" if meant else " See dir(tbnets)."

@@ -63,11 +63,10 @@ def checked_number(
     raise InputError(name, expected, f"{name}={value!r}")
 
 
-def as_numbers(name, values, what, shape, advice, dtype=np.float32):
+def as_numbers(name, values, shape, dtype=np.float32):
     """Returns `values` as an array; raises ValueError if the shape is wrong.
 
-    A None in `shape` matches any size, and `shape=None` matches any shape. The
-    error message contains `what`, such as "embeddings", and `advice`.
+    A None in `shape` matches any size, and `shape=None` matches any shape.
     """
     try:
         array = np.asarray(values, dtype)
@@ -79,7 +78,7 @@ def as_numbers(name, values, what, shape, advice, dtype=np.float32):
         size in (None, actual) for size, actual in zip(shape or (), array.shape)
     ):
         return array
-    raise InputError(name, f"be {what} of shape {shape}", received, advice)
+    raise InputError(name, f"be numbers of shape {shape}", received)
 
 
 def refuse_single(name, values):
@@ -152,7 +151,6 @@ def checked_dict(name, values, keys):
         name,
         f"be one dict with {', '.join(keys)}",
         f"a dict of {', '.join(values)}" if is_dict else f"one {kind}",
-        "Pass one dict with all inputs to `fit`. Its ids define the matches.",
     )
 
 
@@ -262,11 +260,6 @@ def short_repr(
         return with_parts(self, parts)
 
     return __repr__
-
-
-def repr_of_fields(record: Any) -> str:
-    """Returns a short `repr` of a named tuple."""
-    return with_parts(record, record._asdict())
 
 
 def with_parts(thing: object, parts: Mapping[str, object]) -> str:
@@ -409,9 +402,5 @@ def finite_scores(values, rows=None, name="scores"):
         value, place = values[tuple(bad[0])], bad[0].tolist()
         if rows is not None:
             place[0] = int(rows[place[0]])
-        raise InputError(
-            name,
-            "be finite in float32",
-            f"{name}{place}={value}",
-        )
+        raise InputError(name, "be finite in float32", f"{name}{place}={value}")
     return scores

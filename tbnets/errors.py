@@ -102,20 +102,18 @@ def import_extra(extra, module):
         ) from error
 
 
-def check_choice(name, value, known, advice=""):
+def check_choice(name, value, known):
     """Raises ValueError unless `known` contains `value`."""
     if value not in known:
         expected = f"be one of {', '.join(known)}"
-        raise InputError(name, expected, f"{name}={value!r}", advice)
+        raise InputError(name, expected, f"{name}={value!r}")
 
 
-def check_kind(name, value, kinds, advice):
-    """Raises TypeError unless `value` is an instance of `kinds`."""
-    if isinstance(value, kinds):
-        return
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    names = " or ".join(kind.__name__ for kind in kinds)
-    received = f"of type {type(value).__name__}"
-    if isinstance(value, type):
-        received = f"the class {value.__name__} itself"
-    raise InputTypeError(name, f"be a {names}", f"{name} {received}", advice)
+def check_kind(name, value, *kinds):
+    """Raises TypeError unless `value` is an instance of one of the `kinds`."""
+    if not isinstance(value, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        received = f"one {type(value).__name__}"
+        if isinstance(value, type):
+            received = f"the class {value.__name__} itself"
+        raise InputTypeError(name, f"be a {names}", received)

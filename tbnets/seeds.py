@@ -44,8 +44,7 @@ def generator_of(run_seed, stream, *places):
     Different arguments produce independent numbers. `stream` is an element of
     `HOST_STREAMS`. `places` are integers in [0, 2**32), such as the epoch.
     """
-    advice = "Add a new stream to `HOST_STREAMS`."
-    check_choice("stream", stream, HOST_STREAMS, advice)
+    check_choice("stream", stream, HOST_STREAMS)
     # NumPy pads a list of seeds with zeros, so [7] and [7, 0] would give the
     # same numbers. A spawn key is not padded.
     key = zlib.crc32(stream.encode()), *places

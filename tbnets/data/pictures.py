@@ -74,8 +74,7 @@ def read_file(photo) -> bytes:
     """
     if isinstance(photo, bytes):
         return photo
-    advice = "Pass a path, the bytes of a file, a picture or its pixels."
-    check_kind("photo", photo, (str, os.PathLike), advice)
+    check_kind("photo", photo, str, os.PathLike)
     try:
         if not archives.is_file(photo):
             there = os.path.exists(photo)

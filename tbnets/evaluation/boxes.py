@@ -180,13 +180,7 @@ def checked_choice(
 
     `known` contains the names in `CHOICES` that the caller supports.
     """
-    check_choice("choice", choice, CHOICES)
-    if choice not in known:
-        raise InputError(
-            "choice",
-            f"be {' or '.join(known)} if the box must be a candidate",
-            choice,
-        )
+    check_choice("choice", choice, known)
     return Choice(
         choice,
         checked_number("choice_temperature", choice_temperature, 0, above=True),

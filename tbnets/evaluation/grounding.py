@@ -20,7 +20,6 @@ from tbnets.checks import (
     Integers,
     checked_rows,
     finite_scores,
-    repr_of_fields,
     rows_by,
     text_ids,
 )
@@ -99,8 +98,6 @@ class Localized(NamedTuple):
     scores: np.ndarray
     hits: np.ndarray
     phrases: np.ndarray
-
-    __repr__ = repr_of_fields
 
 
 def evaluate_localization(

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tbnets.checks import repr_of_fields
-
 RECALL_AT = (1, 5, 10)
 
 
@@ -24,8 +22,6 @@ class Ranks(NamedTuple):
     queries: np.ndarray
     ranks: np.ndarray
     tied: np.ndarray
-
-    __repr__ = repr_of_fields
 
 
 def count_rivals(scores, best, tolerance=0.0):

@@ -291,8 +291,7 @@ class Cnn:
         """
         output_of_layer = self.known_outputs() | {LAST: self.last_output()}
         for name in layers:
-            advice = f"Name layers of {self.name}."
-            check_choice("layers", name, output_of_layer, advice)
+            check_choice("layers", name, output_of_layer)
         return [(name, output_of_layer[name]) for name in layers]
 
     def known_outputs(self):
@@ -317,7 +316,7 @@ def build_cnn(name, weights=None, image_size=None, top=True):
             default.
         top: whether to build the fully-connected layers and the classifier.
     """
-    check_choice("name", name, sorted(NETWORKS), "Change `name`.")
+    check_choice("name", name, sorted(NETWORKS))
     row = NETWORKS[name]
     top = top and row.has_top
     side = image_size or row.image_size

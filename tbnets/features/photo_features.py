@@ -90,7 +90,7 @@ class PhotoFeatures:
 
     @in_float32()
     def __init__(self, cnn, layers=(LAST,), crops="one"):
-        check_choice("crops", crops, CROPS, "Change `crops`.")
+        check_choice("crops", crops, CROPS)
         self.cnn = cnn
         self.layers = list(layers)
         self.crops = crops

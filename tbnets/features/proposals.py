@@ -72,8 +72,7 @@ class Proposer:
     whole_photo: bool = False
 
     def __post_init__(self):
-        advice = "Change `method`."
-        check_choice("method", self.method, tuple(IOU_THRESHOLDS), advice)
+        check_choice("method", self.method, tuple(IOU_THRESHOLDS))
         for name, least, most, is_integer in _RANGES:
             value = getattr(self, name)
             if value is None and name == "iou_threshold":

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.checks import Array, Integers, repr_of_fields
+from tbnets.checks import Array, Integers
 from tbnets.losses import miners
 from tbnets.losses.miners import checked_mask, checked_row
 from tbnets.losses.positives import positive_masks
@@ -30,8 +30,6 @@ class PairSample(NamedTuple):
     images: tf.Tensor
     negatives: tf.Tensor
     valid: tf.Tensor
-
-    __repr__ = repr_of_fields
 
 
 def random_columns(mask, rows, draws):
@@ -129,8 +127,6 @@ class LogisticOutput(NamedTuple):
     negative_loss: tf.Tensor
     pair_accuracy: tf.Tensor
 
-    __repr__ = repr_of_fields
-
 
 class SoftmaxOutput(NamedTuple):
     """The result of `softmax_loss`; each value is a float32 scalar.
@@ -143,8 +139,6 @@ class SoftmaxOutput(NamedTuple):
 
     total: tf.Tensor
     ranked_first: tf.Tensor
-
-    __repr__ = repr_of_fields
 
 
 def logistic_loss(
@@ -175,7 +169,7 @@ def logistic_loss(
     Source: Wang et al. 2018, Eq. 7; departures: the mean over pairs instead of
     the sum.
     """
-    logits = checked_row("logits", logits, tf.float32, "Pass one per pair.")
+    logits = checked_row("logits", logits, tf.float32)
     is_match = checked_mask("is_match", is_match, logits.shape)
     if valid is None:
         valid = tf.ones_like(is_match)

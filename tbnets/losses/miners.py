@@ -20,16 +20,15 @@ UNIT_TOLERANCE = 0.01
 """Maximum deviation of a vector's length from 1; half precision needs it."""
 _checked_arguments = set()
 """Arguments whose vector lengths were checked; empty before the check."""
-TOGETHER = "Use integers, because floats cannot represent large ids exactly."
 
 
-def checked_row(name, values, dtype=tf.int64, advice=TOGETHER):
+def checked_row(name, values, dtype=tf.int64):
     """Casts integers to an integer `dtype`, or floats to a float `dtype`."""
     values = tf.convert_to_tensor(values)
     source, received = values.dtype, f"{name}={values.dtype.name}{values.shape}"
     if not (source.is_integer if dtype.is_integer else source.is_floating):
         kind = "integers" if dtype.is_integer else "floats"
-        raise InputTypeError(name, f"be {kind}", received, advice)
+        raise InputTypeError(name, f"be {kind}", received)
     if values.shape.rank not in (1, None):
         raise InputError(name, "be of shape [n]", received)
     return tf.cast(values, dtype)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tbnets.checks import Integers, repr_of_fields
+from tbnets.checks import Integers
 from tbnets.losses import replicas
 from tbnets.losses.miners import check_as_many, checked_row
 from tbnets.losses.presets import TERMS
@@ -22,8 +22,6 @@ class PositiveMasks(NamedTuple):
     image_to_text: tf.Tensor
     text_to_text: tf.Tensor
     image_to_image: tf.Tensor
-
-    __repr__ = repr_of_fields
 
 
 def positive_masks(

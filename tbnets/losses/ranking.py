@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from typing_extensions import Self
 
-from tbnets.checks import Array, Integers, checked_number, repr_of_fields
+from tbnets.checks import Array, Integers, checked_number
 from tbnets.errors import check_choice
 from tbnets.losses import miners, tiles
 from tbnets.losses.distances import similarities
@@ -35,8 +35,6 @@ class LossOutput(NamedTuple):
     total: tf.Tensor
     terms: dict[str, tf.Tensor]
     active_fraction: dict[str, tf.Tensor]
-
-    __repr__ = repr_of_fields
 
 
 class RankingLoss:
@@ -229,8 +227,7 @@ class RankingLoss:
         return self._output(term_sums, TERMS, idle)
 
     def _within_view(self, rows, labels):
-        advice = "For two views pass image_ids and caption_image_ids."
-        labels = miners.checked_row("labels", labels, advice=advice)
+        labels = miners.checked_row("labels", labels)
         miners.check_as_many("labels", labels, "embeddings", rows)
         alone, term = copy.copy(self), "text_to_text"
         alone.term_weights = {**dict.fromkeys(TERMS, 0.0), term: 1.0}

@@ -81,8 +81,7 @@ class EmbeddingNetwork(TwoBranchModel):
         """
         if loss is None and self.loss_kind is RankingLoss:
             loss = TripletLoss()
-        advice = "Pass for example tbnets.TripletLoss(margin=0.2)."
-        check_kind("loss", loss, self.loss_kind, advice)
+        check_kind("loss", loss, self.loss_kind)
         super().compile(optimizer, loss, gradient_clip_norm, **kwargs)
         checked_number("structure_steps", structure_steps, 0)
         if structure_end is not None:

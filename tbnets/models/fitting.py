@@ -49,7 +49,7 @@ class FiniteSteps(keras.callbacks.Callback):
             "x",
             "hold finite numbers, and the loss must remain finite",
             f"{values} after epoch {epoch + 1}; the weights are lost",
-            "Lower the learning rate, or set `gradient_clip_norm`.",
+            "Lower the learning rate.",
         )
 
 
@@ -81,11 +81,13 @@ def prepare_arguments(arguments, reader, strategy, first_callbacks=()):
     for name, steps in counted.items():
         data = prepare_data(arguments, name, reader)
         if isinstance(data, EpochBatches):
-            if name == "x":
-                _check_steps(arguments.get(steps), data.num_batches)
+            count = data.num_batches
+            if name == "x" and arguments.get(steps) not in (None, count):
+                expected = f"be None or {count}, the number of batches"
+                raise InputError(steps, expected, arguments[steps])
             if strategy.num_replicas_in_sync > 1:
                 arguments[name] = distributed(strategy, data)
-                arguments.setdefault(steps, data.num_batches)
+                arguments.setdefault(steps, count)
             if name == "x":
                 arguments["shuffle"] = False
                 first_callbacks.append(_Epochs(data))
@@ -116,15 +118,6 @@ def prepare_data(arguments, name, reader):
     if isinstance(data, EpochBatches):
         arguments[name] = data.dataset
     return data
-
-
-def _check_steps(steps, num_batches):
-    if steps not in (None, num_batches):
-        raise InputError(
-            "steps_per_epoch",
-            f"be None or {num_batches}, the number of batches in an epoch",
-            steps,
-        )
 
 
 def check_no_targets(arguments):

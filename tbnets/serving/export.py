@@ -270,8 +270,7 @@ def reexport(  # noqa: PLR0913  (all but the first two by name)
     signatures = {**before, **added}
     signatures.pop(DEFAULT, None)
     for name in keep:
-        advice = "Leave it out, or choose another source."
-        check_choice("signatures", name, sorted(signatures), advice)
+        check_choice("signatures", name, sorted(signatures))
     chosen = {name: signatures[name] for name in keep or signatures}
     default = _default(before.get(DEFAULT), chosen)
     for name in before.keys() - chosen.keys():

@@ -112,20 +112,18 @@ def as_input(argument, spec, values):
         most = spec.dtype.max
         number = checked_number(argument, values, 1, whole=True, most=most)
         return tf.constant(number, spec.dtype)
-    advice = "Use the features that the model was trained on."
     dtype, shape = spec.dtype.as_numpy_dtype, spec.shape
     shape = None if shape.rank is None else tuple(shape)
-    values = as_numbers(argument, values, "numbers", shape, advice, dtype)
+    values = as_numbers(argument, values, shape, dtype)
     check_finite(argument, values)
     return tf.constant(values)
 
 
 def _encoded(argument, values):
-    advice = "Leave it out, or write it as text."
     encoded = []
     for row, value in enumerate(values):
         value = value.numpy() if tf.is_tensor(value) else value
-        check_kind(f"{argument}[{row}]", value, (str, bytes), advice)
+        check_kind(f"{argument}[{row}]", value, str, bytes)
         encoded.append(value.encode() if isinstance(value, str) else value)
     return encoded
 

@@ -213,10 +213,9 @@ class PhotoSearch:
         Raises:
             ValueError: the arrays are not embeddings of this model.
         """
-        expected = "embeddings", (None, self.embedding_dim)
-        advice = "Pass embeddings from this model."
-        first = as_numbers("first", first, *expected, advice)
-        second = as_numbers("second", second, *expected, advice)
+        shape = None, self.embedding_dim
+        first = as_numbers("first", first, shape)
+        second = as_numbers("second", second, shape)
         products = None if self.has("compare") else first @ second.T
         # A non-finite input makes the sum non-finite, and a sum is faster to
         # check.

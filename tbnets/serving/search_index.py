@@ -170,8 +170,7 @@ class SearchIndex:
         Returns the queries as float32, and `k`, limited to the number of rows.
         """
         k = checked_number("k", k, 1, whole=True)
-        shape, advice = (None, self.dim), "Use the model of the index."
-        queries = as_numbers("queries", queries, "embeddings", shape, advice)
+        queries = as_numbers("queries", queries, (None, self.dim))
         check_finite("queries", queries)
         return queries, min(k, len(self))
 

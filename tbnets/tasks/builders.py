@@ -79,7 +79,7 @@ def build_image_encoder(settings: Settings, inputs: NetworkInputs):
 def _build_preset_encoder(settings: Settings, config):
     size, preset = settings.images.image_size or None, json.dumps(config)
     weights = settings.features.cnn_weights
-    check_choice("--cnn_weights", weights, ("", RANDOM), "Leave it out.")
+    check_choice("--cnn_weights", weights, ("", RANDOM))
     if weights != RANDOM:
         name = settings.image_encoder
         name = hub.placed(name, *settings.sources().starts)

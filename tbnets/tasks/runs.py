@@ -124,12 +124,9 @@ def check_same_run(workers, settings: Settings, last):
 
     `last` is the path of the worker's last checkpoint, which need not exist.
     """
-    advice = "Start all workers with the same flags."
-    flags = records.without_places(settings)
-    workers.check_same("the flags", flags, advice)
+    workers.check_same("the flags", records.without_places(settings))
     epoch = checkpoints.read_progress(last).epoch if last.exists() else 0
-    advice = "Choose a folder that all workers share."
-    workers.check_same("--run_dir", {"epochs": epoch}, advice)
+    workers.check_same("--run_dir", {"epochs": epoch})
 
 
 CURVES, EXAMPLES = "curves.png", "examples.png"

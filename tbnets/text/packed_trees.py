@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tbnets.checks import Array, checked_number, repr_of_fields
+from tbnets.checks import Array, checked_number
 from tbnets.text.trees import Tree, phrase_type
 from tbnets.text.vocabulary import (
     UNKNOWN_ID,
@@ -119,8 +119,6 @@ class PackedTrees(NamedTuple):
     spans: tf.Tensor
     roots: tf.Tensor
     rows: tf.Tensor
-
-    __repr__ = repr_of_fields
 
 
 def tree_array(tree, word_ids) -> np.ndarray:

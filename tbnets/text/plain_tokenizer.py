@@ -112,7 +112,7 @@ class PlainTokenizer:
 def as_text(row, caption):
     """Returns a caption, a string or UTF-8 bytes, as a string."""
     name = f"captions[{row}]"
-    check_kind(name, caption, (str, bytes), "Pass a list of strings.")
+    check_kind(name, caption, str, bytes)
     if isinstance(caption, bytes):
         return caption.decode("utf-8", errors="replace")
     try:

@@ -154,7 +154,7 @@ def read_tree(text: str, name: str = "") -> Tree:
         tree = tbnets.read_tree("(S (NP (DT a) (NN dog)) (VP (VBZ runs)))")
         tree.num_nodes, tree.bracketed()
     """
-    check_kind("text", text, str, "Pass one tree at a time.")
+    check_kind("text", text, str)
     try:
         tree = _without_empty(_nodes(text))
         if tree is None:

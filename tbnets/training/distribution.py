@@ -14,7 +14,6 @@ is none, worker 0.
 import contextlib
 import json
 import os
-import re
 import socket
 import time
 from typing import NamedTuple
@@ -151,7 +150,7 @@ class Workers:
         if self.is_chief:
             self.wait()
 
-    def check_same(self, argument, value, advice):
+    def check_same(self, argument, value):
         """Raises an error if this worker's JSON value is not the chief's."""
         other, value = self.from_chief(value), json.loads(json.dumps(value))
         if other == value:
@@ -162,7 +161,6 @@ class Workers:
             argument,
             "be equal on all workers",
             f"{value} on {self.name}, {other} on the chief",
-            advice,
         )
 
     @contextlib.contextmanager
@@ -177,7 +175,7 @@ class Workers:
         except LOST as error:
             if not self.are_several:
                 raise
-            gone = self._gone(str(error))
+            gone = self._unreachable()
             time.sleep(LOOK_SECONDS)
             raise UnreachableError(
                 "All workers must run until training ends. Received: no "
@@ -185,18 +183,14 @@ class Workers:
                 "--resume to continue after the last finished epoch."
             ) from error
 
-    def _gone(self, message):
-        """Returns the workers that do not respond or that the error names."""
-        peers = {k: v for k, v in self._addresses.items() if k != self.name}
-        unreachable = [
-            f"{k} ({v})" for k, v in peers.items() if not _answers(v)
+    def _unreachable(self):
+        """Returns the names of the workers that accept no connection."""
+        names = [
+            f"{name} ({address})"
+            for name, address in self._addresses.items()
+            if name != self.name and not _answers(address)
         ]
-        named = re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message)
-        named = dict.fromkeys(" ".join(pair) for pair in named).keys()
-        if "CoordinationService" in message:  # The chief runs it.
-            named = [next(iter(self._addresses))]
-        named = [name for name in named if name != self.name]
-        return ", ".join(unreachable or named or ["another worker"])
+        return ", ".join(names) or "another worker"
 
 
 def _answers(address):

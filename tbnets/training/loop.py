@@ -20,17 +20,11 @@ from tbnets.data.batches import refuse_broken_images
 from tbnets.evaluation.tables import headline
 from tbnets.files import write_atomically
 from tbnets.progress import progress_bar
-from tbnets.startup import (
-    delayed_interrupt,
-    no_accelerator,
-    raise_if_interrupted,
-)
+from tbnets.startup import delayed_interrupt, raise_if_interrupted
 from tbnets.training import checkpoints, summary
 from tbnets.training.checkpoints import checkpoint_path
 from tbnets.training.distribution import LOST, Workers
 
-WITHOUT_ESTIMATE = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
-"""Format of a bar without the remaining time."""
 READ_BY_ALL = tf.VariableSynchronization.ON_READ
 
 
@@ -94,18 +88,11 @@ class Session:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """A progress bar that shows the time remaining in the epoch.
+    """A progress bar that shows the time remaining in the epoch."""
 
-    The first epoch of a process has no estimate of the time, because its first
-    step also builds the graph.
-    """
-
-    def __init__(self, title, steps, is_first=False, compiles=False):
+    def __init__(self, title, steps):
         super().__init__()
-        form = {"bar_format": WITHOUT_ESTIMATE} if is_first else {}
-        self.bar = progress_bar(steps, title, "batch", **form)
-        if compiles:
-            self.bar.set_postfix_str("compiling (about 15 s)")
+        self.bar = progress_bar(steps, title, "batch")
 
     def on_train_batch_end(self, batch, logs=None):
         """Advances the progress bar; stops training after Ctrl-C."""
@@ -193,16 +180,13 @@ def _train_epoch(session, train):
     network.largest_batch = batches.largest
     steps = batches.num_batches
     title = f"epoch {epoch + 1}/{session.settings.epochs}"
-    is_first = getattr(network, "train_function", None) is None
-    compiles = is_first and (network.jit_compile or not no_accelerator())
-    bar = title, steps, is_first, compiles
     options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
     try:
         history = network.fit(
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(*bar)],
+            callbacks=[ProgressBar(title, steps)],
             **options,
         ).history
     except LOST:

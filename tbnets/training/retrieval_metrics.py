@@ -193,12 +193,7 @@ class RetrievalMetrics(keras.callbacks.Callback):
             sides = self._embedder.batch(batch["images"], batch["captions"])
             parts.append([*sides, *(np.asarray(batch[x]) for x in _PARTS[2:])])
         if not parts:
-            raise InputError(
-                "data",
-                "hold batches in each epoch",
-                "no batches",
-                "Pass a list of batches.",
-            )
+            raise InputError("data", "hold batches in each epoch", "no batches")
         images, texts, *ids = map(np.concatenate, zip(*parts))
         first, owners = _rows_of(*ids)
         return images[first], texts, owners, None

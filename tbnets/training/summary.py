@@ -194,20 +194,10 @@ def finished(settings, folder):
         return ""
     if settings.run.export and next_version(folder / SAVED_MODEL) == 1:
         return ""
-    advice = f"Set --epochs above {state.epoch} to train longer"
-    if settings.training is None:
-        advice = f"--model={settings.run.model} cannot be trained longer"
-    elif remaining_epochs > 0:
-        advice = "Raise --patience, or set it to 0, to train longer"
-    elif settings.optimizer.schedule == "cosine":
-        advice = (
-            "To train longer, start a new --run_dir with more --epochs, "
-            "because the cosine schedule has ended"
-        )
     return (
         f"{folder} is finished after epoch {state.epoch}; the results are in "
-        f"{report}. {advice}. Use tbnets evaluate to evaluate the run and "
-        "tbnets export to export it."
+        f"{report}. To train longer, raise --epochs and --patience; with "
+        "--schedule=cosine, start a new --run_dir."
     )
 
 

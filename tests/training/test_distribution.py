@@ -68,7 +68,7 @@ def test_a_single_device_is_the_chief_and_does_not_wait():
     assert str(workers) == ""
     assert workers.from_chief({"loss": 1.5}) == {"loss": 1.5}
     workers.wait()
-    workers.check_same("`--seed`", {"seed": 3}, "")
+    workers.check_same("`--seed`", {"seed": 3})
     with pytest.raises(tf.errors.UnavailableError), workers.watched():
         raise tf.errors.UnavailableError(None, None, "no worker's")
 
@@ -78,7 +78,7 @@ def test_error_names_a_value_that_differs_from_the_chiefs(monkeypatch):
     workers = Workers(task=WorkerTask("worker 1", False, addresses))
     monkeypatch.setattr(workers, "from_chief", lambda value: {})
     with pytest.raises(InputError, match="the epoch"):
-        workers.check_same("the epoch", {"epoch": 2}, "")
+        workers.check_same("the epoch", {"epoch": 2})
 
 
 def lost(addresses, message):
@@ -96,11 +96,8 @@ def test_error_names_the_lost_worker(monkeypatch):
         with socket.create_server(("127.0.0.1", 0)) as other:
             away = f"127.0.0.1:{other.getsockname()[1]}"
         addresses = {"worker 0": here, "worker 1": here, "worker 2": away}
-        # TensorFlow names worker 1, but worker 2 does not respond.
-        told = lost(addresses, "remote target /job:worker/replica:0/task:1")
+        told = lost(addresses, "remote target")
         assert f"Received: no response from worker 2 ({away}). Start" in told
         # A worker that hangs still accepts connections.
         del addresses["worker 2"]
-        told = lost(addresses, "unhealthy: /job:worker/replica:0/task:1")
-        assert "no response from worker 1. Start all workers again with" in told
         assert "from another worker. Start" in lost(addresses, "aborted")
