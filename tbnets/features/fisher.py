@@ -344,6 +344,9 @@ class FisherFeatures(CaptionEncoder):
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])
         number = np.count_nonzero(training)
+        if number < self.num_components:
+            expected = f"be at most {number}, the number of words with a vector"
+            raise InputError("num_components", expected, self.num_components)
         self.words_ = vectors.words
         progress(f"ICA of {number} words")
         unmix = independent_components(vectors.vectors[training], self.seed)

@@ -5,6 +5,7 @@ import pytest
 
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.cnn import build_cnn
+from tbnets.features.fisher import FisherFeatures
 from tbnets.features.image_encoders import ApplicationEncoder
 from tbnets.features.proposals import Proposer, proposer_of
 from tbnets.features.regions import AveragedFeatures, WarpFeatures
@@ -17,6 +18,7 @@ PHOTO = np.zeros((9, 9, 3), np.uint8)
 TURNED = [[5, 0, 2, 3]]
 TOLD = Proposer().description()
 NO_WORDS = WordVectors((), np.zeros((0, 6), np.float32))
+TWO_WORDS = WordVectors(("a", "dog"), np.eye(2, 6, dtype=np.float32))
 
 
 def average(layers=("first", "second"), **options):
@@ -33,6 +35,10 @@ CALLS = [
     ("scales", lambda: average(scales=[0, 1])),
     ("boxes", lambda: WarpFeatures(tiny_cnn())(PHOTO, TURNED)),
     ("boxes", lambda: average()(PHOTO, TURNED)),
+    (
+        "num_components",
+        lambda: FisherFeatures(3).fit(["a dog"], TWO_WORDS),
+    ),
     ("fit", lambda: MeanFeatures().fit([], NO_WORDS).transform(["a"])),
     ("captions", lambda: TfidfFeatures().fit([])),
     ("captions", lambda: TfidfFeatures().fit(["the of a", ""])),
