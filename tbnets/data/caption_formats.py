@@ -481,7 +481,7 @@ def read_file(file):
     if not records and len(file.problems or ()) == before:
         _report_unknown(file)
     used = f" ({file.used})" if file.used else ""
-    return records, f"{name}{used}" if records else ""
+    return records, f"{name}{used}" if records or used else ""
 
 
 def _format_of(file):
