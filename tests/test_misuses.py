@@ -363,6 +363,7 @@ TRAIN = [
     ("--flagfile={root}/absent.flags", "absent.flags"),
     ("runs/first", "Received: runs/first"),
     ("--task=tusk", "--task"),
+    ("--model=modal", "--model"),
     ("--image_transform=center,l2", "--image_transform"),
     ("--epochs", "`--epochs` must have a value"),
     # What is out of its range.

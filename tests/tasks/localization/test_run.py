@@ -15,6 +15,9 @@ from tests import lifecycle, reference, tiny, verbs
 from tests.refusals import refused
 from tests.tiny_runs import prepared
 
+# A step in a graph is tested with the models.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
+
 
 @pytest.fixture(scope="module", params=["embedding", "similarity"])
 def run(request, tiny_run):

@@ -179,11 +179,6 @@ def test_a_model_has_usual_flags(model, encoder):
     assert parse(f"--model={model}", "--text_encoder=gru") != resolved.settings
 
 
-def test_an_unknown_model_is_refused():
-    with refused("--model"):
-        registry.open_task(parse("--model=modal"))
-
-
 def test_flags_override_the_loss_of_a_paper():
     found = parse("--loss=kiros2014", "--margin=0.3")
     assert (found.loss.negatives, found.loss.reduction) == ("all", "sum")
