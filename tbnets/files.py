@@ -417,6 +417,15 @@ def write_atomically(path, write):
         raise FileError(error.errno, message) from error
 
 
+def write_png(path, picture, **options):
+    """Writes a PIL image as a PNG file; creates its folder if it is missing.
+
+    `options` are those of the image's `save`.
+    """
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda file: picture.save(file, "PNG", **options))
+
+
 def write_json(path, value):
     """Writes a value as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")

@@ -29,7 +29,7 @@ import re
 import signal
 import sys
 import tempfile
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from tbnets import files, lite
 from tbnets.cli.localize import REQUIREMENTS
@@ -49,20 +49,9 @@ NUM_SCENES = 250
 ADVICE = "Leave --model out, or name a model like flickr8k_photos."
 
 
-class _Defaults(NamedTuple):
-    """Zoo models, and example phrases for the localizer."""
-
-    model: str
-    localizer: str
-    phrases: str
-
-
-_PHOTO_DEFAULTS = _Defaults(
-    "flickr8k_photos", "entities_localization", "a man, a dog, the ball"
-)
-_SCENE_DEFAULTS = _Defaults(
-    "scenes_embedding", "scenes_localization", "a red circle, a star"
-)
+PHOTOS = "flickr8k_photos", "entities_localization", "a man, a dog, the ball"
+SCENES = "scenes_embedding", "scenes_localization", "a red circle, a star"
+"""Default zoo models of a folder or of scenes, and phrases to localize."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,15 +70,13 @@ class Options(RuntimeFlags):
     )
     localizer: str | None = flag(
         None,
-        "Network for phrase localization, specified like --model. Default: "
-        "entities_localization, or scenes_localization for scenes. Empty: no "
-        "boxes.",
+        "Network for phrase localization, or empty for no boxes. Default: "
+        "entities_localization, or scenes_localization for scenes.",
     )
     captions: str = flag(
         "",
-        "Captions to rank for a photo: a text file with one caption per line, "
-        "or a table of images and captions. Default: captions of everyday "
-        "life, or the captions of the scenes.",
+        "Captions to rank for a photo: a text file with one per line, or a "
+        "table. Default: captions of everyday life, or of the scenes.",
     )
     cache: str = flag(
         "",
@@ -110,12 +97,8 @@ class Options(RuntimeFlags):
 def open_folder(options):
     """Yields (photo folder, captions, cache). Draws scenes by default."""
     if len(options.folder) > 1:
-        raise InputError(
-            "tbnets demo",
-            "get one folder of photos",
-            f"{' '.join(options.folder)}",
-            "Quote a name that contains spaces.",
-        )
+        received = " ".join(options.folder)
+        raise InputError("tbnets demo", "get one folder of photos", received)
     own_captions = options.captions and read_queries(options.captions)
     if options.folder:
         captions = own_captions or read_queries(FILES / "captions.txt")
@@ -147,19 +130,14 @@ def explainer_of(options, model):
 
 def load_content(options, folder, captions, cache):
     """Loads the networks and returns the content of the page."""
-    defaults = _PHOTO_DEFAULTS if options.folder else _SCENE_DEFAULTS
-    name, boxes = options.model, options.localizer
-    name = defaults.model if name is None else name
-    boxes = defaults.localizer if boxes is None else boxes
+    name, boxes, phrases = PHOTOS if options.folder else SCENES
+    name = name if options.model is None else options.model
+    boxes = boxes if options.localizer is None else options.localizer
     model_options = dataclasses.replace(options, model=name)
     model = model_options.open(image_requirements(ADVICE))
     if not model.takes_photos:
-        raise InputError(
-            "--model",
-            "take photos",
-            f"--model={name}, which takes features",
-            "Export its run with tbnets export --cnn_weights=imagenet.",
-        )
+        advice = "Export its run with --cnn_weights=imagenet."
+        raise InputError("--model", "take photos", f"--model={name}", advice)
     localizer = None
     if boxes:
         localizer_options = dataclasses.replace(
@@ -188,7 +166,7 @@ def load_content(options, folder, captions, cache):
         captions=captions,
         embeddings=embeddings,
         localizer=localizer,
-        phrases=defaults.phrases,
+        phrases=phrases,
         about=about,
         explainer=explainer,
     )
@@ -199,9 +177,7 @@ def serve(options, content):
     if not loopback.is_local(options.host):
         print(
             f"WARNING: with --host={options.host}, every machine on the "
-            "network can see and search the photos of "
-            f"{content.about['folder']}. Leave --host out to serve only this "
-            "machine.",
+            "network can see and search the photos.",
             file=sys.stderr,
         )
     app = loopback.LocalApp(Demo(content), options.host, MOST_BYTES)

@@ -24,26 +24,19 @@ docs/data_formats.md describes the formats.
 
 import contextlib
 import dataclasses
-import functools
 import itertools
-import json
 
 import numpy as np
 
+from tbnets import files
 from tbnets.checks import per_cent, text_ids
 from tbnets.cli.data_flags import CaptionFlags
 from tbnets.data import captions
 from tbnets.data.archives import has_archives, photo_root
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.images import faults
-from tbnets.data.photos import (
-    MATCHED,
-    find_photos,
-    match_names,
-    with_matches,
-)
+from tbnets.data.photos import MATCHED, find_photos, match_names, with_matches
 from tbnets.data.phrases import PhraseRegions, read_phrases
-from tbnets.data.pictures import KINDS
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, listed, shown
@@ -115,11 +108,8 @@ def describe_phrases(phrases: PhraseRegions) -> dict:
 
 def _spread(values, middle):
     values = values if len(values) else np.zeros(1, int)
-    return {
-        "min": int(values.min()),
-        middle.__name__: float(middle(values)),
-        "max": int(values.max()),
-    }
+    low, high = int(values.min()), int(values.max())
+    return {"min": low, middle.__name__: float(middle(values)), "max": high}
 
 
 def _repeated_captions(images):
@@ -138,35 +128,33 @@ def check_splits(splits: dict[str, CaptionedImages], problems: list):
     for first, second, common in common_images(splits):
         CheckedFile(splits[first].path, problems).report(
             f"expected each image in one split; found {len(common)} in "
-            f"{first!r} and in {second!r}: {listed([*map(repr, common)])}. "
-            "Remove them from one of the splits."
+            f"{first!r} and in {second!r}: {listed([*map(repr, common)])}."
         )
 
 
-def check_images(images: CaptionedImages, folder, problems: list):
-    """Decodes the images of a split and adds a problem for each failure."""
-    paths = [photo_root(folder) / name for name in images.names]
-    with progress_bar(len(paths), "photos", "photo") as bar:
-        for key, path, fault in zip(images.image_ids, paths, faults(paths)):
-            bar.update()
-            if fault:
-                CheckedFile(path, problems).report(
-                    f"{fault}. It is image {shown(key)} of {images.split!r}. "
-                    f"Replace it by a complete photo: {KINDS}."
-                )
+def check_photos(options, splits: dict[str, CaptionedImages], problems: list):
+    """Decodes the photos of the splits, and adds a problem for each failure.
 
-
-def unused_photos(folder, splits: dict[str, CaptionedImages]) -> str:
-    """Returns a line about the photos without captions, or ""."""
-    root = photo_root(folder)
-    used = {root / name for images in splits.values() for name in images.names}
-    unused = []
-    with contextlib.suppress(MissingFileError):
-        unused = [key for key, path in find_photos(folder) if path not in used]
-    if not unused:
+    Returns a line about the photos without captions, or "" with --splits.
+    """
+    root, used = photo_root(options.images), set()
+    for name, images in splits.items():
+        paths = [root / photo for photo in images.names]
+        used |= set(paths)
+        with progress_bar(len(paths), "photos", "photo") as bar:
+            for key, path, fault in zip(images.image_ids, paths, faults(paths)):
+                bar.update()
+                if fault:
+                    message = f"{fault}. It is image {shown(key)} of {name!r}."
+                    CheckedFile(path, problems).report(message)
+    if options.splits:
         return ""
-    verb = "photo has" if len(unused) == 1 else "photos have"
-    return f"{len(unused)} {verb} no row in the captions: {listed(unused)}."
+    photos = []
+    with contextlib.suppress(MissingFileError):
+        photos = find_photos(options.images)
+    unused = [key for key, path in photos if path not in used]
+    title = f"{len(unused)} photos have no row in the captions"
+    return f"{title}: {listed(unused)}." if unused else ""
 
 
 def format_counts(splits: dict[str, dict]) -> str:
@@ -179,12 +167,12 @@ def format_counts(splits: dict[str, dict]) -> str:
         if spread:
             title += f", {'/'.join(spread)}"
         rows.append([title, *map(_cell, values)])
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return "\n".join(
-        row[0].ljust(widths[0])
-        + "".join(f"  {c.rjust(w)}" for c, w in zip(row[1:], widths[1:]))
-        for row in rows
-    )
+    first, *widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for title, *cells in rows:
+        cells = (cell.rjust(width) for cell, width in zip(cells, widths))
+        lines.append("  ".join([title.ljust(first), *cells]))
+    return "\n".join(lines)
 
 
 _TITLES = {
@@ -209,26 +197,15 @@ def _cell(value):
     return str(value)
 
 
-MOST_PRINTED = 50
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(CaptionFlags):
     """Flags that select the data to describe and the outputs to write."""
 
     captions: str = flag(
-        "",
-        "File or folder of captions; may contain {split}. Default: captions "
-        "in the folder or archives of --images.",
+        "", "File or folder of captions. Default: those in --images."
     )
-    phrases: str = flag(
-        "",
-        "Phrases with boxes, as in --phrases of tbnets train.",
-    )
-    images: str = flag(
-        "",
-        "Folder of the image files; each file of the captions is decoded.",
-    )
+    phrases: str = flag("", "Phrases, as in --phrases of tbnets train.")
+    images: str = flag("", "Folder of the photos, all of which are decoded.")
     json: str = flag("", "JSON file for the counts and problems.")
 
 
@@ -237,23 +214,18 @@ def read_splits(options, problems):
 
     The words are a set.
     """
-    captions = options.sources(images=options.images).caption_source()
-    read_split = functools.partial(captions.read, problems=problems)
-    names = options.splits or captions.splits()
-    splits = {name: read_split(split=name) for name in names}
-    if "train" not in captions.splits():
-        return captions, splits, None
-    training = splits.get("train") or read_split(split="train")
-    return captions, splits, set(count_words(training.captions)[0])
+    source = options.sources(images=options.images).caption_source()
+    names = options.splits or source.splits()
+    splits = {name: source.read(name, problems=problems) for name in names}
+    if "train" not in source.splits():
+        return source, splits, None
+    training = splits.get("train") or source.read("train", problems=problems)
+    return source, splits, set(count_words(training.captions)[0])
 
 
 def print_report(splits, unused, problems):
     """Prints the counts, the line on unused photos, and the problems."""
     print(format_counts(splits))
-    print(
-        "\nModels split captions into words of lower-case letters and digits: "
-        "man's becomes two words, and don't becomes dont."
-    )
     if unused:
         print(f"\n{unused}")
     count = len(problems)
@@ -262,26 +234,11 @@ def print_report(splits, unused, problems):
     for problem in problems:
         place = str(problem).removesuffix(problem.message)
         places.setdefault(problem.message, []).append(place)
-    for message, [first, *others] in [*places.items()][:MOST_PRINTED]:
+    for message, [first, *others] in places.items():
         print(first + message)
         if others:
             others = [place.removesuffix(": ") for place in others]
             print(f"  This is also true of {listed(others, 3)}.")
-    if len(places) > MOST_PRINTED:
-        print("... and more; --json writes all problems.")
-
-
-def describe_one(options, images, phrases, vocabulary, problems):
-    """Returns the counts of one split that the flags select.
-
-    `phrases` and `vocabulary`, the set of training words, may be None.
-    """
-    counts = describe_split(images, vocabulary)
-    if phrases is not None:
-        counts.update(describe_phrases(phrases))
-    if options.images:
-        check_images(images, options.images, problems)
-    return counts
 
 
 def _captions_of(options):
@@ -298,10 +255,7 @@ def main(options):
     if not (options.captions or options.phrases):
         options = dataclasses.replace(options, captions=_captions_of(options))
     if not (options.captions or options.phrases):
-        raise InputError(
-            "`--captions` or `--phrases` must name the data to describe. "
-            "Received: neither. See --help."
-        )
+        raise InputError("--captions", "or `--phrases` be set", "neither")
     problems, splits, vocabulary, phrases = [], {}, None, {}
     if options.captions:
         source, splits, vocabulary = read_splits(options, problems)
@@ -315,20 +269,14 @@ def main(options):
             for name, split in (splits or {"all": None}).items()
         }
     splits = splits or {name: x.images for name, x in phrases.items()}
-    counts, unused = {}, ""
-    for name, images in splits.items():
-        about = images, phrases.get(name), vocabulary
-        counts[name] = describe_one(options, *about, problems)
+    counts = {k: describe_split(x, vocabulary) for k, x in splits.items()}
+    for name, regions in phrases.items():
+        counts[name] |= describe_phrases(regions)
     check_splits(splits, problems)
-    if options.images and not options.splits:
-        unused = unused_photos(options.images, splits)
+    unused = check_photos(options, splits, problems) if options.images else ""
     problems = list(dict.fromkeys(problems))  # Splits may share a file.
     print_report(counts, unused, problems)
     if options.json:
-        report = {
-            "splits": counts,
-            "problems": list(map(vars, problems)),
-        }
-        with open(options.json, "w", encoding="utf-8") as stream:
-            json.dump(report, stream, indent=2, ensure_ascii=False)
+        report = {"splits": counts, "problems": [*map(vars, problems)]}
+        files.write_json(options.json, report)
     return 1 if problems else 0

@@ -60,7 +60,7 @@ from tbnets.cli.data_flags import (
     check_choice_flags,
     choice_arguments,
 )
-from tbnets.cli.model_flags import MODEL
+from tbnets.cli.model_flags import MODEL, TrustFlag
 from tbnets.data.photos import sort_files
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile
@@ -83,7 +83,7 @@ from tbnets.tasks.trained import rebuild
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(RunFlags, ChoiceFlags):
+class Options(RunFlags, ChoiceFlags, TrustFlag):
     """Flags for the network to export and for the exported model."""
 
     run_dir: str = flag("", "Folder of the run to export. Or set --model.")
@@ -105,9 +105,7 @@ class Options(RunFlags, ChoiceFlags):
     dev_captions: str = flag(
         "",
         "For --model, with --photos: caption file with the split dev, or "
-        "without splits, which are then drawn as in training. Results of a "
-        "search are doubtful if they are less similar than 80 % of the right "
-        "first results of these captions, among as many photos.",
+        "without splits, to measure which results of a search are doubtful.",
     )
     photos: str = flag("", "With --dev_captions: folder of the photos.")
     serving: bool = flag(
@@ -115,28 +113,22 @@ class Options(RunFlags, ChoiceFlags):
         "Add warm-up requests, which TensorFlow Serving runs before it "
         "serves the model.",
     )
-    trust: bool = flag(
-        False,
-        "Load --model even if its graph has ops that read or write files.",
-    )
     cnn_weights: str = flag(
         "",
         "imagenet, or the weights file that computed the run's image "
-        "features. The model then takes photos. Empty: the value of the run's "
-        "flag.",
+        "features. The model then takes photos. Default: the run's value.",
         argument="weights",
     )
     regions: str = flag(
         "",
         "With --cnn_weights, for a run of photos and captions: region "
-        "features made by roi_average, as a store or a recipe, which computes "
-        "them for the test split. The model then finds phrases in a photo.",
+        "features made by roi_average, as a store or a recipe. The model then "
+        "finds phrases in a photo.",
     )
     litert: str = flag(
         "",
         "Convert the network for LiteRT: float32, float16 (half the size) or "
-        "int8 (a quarter, computed in integers). For --run_dir or --model. "
-        "Default of --output for a run: RUN/litert/KIND.",
+        "int8 (a quarter). Default of --output: RUN/litert/KIND.",
         choices=("", *KINDS),
     )
     images: str = flag(
@@ -152,9 +144,8 @@ class Options(RunFlags, ChoiceFlags):
     )
     max_pixels: Count | None = flag(
         None,
-        "Maximum number of pixels of a photo; the model rejects larger "
-        "photos. Default and maximum: 80 million. Decoding takes about 6 "
-        "bytes per pixel.",
+        "Maximum number of pixels of a photo. Default and maximum: 80 million, "
+        "whose decoding takes about 480 MB.",
     )
 
 
@@ -180,33 +171,24 @@ def check_source(options):
     """Raises an error unless a run or model is set and accepts the flags."""
     if bool(options.run_dir) == bool(options.model):
         received = "both" if options.model else "neither"
-        raise InputError(
-            "`--run_dir` or `--model` must be given: a run or an exported "
-            f"model. Received: {received}. Write --run_dir=VALUE; see --help."
-        )
+        expected = "or `--model` be set: a run or an exported model"
+        raise InputError("--run_dir", expected, received)
     check_choice_flags(options)
     pairs = {"choice": "regions", "regions": "cnn_weights"}
     pairs |= {"dev_captions": "photos", "photos": "dev_captions"}
     pairs |= {"images": "litert", "calibration": "litert"}
     check_pairs(options, pairs)
     set_flags = changed(options) - {"run_dir", "model", "output"}
-    advice = "Leave it out."
     if options.litert:
         unused, needs = set_flags - _LITERT_FLAGS, "an export without --litert"
     elif options.model:
         unused, needs = set_flags - _MODEL_FLAGS - {"serving"}, "--run_dir"
     else:
         unused, needs = set_flags & _MODEL_FLAGS, "--model"
-        advice = "Export the run, then its SavedModel."
     if options.model and not options.output:
-        raise InputError(
-            "--output",
-            "name the folder to write",
-            f"--model={options.model} without --output",
-            "Write --output=served/NAME.",
-        )
+        raise must_come_with(options, "model", "--output", "Name a folder.")
     for name in sorted(unused):
-        raise must_come_with(options, name, needs, advice)
+        raise must_come_with(options, name, needs)
 
 
 def new_folder_of(options):
@@ -219,32 +201,32 @@ def new_folder_of(options):
     return folder / str(next_version(folder))
 
 
+def open_session(options, **changes):
+    """Opens --run_dir with --cnn_weights and other changes of its settings."""
+
+    def adjust(settings):
+        return start_at_photo(settings.replace(**changes), options.cnn_weights)
+
+    where = {"data_root": options.data_root, "adjust": adjust}
+    return runs.open_run(options.run_dir, options.checkpoint, **where)
+
+
 def export_litert(options):
     """Converts the network for LiteRT, and prints the sizes of the files."""
     if options.model:
         network, endpoints = rebuild(options.model, options.cnn_weights)
         path, name, photos = options.output, options.model, None
     else:
-        session = runs.open_run(
-            options.run_dir,
-            options.checkpoint,
-            data_root=options.data_root,
-            adjust=lambda settings: start_at_photo(
-                settings.replace(precision="float32"), options.cnn_weights
-            ),
-        )
+        session = open_session(options, precision="float32")
         network, task = session.network, session.task
         endpoints = task.endpoints(network, session.state.fitted)
         name = options.run_dir
         path = options.output or pathlib.Path(name, "litert", options.litert)
         photos = task.train if session.settings.sources().images else None
+    photos = calibration_photos(options, photos)
+    about = {"source": pathlib.Path(name).name, **recalls_of(options)}
     path, cosines = litert.write_litert(
-        network,
-        endpoints,
-        path,
-        options.litert,
-        calibration_photos(options, photos),
-        {"source": pathlib.Path(name).name, **recalls_of(options)},
+        network, endpoints, path, options.litert, photos, about
     )
     print(f"LiteRT      {path}")
     for file, cosine in cosines.items():
@@ -287,37 +269,18 @@ def export_again(options, path, extra):
         model = zoo.open_model(options.model, options.trust)
         likely = doubt.measure(model, options.dev_captions, options.photos)
         metadata["metadata"] = {**model.metadata["metadata"], **likely}
-    return reexport(
-        zoo.locate(options.model),
-        path,
-        keep=keep,
-        add=add,
-        extra=extra,
-        trust=options.trust,
-        metadata=metadata,
-    )
+    how = {"keep": keep, "add": add, "extra": extra, "trust": options.trust}
+    return reexport(zoo.locate(options.model), path, **how, metadata=metadata)
 
 
 def export_run(options, path, extra):
     """Exports the network of a run and returns the SavedModel's folder."""
-    session = runs.open_run(
-        options.run_dir,
-        options.checkpoint,
-        data_root=options.data_root,
-        adjust=lambda settings: start_at_photo(settings, options.cnn_weights),
-    )
-    fitted, metadata, endpoints = None, {}, None
+    session, about = open_session(options), {}
     if options.regions:
         fitted = with_regions(session, options.regions)
-        metadata = {"choice": choice_arguments(options)}
         endpoints = endpoints_of_phrases(session.task, session.network, fitted)
-    return runs.export(
-        session,
-        path,
-        fitted,
-        metadata,
-        endpoints,
-        half_precision=options.half_precision,
-        max_pixels=options.max_pixels,
-        extra=extra,
-    )
+        about = {"fitted": fitted, "endpoints": endpoints}
+        about["metadata"] = {"choice": choice_arguments(options)}
+    names = "half_precision", "max_pixels"
+    about |= {name: vars(options)[name] for name in names}
+    return runs.export(session, path, **about, extra=extra)

@@ -51,13 +51,11 @@ class Options(ModelFlags):
     image_features: list[str] = flag(
         [],
         "In place of photos: a feature store, or features [n, dim] (.npy) with "
-        "their ids in X_ids.txt next to X_ims.npy. Several are concatenated, "
-        "as in training.",
+        "their ids in X_ids.txt next to X_ims.npy. Several are concatenated.",
     )
     embeddings: str = flag(
         "",
-        "In place of photos: Parquet files that tbnets embed wrote with this "
-        "--model.",
+        "In place of photos: Parquet files of tbnets embed with this --model.",
     )
     output: str = flag(REQUIRED, "Folder of the index.")
     dtype: str | None = flag(
@@ -112,14 +110,9 @@ def main(options):
     """Updates the index to contain exactly the given photos or features."""
     others = bool(options.image_features) + bool(options.embeddings)
     if len(options.folder) + others != 1:
-        raise InputError(
-            "tbnets index",
-            "get one folder of photos, --image_features or --embeddings",
-            f"{len(options.folder)} folders, "
-            f"--image_features={','.join(options.image_features)}, "
-            f"--embeddings={options.embeddings}",
-            "Write for example tbnets index photos --output=photos.index.",
-        )
+        expected = "get one folder of photos, --image_features or --embeddings"
+        received = f"{len(options.folder)} folders and {others} of these flags"
+        raise InputError("tbnets index", expected, received)
     model = zoo.open_model(options.model, options.trust)
     requirement = "be a network for whole images", "Choose another model."
     check_endpoints(model, options.model, {"embed_image": requirement})
@@ -130,11 +123,8 @@ def main(options):
     elif options.embeddings:
         batches = read_embeddings(options, model)
     dim, path = model.embedding_dim, options.output
-    identity, dtype = identity_of(model), options.dtype
-    writing = IndexWriter(
-        path, identity, dim, dtype, notes, options.approximate
-    )
-    with writing as writer:
+    how = options.dtype, notes, options.approximate
+    with IndexWriter(path, identity_of(model), dim, *how) as writer:
         for ids, embeddings in batches:
             writer.put(ids, embeddings)
         writer.remove_others()

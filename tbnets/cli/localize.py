@@ -63,13 +63,12 @@ LEAST_SIDE, MOST_SIDE = 640, 1280
 REQUIREMENTS = {
     "embed_phrases": (
         "be a network of phrase localization",
-        "Query it with tbnets query, or train a network with "
-        "--task=localization.",
+        "Query it with tbnets query.",
     ),
     "localize": (
         "take photos",
-        "Export its run with tbnets export --cnn_weights=imagenet; its "
-        "regions must be computed with --region_features=roi_average.",
+        "Export its run with --cnn_weights=imagenet; its regions need "
+        "--region_features=roi_average.",
     ),
 }
 """Required endpoints, for `ModelFlags.open`."""
@@ -110,12 +109,8 @@ def read_words(options):
         (photos if is_photo else phrases).append(word)
     check_text("tbnets localize", phrases)
     if not phrases or not all(map(str.strip, phrases)):
-        raise InputError(
-            "tbnets localize",
-            "get a photo and at least one phrase",
-            f"{len(photos)} photos and the phrases {phrases}",
-            'Write for example tbnets localize photo.jpg "a brown dog".',
-        )
+        received = f"{len(photos)} photos and the phrases {phrases}"
+        raise InputError("tbnets localize", "get photos and phrases", received)
     return photos, phrases
 
 
@@ -125,12 +120,8 @@ def places_of_pictures(options, photos):
         return [""] * len(photos)
     stems = [pathlib.Path(photo).stem for photo in photos]
     if (twice := first_twice(stems)) is not None:
-        raise InputError(
-            "--output",
-            "be a folder, and photos must have different names",
-            f"two photos called {twice}",
-            "Localize them one by one.",
-        )
+        expected = "have a picture per photo, named after it"
+        raise InputError("--output", expected, f"two photos called {twice}")
     folder = options.output
     return [os.path.join(folder, f"{stem}.localized.png") for stem in stems]
 
@@ -170,8 +161,7 @@ def write_picture(path, pixels, phrases, phrase_regions):
         for rank, (box, _) in enumerate(regions, start=1)
     ]
     picture = PIL.Image.fromarray(draw_boxes(pixels, boxes, side))
-    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    files.write_atomically(path, lambda file: picture.save(file, "PNG"))
+    files.write_png(path, picture)
     print(f"\nPhoto with boxes: {path}")
 
 
@@ -195,16 +185,13 @@ def localize_all(options, model, phrases, photos, pictures):
     for photo, picture in zip(photos, pictures):
         if len(photos) > 1:
             print(f"{files.readable(photo)}:")
+        about = phrases, notes, photo, picture
         try:
-            photo_record = localize_photo(
-                options, model, phrases, notes, photo, picture
-            )
+            records.append(localize_photo(options, model, *about))
         except BrokenImageError as error:
             if photo is photos[-1] and not records:
                 raise BrokenImageError(photo, error.reason) from error
             print(f"left out: {photo}, which {error.reason}", file=sys.stderr)
-        else:
-            records.append(photo_record)
     return records if len(photos) > 1 else records[0]
 
 

@@ -29,15 +29,21 @@ JSON = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelFlags:
-    """Flags for the model that runs the queries."""
+class TrustFlag:
+    """The flag for models with unusual ops."""
 
-    model: str = flag("flickr8k_photos", ANY_MODEL)
     trust: bool = flag(
         False,
         "Load --model even if its graph has ops that read or write files. "
         "Use it only for models that you trust.",
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags(TrustFlag):
+    """Flags for the model that runs the queries."""
+
+    model: str = flag("flickr8k_photos", ANY_MODEL)
 
     def open(self, requirements, flag="--model"):
         """Loads --model, which must accept text.
@@ -93,26 +99,18 @@ def image_requirements(advice):
 
 def check_endpoints(model, name, requirements, flag="--model"):
     """Raises an error if a model lacks an endpoint in `requirements`."""
+    received = f"{flag}={name}, which has {sorted(model.signatures)}"
     for endpoint, (requirement, advice) in requirements.items():
         if not model.has(endpoint):
-            raise InputError(
-                flag,
-                requirement,
-                f"{flag}={name}, which has {sorted(model.signatures)}",
-                advice,
-            )
+            raise InputError(flag, requirement, received, advice)
 
 
 def check_model(model, name, requirements, flag="--model"):
     """Checks that a model has endpoints and accepts words, and returns it."""
     check_endpoints(model, name, requirements, flag)
     if not model.takes_captions:
-        raise InputError(
-            flag,
-            "take words",
-            f"{flag}={name}, which takes text features",
-            "Use a model that was trained on words.",
-        )
+        received = f"{flag}={name}, which takes text features"
+        raise InputError(flag, "take words", received)
     return model
 
 
@@ -142,9 +140,4 @@ def check_text(tool, texts):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InputError(
-                tool,
-                "get text in UTF-8",
-                f"{text!r}",
-                "Convert the text, or set the terminal to UTF-8.",
-            ) from error
+            raise InputError(tool, "get text in UTF-8", repr(text)) from error

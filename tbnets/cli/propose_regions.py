@@ -19,11 +19,10 @@ Requires an extra: pip install "tbnets[regions]". See docs/regions.md.
 """
 
 import dataclasses
-import pathlib
 
 import numpy as np
-import PIL.Image
 
+from tbnets import files
 from tbnets.checks import per_cent
 from tbnets.cli.data_flags import PhotoFlags
 from tbnets.data import entities, images
@@ -87,11 +86,9 @@ def report_recall(options, photos, store):
         f"photos at IoU >= {options.recall_iou}, and proposals per box"
     )
     for limit, count, pairs in zip(limits, covered, matches):
-        share = "no boxes"
-        if total:
-            share = per_cent(count / total)
-            share = f"{share:>5} %  {pairs / total:.2f}"
-        print(f"  first {limit:5d} boxes  {share}")
+        recall = per_cent(count / max(1, total))
+        mean = f"{pairs / max(1, total):.2f}"
+        print(f"  first {limit:5d} boxes  {recall:>5} %  {mean}")
 
 
 def draw_picture(options, photos, store):
@@ -103,12 +100,7 @@ def draw_picture(options, photos, store):
     for key, path in photos[::step][:NUM_SHOWN]:
         [row] = store.rows([key])
         cells.append(draw_boxes_cell(options, path, store.boxes(row)[0]))
-    pathlib.Path(options.picture).parent.mkdir(parents=True, exist_ok=True)
-    # A palette that keeps rare colours shrinks the file to a quarter.
-    sheet = draw_sheet([cells]).quantize(
-        96, PIL.Image.Quantize.MAXCOVERAGE, dither=PIL.Image.Dither.NONE
-    )
-    sheet.save(options.picture, "PNG", optimize=True)
+    files.write_png(options.picture, draw_sheet([cells]), optimize=True)
     print(f"picture   {options.picture}")
 
 

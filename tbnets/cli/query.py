@@ -58,7 +58,6 @@ ignored.
 
 import contextlib
 import dataclasses
-import errno
 import os
 import pathlib
 import sys
@@ -121,14 +120,13 @@ class Options(RuntimeFlags):
     top: Count = flag(5, "Results per query.")
     montage: str | None = flag(
         None,
-        "Picture (.png): one row per query with its best images, for up to "
-        "40 queries and 50 images. Default: answers.png in the folder of "
-        "--cache, but with --index no picture. Empty: no picture.",
+        "Picture (.png): one row per query (up to 40) with its best images. "
+        "Default: answers.png in --cache, but with --index no picture.",
     )
     explain: str = flag(
         "",
-        "Picture (.png) that shows where in the best images each query and its "
-        "noun phrases are found. Noun phrases need the extra parse.",
+        "Picture (.png) of where in the best images each query and its noun "
+        "phrases (with the extra parse) are found.",
     )
     html: str = flag(
         "", "Page (.html) with links and the best images for each query."
@@ -140,9 +138,8 @@ class Options(RuntimeFlags):
     )
     approximate: bool = flag(
         False,
-        "Search only some cells of --index, which finds nearly all of the "
-        "best results in a fraction of the time. Requires: tbnets index "
-        "--approximate.",
+        "Search only some cells of an --index made by tbnets index "
+        "--approximate, which is faster.",
     )
     image_features: list[str] = flag(
         [],
@@ -193,12 +190,8 @@ def read_queries(path):
         lines = [text for each in images for text in each.captions]
     captions = list(dict.fromkeys(filter(None, map(str.strip, lines))))
     if not captions:
-        raise InputError(
-            "--captions",
-            "name a file of captions",
-            f"--captions={path}, which has none",
-            "Write one caption per line.",
-        )
+        received = f"--captions={path}, which has none"
+        raise InputError("--captions", "name a file of captions", received)
     return captions
 
 
@@ -287,12 +280,10 @@ def with_folder(options):
     if not os.path.isdir(first):
         if options.image_features:
             return options
+        expected = "get the folder of the photos before the sentences"
+        advice = "Or add --images, --index or --image_features."
         raise InputError(
-            "tbnets query",
-            "get the folder of the photos before the sentences",
-            f"{first}, which is not a folder",
-            'Write for example tbnets query photos "a dog in the snow", '
-            "or add --images=FOLDER, --index=FOLDER or --image_features=FILE.",
+            "tbnets query", expected, f"{first}, which is no folder", advice
         )
     return dataclasses.replace(options, images=first, queries=queries)
 
@@ -305,10 +296,8 @@ def check_query_flags(options, is_typed=False):
         raise InputError(
             "tbnets query",
             "get sentences, --like, or --image and --captions",
-            f"{len(options.queries)} sentences, "
-            f"--like={','.join(options.like)}, --image={options.image}, "
+            f"{num_queries} sentences or --like, --image={options.image}, "
             f"--captions={options.captions}",
-            'Write for example tbnets query FOLDER "a dog in the snow".',
         )
     check_pairs(options, {"approximate": "index"})
     if options.explain and not (options.queries or is_typed):
@@ -330,12 +319,8 @@ def check_gallery(options, model):
     by_photo = model.takes_photos and (options.image or options.index)
     by_index = options.index and not (options.image or options.like)
     if not (by_photo or by_index or vars(options)[flag_name]):
-        raise InputError(
-            f"--{flag_name}",
-            "be given, because this network takes them",
-            "none",
-            f"Add --{flag_name}=...",
-        )
+        expected = "be given, because this network takes them"
+        raise InputError(f"--{flag_name}", expected, "none")
 
 
 def check_outputs(options):
@@ -351,12 +336,8 @@ def check_outputs(options):
         if options.images and is_listed(real, options.images):
             uses[str(real)] = "among the photos of --images"
         if use := uses.get(str(real)):
-            raise InputError(
-                f"--{name}",
-                "differ from all photos and outputs",
-                f"--{name}={vars(options)[name]}, which is {use}",
-                "Choose another path.",
-            )
+            expected = "differ from all photos and outputs"
+            raise InputError(f"--{name}", expected, f"{path}, which is {use}")
         uses[str(real)] = f"the value of --{name}"
 
 
@@ -373,20 +354,13 @@ def write_montage(options, titles, ids, ranked):
     try:
         if not options.montage:
             files.make_folder_of(options.images, folder)
-        files.write_atomically(path, lambda file: sheet.save(file, "PNG"))
+        files.write_png(path, sheet)
     except OSError as error:
         if options.montage:
             raise
-        reason = os.strerror(error.errno or errno.EIO)
-        print(
-            f"note: cannot draw the results to {path}: {reason}. Set "
-            "--montage to another path.",
-            file=sys.stderr,
-        )
+        print(f"note: no picture of the results: {error}", file=sys.stderr)
     else:
-        drawn = f" (the first {MOST_ROWS} queries)"
-        drawn *= len(queries) > MOST_ROWS
-        print(f"\nThe best images side by side: {path}{drawn}")
+        print(f"\nThe best images side by side: {path}")
 
 
 def write_explanations(options, model, titles, ids, ranked):
@@ -408,8 +382,8 @@ def write_explanations(options, model, titles, ids, ranked):
             [maps] = model.heat_maps([path], phrases)
             photo, _ = open_upright(path, 2 * PHOTO_SIZE)
             mark = "?" * bool(is_doubtful)
-            label = f"{rank}    {similarity:.3f}{mark}    "
-            label += montage.shorten(files.readable(name), PHOTO_SIZE)
+            name = montage.shorten(files.readable(name), PHOTO_SIZE)
+            label = f"{rank}    {similarity:.3f}{mark}    {name}"
             for row, phrase, heat in zip(rows, phrases, maps):
                 title = titles[number] if phrase == query else phrase
                 row.append(montage.explanation(photo, heat, title, label))
@@ -419,9 +393,7 @@ def write_explanations(options, model, titles, ids, ranked):
         return
     legend = "Bright and coloured: where the photo matches the words above."
     sheet = draw_sheet(sheet_rows, legend)
-    files.write_atomically(
-        options.explain, lambda file: sheet.save(file, "PNG")
-    )
+    files.write_png(options.explain, sheet)
     print(f"\nWhere the words are found: {options.explain}{advice}")
 
 
@@ -434,10 +406,9 @@ def write_answers_page(options, notes, ids, ranked):
     for query, note, rows, values in zip(queries, texts, *ranked[:2]):
         names = [ids[row] for row in rows]
         sections.append(page.Section(query, note, names, values))
-    about = f"The best of {len(ids):,} photos in {options.images}, found by "
-    page.write_page(
-        options.html, sections, options.images, about + options.model
-    )
+    about = f"The best of {len(ids):,} photos in {options.images}"
+    about += f", found by {options.model}"
+    page.write_page(options.html, sections, options.images, about)
     print(f"\nThe results as a page: {options.html}")
 
 
@@ -450,17 +421,15 @@ def main(options):
 
         open_any = open_approximate if options.approximate else open_index
         index = open_any(options.index)
-        photos = options.images or str(index.photos or "")
-        montage_path = options.montage or ""  # Nothing is written unasked.
         options = dataclasses.replace(
-            options, images=photos, montage=montage_path
+            options,
+            images=options.images or str(index.photos or ""),
+            montage=options.montage or "",  # Nothing is written unasked.
         )
     query_flags = options.queries, options.like, options.image, options.captions
     searched = options.images, options.index, options.image_features
     is_open = any(searched) and not any(query_flags)
-    terminals = [
-        stream and stream.isatty() for stream in (sys.stdin, sys.stdout)
-    ]
+    terminals = (x and x.isatty() for x in (sys.stdin, sys.stdout))
     is_typed = is_open and all(terminals)
     if is_open and not is_typed and sys.stdin:
         lines = os.fsdecode(sys.stdin.buffer.read()).removeprefix("\ufeff")
@@ -476,8 +445,7 @@ def main(options):
     if options.explain:
         requirements["embed_cells"] = (
             "draw --explain, which needs the signature embed_cells",
-            "Export the model again. It needs features that are averages of "
-            "one map of a photo. LiteRT models have no maps.",
+            "It needs features that are averages of one map of a photo.",
         )
     model = options.open(requirements)
     if index is not None:

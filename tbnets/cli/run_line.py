@@ -164,14 +164,9 @@ def _of_trained(line, trained):
     for name in sorted(set_names & values.keys() & set(NETWORK_FLAGS)):
         # The folder of a preset may have moved.
         if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
-            raise InputError(
-                f"--{name}",
-                "equal the value of the model that the run starts from, "
-                f"{written(values[name])}",
-                f"--{name}={written(line.values[name])} with "
-                f"--from={trained.name}",
-                "Leave out one flag.",
-            )
+            expected = f"be {written(values[name])}, as in {trained.name}"
+            received = f"--{name}={written(line.values[name])}"
+            raise InputError(f"--{name}", expected, received, "Leave it out.")
     return {name: values[name] for name in values.keys() - set_names}
 
 
@@ -209,12 +204,8 @@ def check_read(line, settings: Settings):
             elif name in unused:
                 unread[name] = unused[name]
     for name in sorted(line.typed & unread.keys()):
-        raise InputError(
-            f"--{name}",
-            "have an effect in this run",
-            f"--{name}={line.values[name]}, which is used {unread[name]}",
-            f"Leave --{name} out, or change the flags that exclude it.",
-        )
+        received = f"--{name}, which is used only {unread[name]}"
+        raise InputError(f"--{name}", "have an effect in this run", received)
     return ", ".join(
         f"--{name} (used {unread[name]})" for name in sorted(unread)
     )

@@ -26,6 +26,7 @@ import signal
 import sys
 from typing import Annotated
 
+from tbnets.cli.model_flags import TrustFlag
 from tbnets.errors import InputError
 from tbnets.extras import loopback
 from tbnets.extras.server.grpc_service import grpc_server, start_grpc
@@ -39,7 +40,7 @@ EXAMPLE = '{"instances": ["a dog in the snow"]}'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(TrustFlag):
     """Flags for the models, ports and address."""
 
     model: list[str] = flag(
@@ -55,11 +56,6 @@ class Options:
         "Address to listen on. With another address than the default, other "
         "machines can send requests.",
     )
-    trust: bool = flag(
-        False,
-        "Load models even if their graphs have ops that read or write files. "
-        "Use it only for models that you trust.",
-    )
 
 
 def folders_of(models):
@@ -73,12 +69,8 @@ def folders_of(models):
             named = named.parent
         name = name or named.name
         if name in folders or not name or set(name) & set("/:"):
-            raise InputError(
-                "--model",
-                "name each model once, without / and :",
-                name,
-                f"Write NAME={place}.",
-            )
+            expected = "name each model once, without / and :"
+            raise InputError("--model", expected, f"{name}={place}")
         folders[name] = path
     return folders
 

@@ -77,8 +77,7 @@ class Options:
     )
     num_replicas: Whole = flag(
         0,
-        "Number of GPUs for --distribute=mirrored; 0: all. Without a GPU, "
-        "parts of the CPU are used.",
+        "GPUs (or parts of the CPU) for --distribute=mirrored; 0: all GPUs.",
     )
     dry_run: bool = flag(
         False,
@@ -119,14 +118,8 @@ def help_sections():
 def checked_settings(options, line):
     """Checks the flags of a run, and returns its `Resolved` settings."""
     if not line.set_flags:
-        raise InputError(
-            "tbnets train",
-            "get training data",
-            "no flag",
-            "Write for example tbnets train --images=photos "
-            "--captions=captions.csv, or --flagfile=quickstart for a first "
-            "run.",
-        )
+        advice = "Add --images and --captions, or --flagfile=quickstart."
+        raise InputError("tbnets train", "get training data", "none", advice)
     resolved = run_line.resolve(line)
     if options.resume:
         before = runs.record_before(resolved.settings.run.run_dir)

@@ -37,8 +37,8 @@ from tbnets.features.photo_features import RANDOM
 from tbnets.files import (
     can_be_written,
     is_partial,
-    write_atomically,
     write_json,
+    write_png,
     write_text,
 )
 from tbnets.serving.export import next_version, write_saved_model
@@ -294,10 +294,7 @@ def finish(session):
     if pictures := scores.pictures():
         rows = montage.rows_of(pictures)
         sheet = montage.draw_sheet(rows, scores.about_pictures)
-        write_atomically(
-            folder / EXAMPLES,
-            lambda file: sheet.save(file, "PNG", compress_level=1),
-        )
+        write_png(folder / EXAMPLES, sheet, compress_level=1)
     with session.board() as board:
         if "test" in report:
             metric = report["test"][task.best_metric]
