@@ -255,10 +255,8 @@ def build_loss(settings: Settings):
     """Returns the loss. Raises ValueError if all its terms have weight 0."""
     weights = settings.loss.term_weights
     if not any(weights.values()):
-        raise InputError(
-            f"`--{TERMS[0]}_weight` or another weight must be > 0. Received: "
-            f"{weights}. Raise a weight."
-        )
+        flag = f"--{TERMS[0]}_weight"
+        raise InputError(flag, "or another weight be > 0", str(weights))
     loss_class, arguments = LOSSES[settings.loss.loss]
     values, unused = settings.values(), unused_flags(settings)
     names = arguments.keys() & values.keys() - unused.keys()
@@ -278,12 +276,9 @@ def first_hard_epoch(settings: Settings):
     phrases, epochs = settings.phrases, settings.epochs
     last = phrases.hard_negative_epochs if phrases else 0
     if last and last >= epochs:
-        raise InputError(
-            "--hard_negative_epochs",
-            "be < --epochs, because hard negatives need a trained network",
-            f"--hard_negative_epochs={last} with --epochs={epochs}",
-            "Lower it, or raise --epochs.",
-        )
+        expected = "be < --epochs, because it needs a trained network"
+        received = f"{last} with --epochs={epochs}"
+        raise InputError("--hard_negative_epochs", expected, received)
     return epochs - last if last else None
 
 
@@ -295,11 +290,8 @@ def _build_optimizer(settings: Settings, steps_per_epoch):
         decay_steps=options.decay_epochs * steps_per_epoch,
         total_steps=settings.epochs * steps_per_epoch,
     )
-    return build_optimizer(
-        options.optimizer,
-        rate,
-        weight_decay=options.weight_decay,
-    )
+    decay = options.weight_decay
+    return build_optimizer(options.optimizer, rate, weight_decay=decay)
 
 
 def compile_network(network, settings: Settings, steps_per_epoch, mining=None):

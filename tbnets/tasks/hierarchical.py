@@ -344,12 +344,8 @@ class HierarchicalTask(MatchingTask):
         super().__init__(settings)
         encoder = settings.texts.text_encoder
         if encoder != "h_lstm":
-            raise InputError(
-                "--text_encoder",
-                "be h_lstm with --model=hm_lstm",
-                f"--text_encoder={encoder}",
-                "Leave it out, or change --model.",
-            )
+            expected = "be h_lstm with --model=hm_lstm"
+            raise InputError("--text_encoder", expected, encoder)
         self._links = {}
         self.matcher = functools.lru_cache(maxsize=1)(
             lambda network: Matcher(network, self.image_size)
@@ -361,13 +357,8 @@ class HierarchicalTask(MatchingTask):
         super().check(queries)
         options = self.settings.correspondences
         if options.region_branch == "own" and not options.region_mean_weight:
-            raise InputError(
-                "--region_mean_weight",
-                "be > 0 with --region_branch=own, because no other loss trains "
-                "this branch at first",
-                "--region_mean_weight=0",
-                "Raise the weight.",
-            )
+            expected = "be > 0 to train the branch of --region_branch=own"
+            raise InputError("--region_mean_weight", expected, "0")
         splits = self.data.check_splits()
         self.data.parts("regions", splits)
         if self.knows_links:  # Only evaluated splits need links.
@@ -385,13 +376,9 @@ class HierarchicalTask(MatchingTask):
         is_shared = self.settings.correspondences.region_branch == "shared"
         dim = fitted["image_dim"]
         if is_shared and dim != store.dim:
-            raise InputError(
-                "--region_branch",
-                "be own if photos and regions have different features",
-                f"--region_branch=shared with {dim} features per photo and "
-                f"{store.dim} per region",
-                "Set --region_branch=own, or extract both by one network.",
-            )
+            expected = "be own if photos and regions have different features"
+            received = f"{dim} features per photo and {store.dim} per region"
+            raise InputError("--region_branch", expected, received)
         fitted["region_dim"] = store.dim
         return fitted | {"region_features_made_by": store.made_by}
 

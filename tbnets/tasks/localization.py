@@ -73,13 +73,8 @@ class LocalizationTask(Task):
         splits = self.data.check_splits()
         for name, phrases in self.data.parts("phrases", splits).items():
             if not phrases.num_phrases:
-                raise InputError(
-                    "--phrases",
-                    "have phrases of every split",
-                    f"--phrases={settings.regions.phrases}, in which split "
-                    f"{name} has no phrase with a box",
-                    "Use other phrases, or other splits.",
-                )
+                received = f"no phrase with a box in split {name}"
+                raise InputError("--phrases", "have phrases", received)
         self.data.parts("regions", splits)
         self.texts.check(splits)
         if settings.run.export:
@@ -98,10 +93,9 @@ class LocalizationTask(Task):
         split, settings = self.split(split), self.settings
         phrases, (store, _) = split.phrases, split.regions
         texts = self.texts.rows(split, fitted)
-        rows = store.rows(phrases.images.image_ids)
-        same = (
-            phrases.phrase_to_text if settings.texts.equal_texts_match else None
-        )
+        rows, same = store.rows(phrases.images.image_ids), None
+        if settings.texts.equal_texts_match:
+            same = phrases.phrase_to_text
         roles = {"positives": settings.phrases.positives}
         return PhraseExamples(phrases, texts, store, rows, same, roles)
 
@@ -130,23 +124,15 @@ class LocalizationTask(Task):
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
         options = self.settings.phrases
-        sampling = Sampling(
-            options.pairs_per_batch,
-            options.phrases_per_image,
-            options.regions_per_phrase,
-            options.phrases_per_region,
-            options.candidates_per_image,
-            options.negative_regions,
-        )
+        names = Sampling._fields
+        sampling = Sampling(**{name: vars(options)[name] for name in names})
         self.sampler = PhraseSampler(train, sampling, self.settings.run.seed)
         return PhraseBatches(train, self.sampler)
 
     def scores(self, network, examples):
         """Returns the `LocalizationScores` of `PhraseExamples`."""
-        scores, phrases = (
-            self.scorer(network).scores(examples),
-            examples.phrases,
-        )
+        scores = self.scorer(network).scores(examples)
+        phrases = examples.phrases
         folder = self.split(examples.records.split).photo_folder
         if folder is None:
             return scores
@@ -192,12 +178,9 @@ def sentence_scores(scores, records):
     with a box are used.
     """
     if scores.table.learned:
-        raise InputError(
-            "--combine_with",
-            "be a run whose distances can be added",
-            "a similarity network of phrases",
-            "Choose a run of --model=embedding.",
-        )
+        expected = "be a run whose distances can be added"
+        received = "a similarity network of phrases"
+        raise InputError("--combine_with", expected, received)
     phrases = scores.examples.phrases
     texts, first = np.unique(phrases.phrase_to_text, return_index=True)
     embeddings = scores.sides["phrases"][first]
@@ -205,12 +188,8 @@ def sentence_scores(scores, records):
     distances = np.sqrt(np.maximum(2 - 2 * similarities, 0))
     lonely = np.flatnonzero(~np.isfinite(distances).all(axis=1))
     if lonely.size:
-        raise InputError(
-            "--regions",
-            "have regions of every photo",
-            f"no regions of {records.image_ids[lonely[0]]!r}",
-            "Extract regions of this photo.",
-        )
+        received = f"no regions of {records.image_ids[lonely[0]]!r}"
+        raise InputError("--regions", "have regions of every photo", received)
     columns = np.searchsorted(texts, phrases.phrase_to_text)
     captions = captions_of_phrases(phrases, records)
     table = -_mean_of_phrases(distances, columns, captions, records)
@@ -223,12 +202,8 @@ def _mean_of_phrases(distances, columns, captions, records):
     counts = np.bincount(captions, minlength=records.num_captions)
     has_phrases = counts > 0
     if not has_phrases.any():
-        raise InputError(
-            "--phrases",
-            "have phrases of the captions",
-            f"no phrase of {records.path} with a box",
-            "Use phrases of these photos.",
-        )
+        received = f"no phrase of {records.path} with a box"
+        raise InputError("--phrases", "have phrases of the captions", received)
     total[has_phrases] /= counts[has_phrases, None]
     total[~has_phrases] = total[has_phrases].mean(axis=0)
     return total.T.astype(np.float32)
@@ -247,13 +222,9 @@ def captions_of_phrases(phrases, records):
     if (captions < 0).any():
         lost = phrases.phrase_to_caption[np.argmin(captions)]
         image = int(phrases.images.caption_to_image[lost])
-        raise InputError(
-            "--captions",
-            "be the captions of the phrases",
-            f"photo {records.image_ids[image]!r} without the caption "
-            f"{phrases.images.captions[lost]!r}",
-            "Use the captions in which the phrases were annotated.",
-        )
+        received = f"photo {records.image_ids[image]!r} without the caption "
+        received += repr(phrases.images.captions[lost])
+        raise InputError("--captions", "be those of the phrases", received)
     return captions
 
 

@@ -106,13 +106,10 @@ class OwnPhotos:
         Raises ValueError if its features are not from a single, known network.
         """
         if "cnn" not in made_by:
-            raise InputError(
-                "--from",
-                "be a model on features that can be computed from --images",
-                f"--from={self.settings.run.from_}, whose features are by an "
-                "unknown network or by several networks",
-                "Set --image_features to features like the model's.",
-            )
+            expected = "be a model whose features one known network computes"
+            advice = "Set --image_features to features like the model's."
+            received = self.settings.run.from_
+            raise InputError("--from", expected, received, advice)
         self._made_by = {k: made_by[k] for k in made_by if k != "store"}
 
     def usable_records(self, records):
@@ -134,24 +131,16 @@ class OwnPhotos:
     def _explain_absence(self, records):
         files, name = list_files(self.folder), records.file_name(0)
         reason = self.left_out[records.image_ids[0]]
-        some = f" such as {shown(files[0])}" if files else ""
         advice = f"Add whole photos: {KINDS}."
         if reason == ABSENT:
             advice = "Set --images to the folder from which the names start."
             if likely := likely_name(name, files):
-                there = shown(likely)
-                advice = f"{there} exists. Correct the names in the captions."
-                if likely.strip() == name:
-                    advice = (
-                        f"{there} exists. Rename it, because the names in a "
-                        "table are read without outer spaces."
-                    )
+                advice = f"{shown(likely)} exists. Correct the names."
         return (
             "`--images` must contain photos of every split. Received: --images="
-            f"{self.folder}, which holds {len(files) or 'no'} files{some}, but "
-            f"no photos for the {records.num_images} names of split "
-            f"{records.split} in {records.path}, first {shown(name)}, which "
-            f"{reason}. {advice}"
+            f"{self.folder}, which holds {len(files)} files, but no photos for "
+            f"the {records.num_images} names of split {records.split} in "
+            f"{records.path}, first {shown(name)}, which {reason}. {advice}"
         )
 
     def check(self):
@@ -161,12 +150,8 @@ class OwnPhotos:
     @functools.cached_property
     def _features(self):
         if not self.settings.features.cnn_weights:
-            raise InputError(
-                "--cnn_weights",
-                "be the weights of --image_encoder",
-                "--cnn_weights=",
-                "Set it to imagenet, or to a weights file.",
-            )
+            expected = "be imagenet or a weights file of --image_encoder"
+            raise InputError("--cnn_weights", expected, "--cnn_weights=")
         weights = weights_of_run(self.settings, self.sources)
         if known := self._made_by:
             return photo_features.open_photo_features(known, weights)
@@ -204,13 +189,10 @@ class OwnPhotos:
         }
         if problems and self.is_resumed:
             name, reason = next(iter(problems.items()))
-            raise MissingFileError(
-                "`--images` must contain the photos with which the run was "
-                f"started. Received: --images={self.folder} without "
-                f"{len(problems)} of {len(names)} photos; {shown(name)} "
-                f"{reason}. Restore these photos, or remove new photos from "
-                "the captions."
-            )
+            expected = "contain the photos with which the run was started"
+            received = f"{self.folder} without {len(problems)} photos; "
+            received += f"{shown(name)} {reason}"
+            raise MissingFileError("--images", expected, received)
         self.left_out |= {names[k]: reason for k, reason in problems.items()}
         if not self.is_resumed and len(self.left_out) > self._num_reported:
             self._num_reported = len(self.left_out)

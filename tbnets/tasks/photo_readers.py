@@ -62,13 +62,9 @@ def photo_reader(made_by, weights):
     for part in parts:
         is_plain = of_regions or "regions" not in part
         if "cnn" not in part or not is_plain:
-            raise InputError(
-                "--cnn_weights",
-                "be used with features by tbnets extract_image_features, of "
-                "whole photos or of regions by roi_average",
-                f"{part.get('regions', 'features')} without a description, or "
-                "regions from several stores",
-                "Extract the features again, or leave --cnn_weights out.",
-            )
+            expected = "be used with features of photos, or by roi_average"
+            received = f"{part.get('regions', 'features')} of unknown networks"
+            advice = "Extract the features again, or leave --cnn_weights out."
+            raise InputError("--cnn_weights", expected, received, advice)
     opened = open_averaged_features if of_regions else open_photo_features
     return opened(made_by, weights)

@@ -89,13 +89,10 @@ def _check_run(session, regions):
     reader = task.texts.reader(session.state.fitted) if of_photos else None
     of_words = reader is not None and not hasattr(reader, "read")
     if session.network.learned_similarity or not of_words:
-        raise InputError(
-            "--regions",
-            "be used with a run that embeds photo features and words",
-            f"--regions={regions} with --model={settings.run.model} and "
-            f"--text_encoder={settings.texts.text_encoder}",
-            "Choose another run, or leave it out.",
-        )
+        expected = "be used with a run that embeds photo features and words"
+        received = f"--model={settings.run.model} and "
+        received += f"--text_encoder={settings.texts.text_encoder}"
+        raise InputError("--regions", expected, received)
     return reader
 
 
@@ -130,13 +127,9 @@ def _check_same_network(fitted, store):
     ]
     if lines or dim != fitted["image_dim"]:
         lines = lines or [f"{fitted['image_dim']} features, and {dim}"]
-        raise InputError(
-            "--regions",
-            "be region features from the image network of the run",
-            f"--regions={store.path}, which differ: {'; '.join(lines)}",
-            "Extract them with the --cnn and --layers of the run and "
-            "--region_features=roi_average or warp.",
-        )
+        expected = "be region features from the image network of the run"
+        received = f"--regions={store.path}, which differ: {'; '.join(lines)}"
+        raise InputError("--regions", expected, received)
 
 
 def _embed_phrases(network, reader, phrases):

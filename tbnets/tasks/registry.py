@@ -30,12 +30,8 @@ def settings_of(record) -> Settings:
         check_choice(f"--{name}", record[name], known)
     task, model = TASKS[record["task"]], MODELS[record["model"]]
     if model.tasks and record["task"] not in model.tasks:
-        raise InputError(
-            "--task",
-            f"be {' or '.join(model.tasks)} with --model={record['model']}",
-            f"--task={record['task']}",
-            "Change --task or --model.",
-        )
+        expected = f"be {model.tasks[0]} with --model={record['model']}"
+        raise InputError("--task", expected, f"--task={record['task']}")
     groups = {*BASE, *task.flag_groups, *model.flag_groups}
     return make_settings(record, groups)
 

@@ -68,45 +68,30 @@ def check_run_folder(run_dir, resume):
     Files of a run that was killed before it wrote its settings are ignored.
     """
     if not run_dir:
-        raise InputError(
-            "--run_dir",
-            "be the path of a folder",
-            "--run_dir=",
-            "Set a folder, such as --run_dir=runs/first.",
-        )
+        raise InputError("--run_dir", "be the path of a folder", "--run_dir=")
     folder = pathlib.Path(run_dir)
     signs = folder / SETTINGS_FILE, checkpoint_path(folder, "last")
     is_run = any(map(os.path.exists, signs))
     if resume and not is_run:
-        raise InputError(
-            "--resume",
-            "be used with an existing run",
-            f"--run_dir={folder}, which has no run",
-            "Leave --resume out to start a run there.",
-        )
+        received = f"--run_dir={folder}, which has no run"
+        raise InputError("--resume", "be used with an existing run", received)
     foreign = []
     if folder.is_dir() and not is_run:
         names = sorted(path.name for path in folder.iterdir())
         foreign = [n for n in names if n != LOCK and not is_partial(n)]
     if foreign:
-        raise InputError(
-            "--run_dir",
-            "be a new or empty folder, or a run folder",
-            f"--run_dir={folder}, which contains {', '.join(foreign[:3])}",
-            f"Choose another folder, such as --run_dir={folder / 'run'}.",
-        )
+        expected = "be a new or empty folder, or a run folder"
+        received = f"{folder}, which contains {', '.join(foreign[:3])}"
+        raise InputError("--run_dir", expected, received)
     return folder
 
 
 def check_untrained(folder):
     """Raises ValueError if the folder has a run with a finished epoch."""
     if checkpoint_path(folder, "last").exists():
-        raise InputError(
-            "--run_dir",
-            "be a new folder",
-            f"--run_dir={folder}, which has a run",
-            "Add --resume to continue it, or choose another folder.",
-        )
+        received = f"--run_dir={folder}, which has a run"
+        advice = "Add --resume to continue it."
+        raise InputError("--run_dir", "be a new folder", received, advice)
 
 
 def lock_run(folder):
@@ -141,12 +126,8 @@ def start(settings: Settings, resume):
     settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
     if not can_be_written(folder):
-        raise InputError(
-            "--run_dir",
-            "be a writable folder",
-            f"--run_dir={folder}, which cannot be written",
-            "Choose another folder.",
-        )
+        expected = "be a writable folder"
+        raise InputError("--run_dir", expected, f"--run_dir={folder}")
     if not resume:
         check_untrained(folder)
     elif checkpoint_path(folder, "last").exists():
@@ -251,12 +232,9 @@ def _continue(session, checkpoint):
     path, state = session.checkpoint("last"), checkpoint.state
     now, then = session.state.fitted.get("words"), state.fitted.get("words")
     if now != then:
-        raise InputError(
-            "--captions",
-            "have the vocabulary with which the run was started",
-            f"{len(now or [])} words; {path} has {len(then or [])}",
-            "Restore the training captions, or start a new --run_dir.",
-        )
+        expected = "have the vocabulary with which the run was started"
+        received = f"{len(now or [])} words; {path} has {len(then or [])}"
+        raise InputError("--captions", expected, received)
     optimizer = session.network.optimizer
     with session.workers.scope():
         create_optimizer_variables(optimizer, session.network)
@@ -374,17 +352,15 @@ def export(
     """
     fitted = fitted or session.state.fitted
     versions = session.run_dir / SAVED_MODEL
+    names = "image_features_made_by", "text_features_made_by"
+    about = {
+        "epoch": session.state.epoch,
+        "settings": records.without_places(session.settings),
+        **{name: fitted.get(name, {}) for name in names},
+    }
     return write_saved_model(
         endpoints or session.task.endpoints(session.network, fitted),
         path or versions / str(next_version(versions)),
-        metadata={
-            "epoch": session.state.epoch,
-            "settings": records.without_places(session.settings),
-            **{
-                name: fitted.get(name, {})
-                for name in ("image_features_made_by", "text_features_made_by")
-            },
-            **(metadata or {}),
-        },
+        metadata=about | (metadata or {}),
         **options,
     )

@@ -210,12 +210,9 @@ class PhraseScores(Scores):
         )
         same = len(ours) == len(theirs)
         if not same or not all(map(np.array_equal, ours, theirs)):
-            raise InputError(
-                flag,
-                "be a run on the same phrases and candidate boxes",
-                f"{len(ours[0])} and {len(theirs[0])} phrases, or other boxes",
-                "Evaluate both runs on the files of one run.",
-            )
+            expected = "be a run on the same phrases and candidate boxes"
+            received = f"{len(ours[0])} and {len(theirs[0])} phrases"
+            raise InputError(flag, expected, f"{received}, or other boxes")
 
     def pictures(self):
         """Draws boxes on photos, or returns {} without photos or boxes."""
@@ -287,10 +284,7 @@ def check_same_examples(
         lists = (list(getattr(each, name)) for each in (records, other_records))
         for row, (mine, theirs) in enumerate(itertools.zip_longest(*lists)):
             if mine != theirs:
-                raise InputError(
-                    flag,
-                    "be a run on the same images and captions",
-                    f"different {name} in split {records.split}: {shown(mine)} "
-                    f"and {shown(theirs)} in row {row}",
-                    "Evaluate both runs on one captions file and split.",
-                )
+                expected = "be a run on the same images and captions"
+                received = f"{shown(mine)} and {shown(theirs)} in row {row} of "
+                received += f"the {name} of split {records.split}"
+                raise InputError(flag, expected, received)

@@ -226,13 +226,9 @@ class Task:
                 old, new = before[flag][item], now[flag][item]
                 new = {key: new.get(key, old[key]) for key in old}
                 if lines := extraction_differences(old, new, where, item):
-                    raise InputError(
-                        f"--{flag}",
-                        "name a recipe that has not changed since the run was "
-                        "started",
-                        f"--{flag}={item}, which differs: {'; '.join(lines)}",
-                        "Restore the recipe, or start a new --run_dir.",
-                    )
+                    expected = "name the recipe with which the run was started"
+                    received = f"{item}, which differs: {'; '.join(lines)}"
+                    raise InputError(f"--{flag}", expected, received)
 
     def missing(self):
         """Returns the missing recipe results, in the order to compute them."""
@@ -251,13 +247,9 @@ class Task:
         for the exported model.
         """
         if queries and not self.answers_queries:
-            raise InputError(
-                "--example_query",
-                "be used with a task that supports queries",
-                f"--example_query={queries[0]} with "
-                f"--task={self.settings.run.task}",
-                "Leave it out.",
-            )
+            expected = "be used with a task that supports queries"
+            received = f"--task={self.settings.run.task}"
+            raise InputError("--example_query", expected, received)
 
     def fit(self) -> Fitted:
         """Returns the `Fitted` values of the texts, the splits and the recipes.

@@ -60,13 +60,8 @@ class Texts:
         """Raises an error if texts are missing or a server cannot read them."""
         if self._of_trees:
             if self.settings.training and self.settings.training.jit_compile:
-                raise InputError(
-                    "--jit_compile",
-                    "be false with --text_encoder=h_lstm, which XLA cannot "
-                    "compile",
-                    "--jit_compile=True",
-                    "Leave it out.",
-                )
+                expected = "be false with h_lstm, which XLA cannot compile"
+                raise InputError("--jit_compile", expected, "True")
             for split in splits:
                 self._data.split(split).trees()
         if not self._of_features:
@@ -74,14 +69,9 @@ class Texts:
         self._data.parts("texts", splits)
         made_by = self._train.texts.features.made_by
         if queries and "encoder_sha256" not in made_by:
-            raise InputError(
-                "--example_query",
-                "be used with a model that reads captions",
-                f"--example_query={queries[0]} with --text_features whose "
-                "encoder is unknown",
-                "Leave it out, or extract the features with "
-                "tbnets extract_text_features.",
-            )
+            expected = "be used with a model that reads captions"
+            received = "--text_features whose encoder is unknown"
+            raise InputError("--example_query", expected, received)
         if self.settings.run.export and not self.settings.frozen_text_preset:
             fitted = {"words": [], "text_features_made_by": made_by}
             self._check_served(self.reader(fitted))
@@ -104,12 +94,9 @@ class Texts:
         try:
             check_ops("tokeniser", tokenizer.graph_def())
         except InputError as error:
-            raise InputError(
-                f"--{flag}",
-                "be a preset whose tokeniser TensorFlow Serving supports, if "
-                "the model is exported",
-                f"--{flag}={value}: {error} Add --noexport",
-            ) from error
+            expected = "have a tokeniser that TensorFlow Serving supports"
+            received = f"--{flag}={value}: {error} Add --noexport"
+            raise InputError(f"--{flag}", expected, received) from error
 
     def fit(self):
         """Returns the values of `task.Fitted` that describe the texts."""
@@ -151,9 +138,8 @@ class Texts:
     def rows(self, split, fitted):
         """Returns the texts of a split as inputs of the text encoder."""
         if self._of_preset:
-            return tokenize(
-                self._tokenizer_of(fitted), split.text_records.captions
-            )
+            tokenizer = self._tokenizer_of(fitted)
+            return tokenize(tokenizer, split.text_records.captions)
         if not self.settings.learns_words:
             return split.texts
         vocabulary = Vocabulary(fitted["words"])
@@ -209,13 +195,9 @@ class Texts:
 
     def _tokenizer_of(self, fitted):
         if fitted["text_encoder_made_by"] != self._reads_by:
-            raise InputError(
-                "--text_encoder",
-                "be the preset with which the run was started",
-                f"--text_encoder={self.settings.texts.text_encoder}, whose "
-                "tokeniser has changed",
-                "Restore the preset.",
-            )
+            expected = "be the preset with which the run was started"
+            received = self.settings.texts.text_encoder
+            raise InputError("--text_encoder", expected, received)
         return self._tokenizer
 
 

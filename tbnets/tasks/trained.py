@@ -5,7 +5,6 @@ weights, settings and words of a SavedModel are read; its graph is never run.
 """
 
 import contextlib
-import difflib
 import pathlib
 from typing import NamedTuple
 
@@ -90,14 +89,8 @@ class Trained(NamedTuple):
                 array = np.concatenate([array, variable[len(array) :]])
             if array is None or array.shape != shape:
                 text = "no weight" if array is None else f"shape {array.shape}"
-                raise InputError(
-                    "--from",
-                    "be a model with the weights of the run's network",
-                    f"--from={self.name} with {text} for {name} of "
-                    f"shape {shape}",
-                    "Use features like those of its training, or train a new "
-                    "model.",
-                )
+                expected = f"be a model with {name} of shape {shape}"
+                raise InputError("--from", expected, f"{self.name} with {text}")
             pairs.append((variable, array))
         for variable, array in pairs:
             variable.assign(array.astype("float32"))
@@ -210,16 +203,9 @@ def _find(name, start, argument):
         return best
     with contextlib.suppress(MissingFileError):
         return saved_files.newest_version(folder)
-    problem = "which does not exist"
-    if folder.is_dir():
-        problem = f"a folder without {best.relative_to(folder)}"
-    near = difflib.get_close_matches(name, zoo.names())
-    raise MissingFileError(
-        f"`{argument}` must be a zoo model, or the folder of a run with a "
-        f"finished epoch. Received: {argument}={name}, {problem}. "
-        + (f"Did you mean {' or '.join(near)}? " if near else "")
-        + f"The zoo has {', '.join(zoo.names()) or 'none'}."
-    )
+    expected = "be a zoo model, or the folder of a run with a finished epoch"
+    advice = f"The zoo has {', '.join(zoo.names()) or 'none'}."
+    raise MissingFileError(argument, expected, f"{argument}={name}", advice)
 
 
 def _settings(name, record, path, argument):
@@ -227,13 +213,8 @@ def _settings(name, record, path, argument):
     record = {**completed(record, path), **places, "started_in": ""}
     settings = registry.settings_of(record)
     if settings.optimizer is None:
-        raise InputError(
-            argument,
-            "be a model that is trained by gradients",
-            f"{argument}={name} with --model={settings.run.model}, which has a "
-            "closed-form solution",
-            "Choose another model.",
-        )
+        expected = "be a model that is trained by gradients"
+        raise InputError(argument, expected, f"--model={settings.run.model}")
     return settings
 
 

@@ -291,12 +291,8 @@ class FeaturesOfPhotos(OfPhotos):
     def __init__(self, flagfile, values, data):
         super().__init__(flagfile, values, data)
         if boxes := values.regions:
-            raise InputError(
-                "--regions",
-                "not be in a recipe for features of whole photos",
-                f"--regions={boxes}",
-                "Remove it, or set the --regions of the run to this recipe.",
-            )
+            expected = "not be in a recipe for features of whole photos"
+            raise InputError("--regions", expected, f"--regions={boxes}")
 
     @property
     def values_with_boxes(self):

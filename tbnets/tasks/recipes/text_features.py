@@ -200,13 +200,9 @@ def check_text_features(values):
     """Raises an error if `word_vectors` is missing or has no effect."""
     of_vectors = values.features in ("mean_vector", "fisher")
     if of_vectors != bool(values.word_vectors):
-        raise InputError(
-            "--word_vectors",
-            "be set for --features=mean_vector and fisher only",
-            f"--word_vectors={values.word_vectors} with "
-            f"--features={values.features}",
-            "Change --features or --word_vectors.",
-        )
+        expected = "be set for --features=mean_vector and fisher only"
+        received = f"{values.word_vectors!r} with --features={values.features}"
+        raise InputError("--word_vectors", expected, received)
 
 
 def make_text_features(values, texts, folder):

@@ -158,12 +158,8 @@ def check_limits(group):
         bounds = flag.limits._asdict()
         length = bounds.pop("length")
         if length not in (None, len(numbers)):
-            raise InputError(
-                f"--{flag.name}",
-                f"be {length} numbers separated by commas",
-                f"--{flag.name}={written(value)}",
-                f"Write {length} numbers.",
-            )
+            received = f"--{flag.name}={written(value)}"
+            raise InputError(f"--{flag.name}", f"be {length} numbers", received)
         whole = flag.kind in ("integer", "integers")
         for number in numbers:
             checked_number(f"--{flag.name}", number, whole=whole, **bounds)
@@ -214,12 +210,8 @@ def title_of(group):
 def check_place(name, path):
     """Raises an error if a flag names a file in a folder that is missing."""
     if path and not pathlib.Path(path).absolute().parent.is_dir():
-        raise InputError(
-            f"--{name}",
-            "be a file in an existing folder",
-            f"--{name}={path}",
-            "Create the folder, or choose another folder.",
-        )
+        expected = "be a file in an existing folder"
+        raise InputError(f"--{name}", expected, f"--{name}={path}")
 
 
 _NAMES = ("--flagfile", "-flagfile")
@@ -258,12 +250,10 @@ def find_flagfile(name, place="", flag="flagfile", path=None):
     if stem in known:
         return known[stem]
     near = difflib.get_close_matches(stem, known)
-    near = near or difflib.get_close_matches(pathlib.Path(stem).name, known)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise MissingFileError(
         f"{place}`--{flag}` must be a file of flags or the name of a "
-        f"configuration. Received: --{flag}={name}, looked for at {path}. "
-        + (f"Did you mean {' or '.join(near)}? " if near else "")
-        + "Check the name."
+        f"configuration. Received: {name}, looked for at {path}.{hint}"
     )
 
 
@@ -295,10 +285,7 @@ def flag_place(word):
 
 def _read(path, within):
     if path in within:
-        raise InputError(
-            f"{path}: expected a flagfile that does not include itself; found "
-            f"--flagfile={path} in {within[-1]}. Remove that line."
-        )
+        raise InputError(f"{path} must not include itself, in {within[-1]}.")
     file, lines = CheckedFile(path), []
     for place, line in enumerate(file.lines()[0], 1):
         line = FileWord(line.strip())
@@ -357,10 +344,8 @@ class CommandLine:
         self.values = {f.name: _value(f, parser[f.name]) for f in named}
         extra = {flag.name: unnamed for flag in flags if flag.kind == "words"}
         if unnamed and not extra:
-            raise InputError(
-                f"{flag_place(unnamed[0])}The command line must contain only "
-                f"flags. Received: {' '.join(unnamed)}. Write --flag=value."
-            )
+            place, received = flag_place(unnamed[0]), " ".join(unnamed)
+            raise InputError(f"{place}Write only --flag=value, not {received}.")
         self.values |= extra
 
     def take(self, group):
@@ -404,12 +389,7 @@ def _typed(words, flags):
 
 def _default(flag):
     if flag.default is REQUIRED:
-        raise InputError(
-            f"--{flag.name}",
-            "be set",
-            "no value",
-            f"Write --{flag.name}=VALUE. VALUE: {flag.help} See --help.",
-        )
+        raise InputError(f"--{flag.name}", "be set", "no value", flag.help)
     return copy.copy(flag.default)
 
 

@@ -49,12 +49,10 @@ def read_record(run_dir):
     try:
         record = completed(CheckedFile(path).json(), path)
     except (OSError, ValueError) as error:
+        received = f"run_dir={run_dir!s} ({error})"
+        advice = f"--resume writes {SETTINGS_FILE} again."
         raise InputError(
-            "run_dir",
-            "be the folder of a run",
-            f"run_dir={run_dir!s} ({error})",
-            "Start a run with tbnets train. If the folder has checkpoints, "
-            f"add --resume to write {SETTINGS_FILE} again.",
+            "run_dir", "be the folder of a run", received, advice
         ) from error
     here, folder = os.getcwd(), record["started_in"]
     if not os.path.isdir(folder) or os.path.samefile(folder, here):
@@ -83,18 +81,12 @@ def _check_kinds(record, path):
             return
         value = record[wrong[0]]
         if wrong[0] not in _KEPT:
-            raise InputError(
-                f"{path}: expected flags of tbnets train; found "
-                f"{shown(wrong[0])}. Use the version of tbnets that wrote the "
-                "file, or start the run again."
-            )
+            name = shown(wrong[0])
+            raise InputError(f"{path}: expected flags of train; found {name}.")
         flag = _KEPT[wrong[0]]
         kind = flag.choices and f"one of {', '.join(flag.choices)}"
         expected = f"{kind or flag.kind} for `{wrong[0]}`"
-    raise InputError(
-        f"{path}: expected {expected}; found {shown(value)}. Use another copy "
-        "of this file, or start the run again."
-    )
+    raise InputError(f"{path}: expected {expected}; found {shown(value)}.")
 
 
 _KEPT = {**ALL, "started_in": ALL["run_dir"]}
@@ -135,12 +127,9 @@ def check_resumable(record, settings, place):
         and hub.unplaced(value) != hub.unplaced(now[name])
     ]
     if differing:
-        raise InputError(
-            "--resume",
-            "be used with the flags with which the run was started",
-            f"{'; '.join(differing)} in {place}",
-            "Restore these values, or start a new --run_dir.",
-        )
+        expected = "be used with the flags with which the run was started"
+        received = f"{'; '.join(differing)} in {place}"
+        raise InputError("--resume", expected, received)
 
 
 def without_places(settings):
