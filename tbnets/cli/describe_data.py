@@ -255,7 +255,7 @@ def main(options):
     if not (options.captions or options.phrases):
         options = dataclasses.replace(options, captions=_captions_of(options))
     if not (options.captions or options.phrases):
-        raise InputError("--captions", "or `--phrases` be set", "neither")
+        raise InputError("--captions", "be set, or `--phrases`", "neither")
     problems, splits, vocabulary, phrases = [], {}, None, {}
     if options.captions:
         source, splits, vocabulary = read_splits(options, problems)

@@ -171,7 +171,7 @@ def check_source(options):
     """Raises an error unless a run or model is set and accepts the flags."""
     if bool(options.run_dir) == bool(options.model):
         received = "both" if options.model else "neither"
-        expected = "or `--model` be set: a run or an exported model"
+        expected = "be set, or `--model`, but only one of them"
         raise InputError("--run_dir", expected, received)
     check_choice_flags(options)
     pairs = {"choice": "regions", "regions": "cnn_weights"}

@@ -256,7 +256,7 @@ def build_loss(settings: Settings):
     weights = settings.loss.term_weights
     if not any(weights.values()):
         flag = f"--{TERMS[0]}_weight"
-        raise InputError(flag, "or another weight be > 0", str(weights))
+        raise InputError(flag, "be > 0, or another weight", str(weights))
     loss_class, arguments = LOSSES[settings.loss.loss]
     values, unused = settings.values(), unused_flags(settings)
     names = arguments.keys() & values.keys() - unused.keys()
