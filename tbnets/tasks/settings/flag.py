@@ -345,7 +345,8 @@ class CommandLine:
         extra = {flag.name: unnamed for flag in flags if flag.kind == "words"}
         if unnamed and not extra:
             place, received = flag_place(unnamed[0]), " ".join(unnamed)
-            raise InputError(f"{place}Write only --flag=value, not {received}.")
+            message = f"The command line must not contain {received}."
+            raise InputError(place + message)
         self.values |= extra
 
     def take(self, group):
