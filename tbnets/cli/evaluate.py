@@ -61,7 +61,6 @@ import numpy as np
 from tbnets import files
 from tbnets.checks import checked_embeddings
 from tbnets.cli import data_flags
-from tbnets.cli.model_flags import TrustFlag
 from tbnets.data.splits import usual_name
 from tbnets.data.store.npy import check_numbers
 from tbnets.errors import InputError
@@ -95,11 +94,13 @@ _SPLIT_FLAGS = (
 _REGION_FLAGS = ("region_phrase_ranking", *CHOICE_ARGUMENTS)
 _DATA_FLAGS = ("images", *(field.name for field in flags_of(CaptionSettings)))
 ALLOWED_FLAGS = {
-    "run_dir": (
+    "run_dir": [
         *_SPLIT_FLAGS,
-        *("checkpoint", "phrases", "regions"),
+        "checkpoint",
         *_REGION_FLAGS,
-    ),
+        "phrases",
+        "regions",
+    ],
     "model": (*_SPLIT_FLAGS, *_DATA_FLAGS, "cache", "prompt", "trust"),
     "image_features": (*_SPLIT_FLAGS, *_DATA_FLAGS, "text_features"),
     "image_embeddings": ("text_embeddings caption_to_image positives".split()),
@@ -124,20 +125,26 @@ MAP_CAPTIONS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(
-    data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags, TrustFlag
-):
+class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
     """Flags for the measured embeddings, the metrics and the outputs."""
 
     run_dir: list[str] = flag(
         [],
-        "Folder of the run. With two, separated by a comma: also how much the "
-        "recalls of the second are above the first's, with 95 % intervals.",
+        "Folder of the run to evaluate. Two folders, separated by a comma: "
+        "also print how much the recalls of the second run are above those "
+        "of the first, with 95 % intervals of a paired bootstrap over "
+        "queries.",
     )
     model: str = flag(
         "",
         "Model that embeds --images and --captions, instead of a run: a zoo "
-        "model, the folder of an exported model, or hub:PRESET.",
+        "model, an exported model by its folder, or a Keras Hub preset, "
+        "hub:PRESET (CLIP, MetaCLIP 2 or SigLIP, by name, handle or folder).",
+    )
+    trust: bool = flag(
+        False,
+        "Load --model even if its graph has ops that read or write files. "
+        "Use it only for models that you trust.",
     )
     prompt: str = flag(
         "{}", "Text that --model reads for a caption, such as 'a photo of {}'."
@@ -154,8 +161,9 @@ class Options(
     )
     text_features: str = flag(
         "",
-        "Embeddings of the captions: a store, or a .npy file with ids or with "
-        "one row per caption of the split; may contain {split}.",
+        "Embeddings of the captions in the space of --image_features: a "
+        "store, or a .npy file with ids or with one row per caption of the "
+        "split; may contain {split}.",
     )
     images: str = flag("", "Folder of the photos.")
     split: str = flag("test", "Split to evaluate.")
@@ -165,7 +173,9 @@ class Options(
     combine_with: list[str] = flag(
         [],
         "Folders of other runs on the same data, whose distances are added in "
-        "this order (docs/evaluation.md).",
+        "this order. The distance of a similarity network is its negative "
+        "logit. With such a network, and from the second sum on, both terms "
+        "are first divided by their standard deviation.",
     )
     combine_weight: Annotated[list[float], Limits(0, 1)] = flag(
         [0.3],
@@ -175,7 +185,8 @@ class Options(
     query_bank: str = flag(
         "",
         "Split, such as train, whose captions and images normalise the "
-        "scores of --split (querybank normalisation).",
+        "scores of --split (querybank normalisation): an image close to many "
+        "captions, or a caption close to many images, ranks lower.",
     )
     bank_temperature: Annotated[float, Limits(0, above=True)] = flag(
         BANK_TEMPERATURE,
@@ -189,8 +200,9 @@ class Options(
     )
     positives: str = flag(
         "",
-        "In place of --caption_to_image: rows of the image and the caption of "
-        "each match, [n, 2] (.npy). Adds R-Precision and mAP@R.",
+        "Matching pairs, in place of --caption_to_image: the rows of the image "
+        "and the caption of each match, [n, 2] (.npy). Adds R-Precision and "
+        "mAP@R (ECCV Caption).",
     )
     protocol: str = flag(
         "full",
@@ -213,7 +225,8 @@ class Options(
     regions: str = flag(
         "",
         "Features of regions for --phrases, from the image network of the "
-        "run: a recipe such as features/averages_lite0.flags, or a store.",
+        "run: a recipe such as features/averages_lite0.flags, which computes "
+        "them for the split's photos, or a store.",
     )
     json: str = flag("", "JSON file for the metrics.")
     map: str = flag(
@@ -223,7 +236,8 @@ class Options(
     )
     map_images: Annotated[int, Limits(1, 1000)] = flag(
         60,
-        "Images on the map, each with up to 5 captions. Niu 2017: 60.",
+        "Images on the map, each with up to 5 of its captions. Niu 2017: 60. "
+        "With more than 100, the words overlap.",
     )
 
 
@@ -253,7 +267,12 @@ def selected_source(options):
     source = sources[0]
     for name in sorted(set_flags - {source, *ALLOWED_FLAGS[source]}):
         if sources := sources_of(name):
-            raise must_come_with(options, name, f"{sources}, not --{source}")
+            raise InputError(
+                f"--{name}",
+                f"be used with {sources}",
+                f"--{name}={vars(options)[name]} with --{source}",
+                f"Leave out --{name} or --{source}.",
+            )
     return source
 
 
@@ -261,20 +280,39 @@ def check_evaluate_flags(options):
     """Raises an error if a flag or an output is unusable."""
     data_flags.check_choice_flags(options)
     check_pairs(options, _REQUIRED_FLAGS)
-    if options.phrases and (options.combine_with or options.query_bank):
-        required = "a single run, without --query_bank"
-        raise must_come_with(options, "phrases", required)
-    if len(options.run_dir) > 1:
+    for name in ("combine_with", "query_bank"):
+        if options.phrases and (value := vars(options)[name]):
+            raise InputError(
+                "--phrases",
+                "be set for a single run",
+                f"--phrases={options.phrases} with --{name}={written(value)}",
+                "Leave out one flag.",
+            )
+    if len(options.run_dir) > 2:
+        raise InputError(
+            "--run_dir",
+            "be one run, or two runs to compare",
+            f"--run_dir={written(options.run_dir)}",
+            "Compare two runs at a time.",
+        )
+    if len(options.run_dir) == 2:
         for name in sorted(changed(options) & _OF_ONE_RUN):
             raise must_come_with(options, name, "a single --run_dir")
-    weights, runs_to_add = options.combine_weight, options.combine_with
-    if len(weights) not in (1, len(runs_to_add)):
-        expected = "be one number, or one number per run of --combine_with"
-        received = f"{written(weights)} for {written(runs_to_add)}"
-        raise InputError("--combine_weight", expected, received)
+    if len(options.combine_weight) not in (1, len(options.combine_with)):
+        raise InputError(
+            "--combine_weight",
+            "be one number, or one number per run of --combine_with",
+            f"{written(options.combine_weight)} for "
+            f"{written(options.combine_with)}",
+            "Change one of the two flags.",
+        )
     if usual_name(options.query_bank) == usual_name(options.split):
-        received = f"--query_bank={options.query_bank} in both"
-        raise InputError("--query_bank", "differ from --split", received)
+        raise InputError(
+            "--query_bank",
+            "differ from --split",
+            f"--query_bank={options.query_bank} with --split={options.split}",
+            "Name the training split.",
+        )
     check_place("json", options.json)
     check_place("map", options.map)
     if options.map:  # Fails early if the extra is missing.
@@ -284,12 +322,11 @@ def check_evaluate_flags(options):
 def compare_runs(options):
     """Evaluates a split of two runs, and compares their recalls."""
     metrics, scores = {}, []
-    if len(options.run_dir) > 2:
-        received = f"--run_dir={written(options.run_dir)}"
-        raise InputError("--run_dir", "be one run or two runs", received)
     for run_dir in options.run_dir:
         measured = with_query_bank(options, run_scores(options, run_dir))
-        metrics[run_dir] = measure(options, measured)
+        metrics[run_dir] = measured.metrics(
+            **measure_options(options, measured)
+        )
         title = f"{run_dir}, {options.split}"
         print(tables.format_table(metrics[run_dir], title), end="\n\n")
         scores.append(measured.first)
@@ -329,11 +366,14 @@ def evaluate_split(options):
         title += f", protocol: {options.protocol}"
     for name, value in data_flags.choice_arguments(options).items():
         title += f", {name.replace('_', ' ')}: {value}"
-    print_metrics(options, measure(options, scores), title)
+    print_metrics(
+        options, scores.metrics(**measure_options(options, scores)), title
+    )
     if options.map:
         title = f"{measured}, {options.split}, laid out by t-SNE"
         sheet = plots.draw_map(points, title)
-        files.write_png(options.map, sheet)
+        write = functools.partial(sheet.save, format="PNG")
+        files.write_atomically(options.map, write)
         print(f"map  {options.map}")
 
 
@@ -358,11 +398,17 @@ def with_query_bank(options, scores):
 def run_scores(options, run_dir):
     """Returns a run's scores, one for each split in `splits_of`."""
     splits = splits_of(options)
-    how = {"data_root": options.data_root, "more_splits": splits}
-    session = runs.open_run(run_dir, options.checkpoint, **how)
+    session = runs.open_run(
+        run_dir,
+        options.checkpoint,
+        data_root=options.data_root,
+        more_splits=splits,
+    )
     task, fitted = session.task, session.state.fitted
-    examples = (task.load(split, fitted) for split in splits)
-    scores = [task.scores(session.network, each) for each in examples]
+    scores = [
+        task.scores(session.network, task.load(split, fitted))
+        for split in splits
+    ]
     if options.phrases:
         named = options.phrases, options.regions
         phrase_scores = phrase_region_scores(session, options.split, *named)
@@ -378,8 +424,11 @@ def model_scores(options, name):
         model = zoo.open_model(options.model, options.trust)
         place = options.prompt, options.cache or None
         return scores_of_model(model, split, *place)
-    flags = {"--image_features": split.images, "--text_features": split.texts}
-    named = {k: x.batch(np.arange(len(x.rows))) for k, x in flags.items()}
+    images, texts = (
+        rows.batch(np.arange(len(rows.rows)))
+        for rows in (split.images, split.texts)
+    )
+    named = {"--image_features": images, "--text_features": texts}
     sides = unit_rows(**named)
     return RetrievalScores(*sides, split.records, photos=split.photo_folder)
 
@@ -396,10 +445,16 @@ def model_settings(options):
     if not options.model:
         return registry.settings_of(record)
     if not (options.images or options.scenes):
-        raise must_come_with(options, "model", "--images", "Add the photos.")
+        raise must_come_with(
+            options, "model", "--images", "Name the folder of the photos."
+        )
     if "{}" not in options.prompt:
-        expected, received = "contain {}", f"--prompt={options.prompt}"
-        raise InputError("--prompt", f"{expected} for the caption", received)
+        raise InputError(
+            "--prompt",
+            "contain {} for the caption",
+            f"--prompt={options.prompt}",
+            "Write for example a photo of {}.",
+        )
     settings = registry.settings_of(record)
     rendered = settings.sources().rendered()
     names = ("scenes", "captions", "images")
@@ -417,15 +472,14 @@ def map_points(options, scores):
     return points
 
 
-def measure(options, scores):
-    """Returns the metrics of scores, with the flags that their task uses."""
+def measure_options(options, scores):
+    """Returns the options that `scores.metrics` supports."""
     unsupported = set(TASK_FLAGS) - set(scores.options)
     for name in sorted(changed(options) & unsupported):
         requirement = f"another task; these are scores of {scores.what}"
         raise must_come_with(options, name, requirement)
     values = vars(options)
-    names = [name for name in TASK_FLAGS if name in scores.options]
-    return scores.metrics(**{name: values[name] for name in names})
+    return {n: values[n] for n in TASK_FLAGS if n in scores.options}
 
 
 def save_arrays(options, embeddings):
@@ -483,8 +537,12 @@ def evaluate_arrays(options):
         matches = read_array(options.positives)
         metrics = retrieval.evaluate_retrieval(*sides, positives=matches)
     else:
-        required = "--caption_to_image, or --positives and --protocol=full"
-        raise must_come_with(options, "image_embeddings", required, "")
+        raise must_come_with(
+            options,
+            "image_embeddings",
+            "either --caption_to_image, or --positives and --protocol=full",
+            "Change these flags.",
+        )
     print_metrics(options, metrics, f"protocol: {options.protocol}")
 
 
@@ -494,7 +552,7 @@ def main(options):
     check_evaluate_flags(options)
     if "split" not in ALLOWED_FLAGS[source]:
         evaluate_arrays(options)
-    elif len(options.run_dir) > 1:
+    elif len(options.run_dir) == 2:
         compare_runs(options)
     else:
         evaluate_split(options)
