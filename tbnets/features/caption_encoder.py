@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from tbnets.checks import Path, Strings, short_repr
 from tbnets.data.store.npy import write_npz
-from tbnets.errors import InputError, import_extra
+from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.layers.caption_vectors import MeanVectors
 from tbnets.text.plain_tokenizer import FIRST_WORD_ID
 from tbnets.text.vocabulary import (
@@ -197,6 +197,7 @@ class MeanFeatures(CaptionEncoder):
         self, captions: Sequence[str], vectors: WordVectors | None = None
     ) -> Self:
         """Stores the word vectors; the captions are not used."""
+        check_kind("vectors", vectors, WordVectors)
         self.words_ = vectors.words
         self.vectors_ = np.ascontiguousarray(vectors.vectors, np.float32)
         return self

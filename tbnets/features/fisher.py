@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import Self
 
 from tbnets.checks import per_cent, short_repr
-from tbnets.errors import InputError, import_extra
+from tbnets.errors import InputError, check_kind, import_extra
 from tbnets.features.caption_encoder import CaptionEncoder, word_counts
 from tbnets.layers.caption_vectors import FisherVectors
 from tbnets.text.vocabulary import count_words
@@ -340,6 +340,7 @@ class FisherFeatures(CaptionEncoder):
         Raises:
             ValueError: If there are fewer words than components.
         """
+        check_kind("vectors", vectors, WordVectors)
         self._forget()
         counts, _ = count_words(captions)
         training = np.array([word in counts for word in vectors.words])

@@ -88,11 +88,13 @@ class Session:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """A progress bar that shows the time remaining in the epoch."""
+    """The chief's progress bar, with the time remaining in the epoch."""
 
-    def __init__(self, title, steps):
+    def __init__(self, title, steps, is_chief):
         super().__init__()
-        self.bar = progress_bar(steps, title, "batch")
+        self.bar = tqdm.tqdm(disable=True)
+        if is_chief:
+            self.bar = progress_bar(steps, title, "batch")
 
     def on_train_batch_end(self, batch, logs=None):
         """Advances the progress bar; stops training after Ctrl-C."""
@@ -186,7 +188,7 @@ def _train_epoch(session, train):
             session.workers.share(batches),
             steps_per_epoch=steps,
             shuffle=False,
-            callbacks=[ProgressBar(title, steps)],
+            callbacks=[ProgressBar(title, steps, session.workers.is_chief)],
             **options,
         ).history
     except LOST:
