@@ -26,6 +26,7 @@ class MeanColour:
     """
 
     embedding_dim = 3
+    signatures = ("embed_image",)
 
     def __init__(self, path, stop_after=None):
         (path / "variables").mkdir(parents=True, exist_ok=True)
