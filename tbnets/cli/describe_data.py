@@ -197,6 +197,9 @@ def _cell(value):
     return str(value)
 
 
+MOST_PRINTED = 50
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(CaptionFlags):
     """Flags that select the data to describe and the outputs to write."""
@@ -234,11 +237,13 @@ def print_report(splits, unused, problems):
     for problem in problems:
         place = str(problem).removesuffix(problem.message)
         places.setdefault(problem.message, []).append(place)
-    for message, [first, *others] in places.items():
+    for message, [first, *others] in [*places.items()][:MOST_PRINTED]:
         print(first + message)
         if others:
             others = [place.removesuffix(": ") for place in others]
             print(f"  This is also true of {listed(others, 3)}.")
+    if len(places) > MOST_PRINTED:
+        print("... and more; --json writes all problems.")
 
 
 def _captions_of(options):

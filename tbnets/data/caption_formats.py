@@ -427,7 +427,11 @@ def read_precomputed(file):
     """
     base = file.path.removesuffix("_caps.txt")
     rows, ends_well = file.lines(may_be_cp1252=True)
-    features = open_array(f"{base}_ims.npy")
+    try:
+        features = open_array(f"{base}_ims.npy")
+    except ValueError as error:
+        file.report(f"its features cannot be read: {error}")
+        return []
     images = len(features)
     if not rows or len(rows) % images:
         cut = "" if ends_well else "Copy the file again: its end is missing."
