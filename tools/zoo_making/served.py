@@ -39,7 +39,6 @@ def served_scores(task, model, split):
         "--run_dir",
         "be a run whose exported model can be measured",
         f"a run of {type(task).__name__}, which has no `served_scores`",
-        "Add this method.",
     )
 
 
