@@ -284,7 +284,7 @@ def test_precomputed_rows_are_images_or_captions(
     "captions, ids, file, line",
     [
         ("pqrst", "xy", "caps", 5),
-        ("pq", "x", "ids", 1),
+        ("pq", "x", "caps", None),
         ("pqrs", "xx", "ids", None),
         ("", "xy", "caps", 0),
     ],
