@@ -148,6 +148,14 @@ class _Handler(WSGIRequestHandler):
 
     log_request = log
 
+    def run_wsgi(self):
+        try:
+            urllib.parse.urlsplit(self.path)
+        except ValueError:  # Werkzeug cannot parse the path.
+            self.send_error(400)
+        else:
+            super().run_wsgi()
+
 
 class Server(ThreadedWSGIServer):
     """A server that finishes its running requests before it stops."""
