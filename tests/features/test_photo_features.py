@@ -45,6 +45,13 @@ def test_ten_crops_literal():
     assert crops[9] == [12, 11, 22, 21]
 
 
+def test_ten_crops_do_not_mix_photos():
+    photos = np.stack([np.zeros((4, 4, 3)), np.ones((4, 4, 3))])
+    crops = ten_crops(photos.astype(np.float32), 2).numpy()
+    assert crops.shape == (20, 2, 2, 3)
+    assert (crops[:10] == 0).all() and (crops[10:] == 1).all()
+
+
 @pytest.mark.parametrize(
     "crops, layers", [("one", ["first", "fc1"]), ("ten", ["last"])]
 )
