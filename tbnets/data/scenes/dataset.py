@@ -20,11 +20,13 @@ import hashlib
 import json
 import math
 import pathlib
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 from PIL import Image, ImageDraw
 
+from tbnets.data.entities import EDGES
 from tbnets.data.scenes import grammar, layout
 from tbnets.data.scenes.grammar import BACKGROUND_CHAIN
 from tbnets.data.scenes.layout import (
@@ -33,6 +35,7 @@ from tbnets.data.scenes.layout import (
     RING_HOLE,
     SCENES_PER_SPLIT,
 )
+from tbnets.data.store.reader import extraction_differences
 from tbnets.errors import ExistingFileError
 from tbnets.files import CheckedFile, new_folder
 
@@ -46,12 +49,7 @@ from tbnets.files import CheckedFile, new_folder
 CHAINS_PER_SCENE = 100
 DATASET = "dataset.json"
 RECORDS = "scenes.jsonl"
-FOLDERS = {
-    "images": ".jpg",
-    "Sentences": ".txt",
-    "Annotations": ".xml",
-    "trees": ".txt",
-}
+FOLDERS = ("images", "Sentences", "Annotations", "trees")
 README = pathlib.Path(__file__).with_name("README.txt")
 """The file that is copied to each folder of scenes."""
 
@@ -62,12 +60,13 @@ def karpathy_entry(described, image_row, first_sentence):
     `image_row` ("imgid") is the scene's index over all splits, and
     `first_sentence` is the "sentid" of its first caption.
     """
+    numbered = [*enumerate(described.captions, first_sentence)]
     sentences = [
         {"tokens": c.tokens, "raw": c.raw, "imgid": image_row, "sentid": n}
-        for n, c in enumerate(described.captions, first_sentence)
+        for n, c in numbered
     ]
     return {
-        "sentids": [sentence["sentid"] for sentence in sentences],
+        "sentids": [number for number, _ in numbered],
         "imgid": image_row,
         "sentences": sentences,
         "split": described.split,
@@ -77,11 +76,11 @@ def karpathy_entry(described, image_row, first_sentence):
 
 def sentences_text(described):
     """Returns the captions, one per line, with tags around their phrases."""
-    lines = []
-    for caption in described.captions:
-        pieces = [_marked(*p, described.scene_id) for p in caption.pieces]
-        lines.append(" ".join(pieces) + "\n")
-    return "".join(lines)
+    lines = (
+        " ".join(_marked(*piece, described.scene_id) for piece in x.pieces)
+        for x in described.captions
+    )
+    return "\n".join([*lines, ""])
 
 
 def _marked(chain, text, scene_id):
@@ -96,51 +95,47 @@ def _marked(chain, text, scene_id):
 def annotation_xml(described):
     """Returns an XML document with the boxes of chains in the captions."""
     spoken = {c for x in described.captions for c, _ in x.pieces}
-    groups = described.groups.items()
-    things = [
-        ([row + 1, *(chain for rows, chain in groups if row in rows)], box)
-        for row, box in enumerate(described.boxes)
-    ]
-    root = ElementTree.Element("annotation")
+    things = []
+    for row, box in enumerate(described.boxes):
+        groups = described.groups.items()
+        chains = [row + 1, *(chain for rows, chain in groups if row in rows)]
+        things.append((chains, [("bndbox", [*zip(EDGES, box + [1, 1, 0, 0])])]))
+    things.append(([BACKGROUND_CHAIN], [("scene", 1), ("nobndbox", 0)]))
     file_name, side = f"{described.scene_id}.jpg", described.scene.image_size
-    ElementTree.SubElement(root, "filename").text = file_name
-    _add(root, "size", [("width", side), ("height", side), ("depth", 3)])
+    size = [("width", side), ("height", side), ("depth", 3)]
+    content = [("filename", file_name), ("size", size)]
     first = CHAINS_PER_SCENE * described.scene_id
-    for chains, box in [*things, ([BACKGROUND_CHAIN], None)]:
+    for chains, place in things:
         names = [("name", first + chain) for chain in chains if chain in spoken]
-        if names and box is None:
-            _add(root, "object", [*names, ("scene", 1), ("nobndbox", 0)])
-        elif names:
-            edges = zip(("xmin", "ymin", "xmax", "ymax"), box + [1, 1, 0, 0])
-            _add(_add(root, "object", names), "bndbox", edges)
+        content += [("object", names + place)] if names else []
+    root = _element("annotation", content)
     ElementTree.indent(root, "\t")
     return ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _add(parent, name, texts):
-    added = ElementTree.SubElement(parent, name)
-    for inner, text in texts:
-        ElementTree.SubElement(added, inner).text = str(text)
-    return added
+def _element(name, content):
+    """Builds an element of a text, or of a list of (name, content)."""
+    element = ElementTree.Element(name)
+    if isinstance(content, list):
+        element.extend(_element(*pair) for pair in content)
+    else:
+        element.text = str(content)
+    return element
 
 
 def scene_record(described):
     """Returns a dict with the objects and captions of a scene, for JSON."""
-    names = "shape", "colour", "size", "texture"
-    objects = [
-        {name: getattr(item, name) for name in names} | {"box": box.tolist()}
-        for item, box in zip(described.scene.objects, described.boxes)
-    ]
-    captions = [
-        {"raw": caption.raw, "rule": caption.rule, "claims": caption.claims}
-        for caption in described.captions
-    ]
+    names = "shape", "colour", "size", "texture", "box"
+    things = zip(described.scene.objects, described.boxes.tolist())
     return {
         "id": str(described.scene_id),
         "split": described.split,
         "background": described.scene.background,
-        "objects": objects,
-        "captions": captions,
+        "objects": [dict(zip(names, [*item[:4], box])) for item, box in things],
+        "captions": [
+            {"raw": caption.raw, "rule": caption.rule, "claims": caption.claims}
+            for caption in described.captions
+        ],
     }
 
 
@@ -150,8 +145,7 @@ JPEG_QUALITY = 92
 MANIFEST = "manifest.json"
 
 
-@dataclasses.dataclass(frozen=True)
-class DescribedScene:
+class DescribedScene(NamedTuple):
     """A `layout.Scene` of a split, its picture and its `grammar.SceneCaption`s.
 
     `scene_id` is unique across all splits. `boxes`, int64 `[num_objects, 4]`,
@@ -190,7 +184,7 @@ def draw_scenes(split, settings):
         yield DescribedScene(scene_id, split, scene, image, boxes, *description)
 
 
-def ensure_scenes(folder, settings, progress=None):
+def ensure_scenes(folder, settings, progress=lambda count: None):
     """Writes scenes to a new folder, unless the scenes already exist.
 
     The folder appears only when it is complete. If several processes write the
@@ -220,20 +214,15 @@ def ensure_scenes(folder, settings, progress=None):
 
 def _checked_manifest(folder, settings):
     manifest = CheckedFile(folder / MANIFEST).json()
-    if not isinstance(manifest, dict):
-        manifest = {}
     requested = {"version": VERSION, **dataclasses.asdict(settings)}
-    differences = [
-        f"{name} is {manifest.get(name)!r} instead of {value!r}"
-        for name, value in requested.items()
-        if manifest.get(name) != value
-    ]
-    if differences:
-        raise ExistingFileError(
-            "folder",
-            "have scenes with the requested settings",
-            f"folder={folder}, where {'; '.join(differences)}",
-        )
+    stored = dict.fromkeys(requested)
+    if isinstance(manifest, dict):
+        stored = {name: manifest.get(name) for name in requested}
+    names = "the folder", "the command"
+    if lines := extraction_differences(stored, requested, *names):
+        expected = "have scenes with the requested settings"
+        received = f"folder={folder}, which differs: {'; '.join(lines)}"
+        raise ExistingFileError("folder", expected, received)
     return manifest
 
 
@@ -248,8 +237,7 @@ def _write_all(folder, settings, progress):
             entries.append(karpathy_entry(described, row, num_captions))
             records.append(json.dumps(scene_record(described)) + "\n")
             num_captions += len(described.captions)
-            if progress is not None:
-                progress(1)
+            progress(1)
     dataset = json.dumps({"images": entries, "dataset": "tbnets_scenes"})
     manifest = {
         "version": VERSION,
@@ -267,17 +255,16 @@ def _write_all(folder, settings, progress):
 
 
 def _write_scene(folder, described):
-    paths = {
-        name: folder / name / f"{described.scene_id}{ending}"
-        for name, ending in FOLDERS.items()
-    }
-    Image.fromarray(described.image).save(
-        paths["images"], "JPEG", quality=JPEG_QUALITY, subsampling=0
-    )
+    name, picture = described.scene_id, Image.fromarray(described.image)
+    path = folder / "images" / f"{name}.jpg"
+    picture.save(path, quality=JPEG_QUALITY, subsampling=0)
     trees = [f"{caption.tree}\n" for caption in described.captions]
-    paths["trees"].write_bytes("".join(trees).encode())
-    paths["Sentences"].write_bytes(sentences_text(described).encode())
-    paths["Annotations"].write_bytes(annotation_xml(described).encode())
+    for path, text in {
+        f"trees/{name}.txt": "".join(trees),
+        f"Sentences/{name}.txt": sentences_text(described),
+        f"Annotations/{name}.xml": annotation_xml(described),
+    }.items():
+        (folder / path).write_bytes(text.encode())
 
 
 # Rendering. Shapes are drawn at four times their size and then reduced for
@@ -370,15 +357,14 @@ def _turned(item, x, y, radius):
 
 def _textured(item, left, top, shape):
     colour = np.array(COLOURS[item.colour], np.float64)
-    pattern = np.zeros(shape, bool)
-    if item.texture != "plain":
-        x = left + np.arange(shape[1])[None, :] - math.floor(item.x)
-        y = top + np.arange(shape[0])[:, None] - math.floor(item.y)
-        pattern = _pattern(item, x, y)
+    if item.texture == "plain":
+        return colour
+    x = left + np.arange(shape[1])[None, :] - math.floor(item.x)
+    y = top + np.arange(shape[0])[:, None] - math.floor(item.y)
     luminance = colour @ np.array([0.3, 0.59, 0.11])
     # Light objects get a darker second colour, and dark objects a lighter one.
     second = 0.45 * colour if luminance > 120 else 0.5 * colour + 0.5 * 255
-    return np.where(pattern[:, :, None], second, colour)
+    return np.where(_pattern(item, x, y)[:, :, None], second, colour)
 
 
 def _pattern(item, x, y):
@@ -402,14 +388,14 @@ def _add_clutter(pixels, rng, clutter):
     draw = ImageDraw.Draw(image)
     for _ in range(round(6 * clutter * rng.random())):
         x, y = size * rng.random(), size * rng.random()
-        tone = _shifted(pixels, x, y, 40 * rng.random() - 20)
+        tone = _shifted(pixels[int(y), int(x)], 40 * rng.random() - 20)
         draw.polygon([*_blob(rng, x, y, 0.04 * size)], fill=tone)
     for _ in range(round(3 + 12 * clutter * rng.random())):
         x, y = size * rng.random(), size * rng.random()
         angle = math.tau * rng.random()
         length = size * (0.05 + 0.25 * rng.random())
         end = (x + length * math.cos(angle), y + length * math.sin(angle))
-        tone = _shifted(pixels, x, y, 90 * rng.random() - 45)
+        tone = _shifted(pixels[int(y), int(x)], 90 * rng.random() - 45)
         draw.line((x, y, *end), fill=tone, width=1)
     return np.asarray(image, np.float64)
 
@@ -421,9 +407,8 @@ def _blob(rng, x, y, radius):
         yield x + reach * math.cos(angle), y + reach * math.sin(angle)
 
 
-def _shifted(pixels, x, y, change):
-    base = pixels[int(y), int(x)]
-    return tuple(int(min(255, max(0, value + change))) for value in base)
+def _shifted(pixel, change):
+    return tuple(np.clip(pixel + change, 0, 255).astype(int).tolist())
 
 
 def _noise(rng, shape, clutter):

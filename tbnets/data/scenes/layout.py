@@ -8,6 +8,9 @@ import dataclasses
 import hashlib
 import itertools
 import math
+from typing import NamedTuple
+
+import numpy as np
 
 from tbnets.checks import checked_number
 from tbnets.errors import InputError
@@ -98,8 +101,7 @@ DOMINANCE = 1.25
 GAP = 0.03
 
 
-@dataclasses.dataclass(frozen=True)
-class SceneObject:
+class SceneObject(NamedTuple):
     """One object of a scene.
 
     `x` and `y` are the centre, and `radius` is half the width, in pixels.
@@ -118,8 +120,7 @@ class SceneObject:
     stripes: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """A background with 2 to 4 `SceneObject`s.
 
     `image_size` is the width and height in pixels, and `light` is the direction
@@ -149,8 +150,7 @@ def pick_weighted(rng, weights):
 
 def objects_key(objects):
     """Returns a string that identifies objects, but not their positions."""
-    kind = "{0.shape},{0.colour},{0.size},{0.texture}".format
-    return ";".join(sorted(map(kind, objects)))
+    return ";".join(sorted(",".join(item[:4]) for item in objects))
 
 
 def scene_split(objects):
@@ -205,9 +205,8 @@ def draw_scene(rng, image_size, objects):
         return None
     placed = []
     for item, place, radius in zip(objects, places, radii):
-        more = *place, radius, 16 * rng.random() - 8, int(rng.integers(4))
-        names = "x", "y", "radius", "angle", "stripes"
-        placed.append(dataclasses.replace(item, **dict(zip(names, more))))
+        turned = 16 * rng.random() - 8, int(rng.integers(4))
+        placed.append(SceneObject(*item[:4], *place, radius, *turned))
     background = pick(rng, tuple(BACKGROUNDS))
     return Scene(image_size, background, 360 * rng.random(), tuple(placed))
 
@@ -218,23 +217,21 @@ def find_relation(box, other_box):
     Returns "left", "right", "above", "below", "inside" or "around", or None if
     the direction is too diagonal.
     """
-    if _holds(other_box, box):
-        return "inside"
-    if _holds(box, other_box):
-        return "around"
-    across, down = (
+    distances = [
         abs(other_box[i] + other_box[i + 2] - box[i] - box[i + 2])
         for i in (0, 1)
-    )
-    for i, is_dominant, before, after in (
-        (0, across >= DOMINANCE * down, "left", "right"),
-        (1, down >= DOMINANCE * across, "above", "below"),
-    ):
-        if is_dominant and box[i + 2] <= other_box[i]:
-            return before
-        if is_dominant and other_box[i + 2] <= box[i]:
-            return after
-    return None
+    ]
+    across = distances[0] >= DOMINANCE * distances[1]
+    down = distances[1] >= DOMINANCE * distances[0]
+    relations = {
+        "inside": _holds(other_box, box),
+        "around": _holds(box, other_box),
+        "left": across and box[2] <= other_box[0],
+        "right": across and other_box[2] <= box[0],
+        "above": down and box[3] <= other_box[1],
+        "below": down and other_box[3] <= box[1],
+    }
+    return next((name for name, is_true in relations.items() if is_true), None)
 
 
 def find_gap(box, other_box):
@@ -263,21 +260,18 @@ def find_position(box, image_size):
 
 
 def _holds(outer, inner):
-    edges = zip((*outer[:2], *inner[2:]), (*inner[:2], *outer[2:]))
-    return all(low < high for low, high in edges)
+    return all(
+        outer[i] < inner[i] and inner[i + 2] < outer[i + 2] for i in (0, 1)
+    )
 
 
 def _pick_nested(rng, objects):
     # Returns the rows of a ring and of its inner object.
-    rings = [
-        row
-        for row, item in enumerate(objects)
-        if (item.shape, item.size) == ("ring", "large")
-    ]
-    small = [row for row, item in enumerate(objects) if item.size == "small"]
-    if not rings or not small or rng.random() < 0.3:
-        return None, None
-    return rings[0], small[0]
+    large_ring, sizes = ("ring", "large"), [item.size for item in objects]
+    kinds = [(item.shape, item.size) for item in objects]
+    if large_ring in kinds and "small" in sizes and rng.random() >= 0.3:
+        return kinds.index(large_ring), sizes.index("small")
+    return None, None
 
 
 def _draw_places(rng, radii, outer, inner, image_size):
@@ -288,16 +282,13 @@ def _draw_places(rng, radii, outer, inner, image_size):
             continue
         reach = 1.12 * radii[row] + 2
         for _ in range(25):
-            x, y = (
-                reach + (image_size - 2 * reach) * rng.random()
-                for _ in range(2)
-            )
+            place = reach + (image_size - 2 * reach) * rng.random(2)
             if all(
-                max(abs(x - places[near][0]), abs(y - places[near][1]))
+                np.abs(place - places[near]).max()
                 >= 1.1 * (radii[row] + radii[near]) + GAP * image_size
                 for near in places
             ):
-                places[row] = x, y
+                places[row] = place.tolist()
                 break
         else:
             return None
@@ -308,11 +299,8 @@ def _draw_places(rng, radii, outer, inner, image_size):
 
 def _num_named(places):
     # Counts the pairs of objects whose relation has a name.
-    distances = [
-        sorted((abs(x - other_x), abs(y - other_y)))
-        for (x, y), (other_x, other_y) in itertools.combinations(places, 2)
-    ]
-    return sum(
-        most == 0 or most / max(least, 1e-6) >= 1.05 * DOMINANCE
-        for least, most in distances
-    )
+    count = 0
+    for (x, y), (other_x, other_y) in itertools.combinations(places, 2):
+        least, most = sorted((abs(x - other_x), abs(y - other_y)))
+        count += most == 0 or most / max(least, 1e-6) >= 1.05 * DOMINANCE
+    return count

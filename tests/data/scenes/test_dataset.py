@@ -153,7 +153,7 @@ def test_existing_scenes_are_not_written_again(tmp_path):
 
 
 def test_folder_with_other_content_is_refused(folder, tmp_path, monkeypatch):
-    with pytest.raises(FileExistsError, match="clutter is .* of 0.5"):
+    with pytest.raises(FileExistsError, match="clutter: .* 0.5 in the command"):
         ensure_scenes(folder, dataclasses.replace(SETTINGS, clutter=0.5))
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError):
