@@ -7,7 +7,6 @@ import math
 import pathlib
 import pickle
 import struct
-from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -25,23 +24,12 @@ from tbnets.files import require_file
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 MOST_BYTES = 1 << 30
-MOST_DIMENSIONS = 8
-"""Some versions of NumPy crash on a view with more than 64 dimensions."""
 _DAMAGES = (*ERRORS, EOFError, pickle.UnpicklingError, struct.error)
 """Errors that a broken pickle raises."""
 
 
-class _Tensor(NamedTuple):
-    """The position of a tensor in its storage, counted in elements."""
-
-    storage: tuple
-    offset: int
-    shape: tuple
-    strides: tuple
-
-
-def _note_tensor(*arguments):
-    return _Tensor(*arguments[:4])
+def _note_tensor(storage, offset, shape, strides, *_):
+    return storage, (offset, shape, strides)
 
 
 _DTYPES = {"torch.FloatStorage": "<f4", "torch.LongStorage": "<i8"}
@@ -99,7 +87,7 @@ def _tensors(content):
     if (magic, version, is_little) != (MAGIC_NUMBER, PROTOCOL_VERSION, True):
         raise InputError("it is not a little-endian checkpoint")
     tensors = dict(dict.items(tensors))
-    storages = {x.storage[0]: x.storage[1:] for x in tensors.values()}
+    storages = {key: where for (key, *where), _ in tensors.values()}
     start, arrays = stream.tell(), {}
     for key in keys:
         dtype, size = storages[key]
@@ -108,20 +96,18 @@ def _tensors(content):
         arrays[key] = np.frombuffer(content, dtype, size, start + 8)
         start += 8 + arrays[key].nbytes
     return {
-        name: _view(tensor, arrays[tensor.storage[0]])
-        for name, tensor in tensors.items()
+        name: _view(arrays[key], *place)
+        for name, ((key, *_), place) in tensors.items()
     }
 
 
-def _view(tensor, numbers):
-    _, offset, shape, strides = tensor
-    last = offset + sum(step * (n - 1) for n, step in zip(shape, strides))
-    is_inside = min(offset, *shape, *strides, 0) == 0 and last < numbers.size
-    is_inside = is_inside and math.prod(shape) <= numbers.size
-    if not is_inside or not len(shape) == len(strides) <= MOST_DIMENSIONS:
-        raise InputError(f"a tensor exceeds its storage: {tensor!a:.200}")
-    steps = [numbers.itemsize * step for step in strides]
-    return np.lib.stride_tricks.as_strided(numbers[offset:], shape, steps)
+def _view(numbers, offset, shape, strides):
+    # A step of 0 would give a view that is larger than its storage.
+    if math.prod(shape) > numbers.size:
+        raise InputError(f"a tensor exceeds its storage: {shape!a:.200}")
+    size = numbers.itemsize
+    steps = [size * step for step in strides]
+    return np.ndarray(shape, numbers.dtype, numbers, size * offset, steps)
 
 
 MOST_LISTED = 5

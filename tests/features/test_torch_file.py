@@ -111,7 +111,7 @@ def forged(size, offset, shape, strides):
         forged(6, -1, (2,), (1,)),
         forged(6, 0, (2,), (-1,)),
         forged(6, 0, (2, 3), (1,)),
-        forged(6, 0, (1,) * 9, (1,) * 9),
+        forged(6, 0, (1,) * 70, (1,) * 70),
         one_tensor(tensor(number(6), 0, (2,), (1,))),
         one_tensor(DICTIONARY),
         one_tensor(text("a") + number(1) + b"b"),
