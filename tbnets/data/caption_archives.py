@@ -16,6 +16,7 @@ from tbnets.data.caption_files import (
     ImageRecord,
     Row,
     read_rows,
+    valid_captions,
 )
 from tbnets.data.layouts import caption_columns
 from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
@@ -48,7 +49,7 @@ def archive_splits(names):
 
 
 def read_shards(file):
-    """Returns the `ImageRecord`s of the photos in shards, in order.
+    """Yields the `ImageRecord`s of the photos in shards, in order.
 
     An image's id is the name of its photo in the shard, after the path of the
     shard if several shards have a photo with this name. Each line of a `.txt`
@@ -56,14 +57,12 @@ def read_shards(file):
     the keys in `layouts.COLUMN_NAMES`. A `.cls` file contains the name of a
     class, or the index of a line in `classes.txt` next to the shards.
     """
-    shards = _list(file.path, ".tar")
+    shards, repeated = _open_all(file, ".tar")
     file.used = f"{len(shards)} shards"
-    records, counts = [], collections.Counter()
     classes = _read_classes(archives.photo_root(file.path))
-    opened = [_opened(file, path) for _, path, _ in shards]
-    repeated = archives.repeated_names(filter(None, opened))
-    for (name, path, split), archive in zip(shards, opened):
-        shard = CheckedFile(path, file.problems)
+    counts = collections.Counter()
+    for before, split, archive in shards:
+        shard = CheckedFile(archive.path, file.problems)
         for key, files in _samples(archive).items():
             photos = [*filter(archives.is_photo_name, files)]
             texts = sorted(filter(_rank, files), key=_rank)
@@ -73,29 +72,36 @@ def read_shards(file):
                 shard.refuse(expected, photos[-1], None, advice)
             elif photos:
                 captions = _captions(shard, texts[0], classes) if texts else []
-                place = posixpath.join(name, photos[0])
+                place = posixpath.join(before, photos[0])
                 key = place if photos[0] in repeated else photos[0]
-                records.append(ImageRecord(key, captions, split, place))
+                yield ImageRecord(key, captions, split, place)
                 counts["photos without a caption"] += not captions
             else:
                 counts["captions without a photo"] += bool(texts)
     if lines := [f"{count} {what}" for what, count in counts.items() if count]:
         file.suspect(f"{' and '.join(lines)}.", None)
-    return records
 
 
-def _opened(file, path):
-    """Opens an archive; returns None after reporting that it is damaged."""
-    try:
-        return archives.open_archive(path)
-    except ProblemError as error:
-        return CheckedFile(path, file.problems).report(error.problem.message)
+def _open_all(file, suffix):
+    """Opens the archives of a caption file; reports damaged ones.
+
+    Returns a list of (path below the root, split, archive), and the names of
+    photos in several archives.
+    """
+    root, paths = archives.list_archives(file.path, (suffix,))
+    names, opened = [archives.name_below(root, path) for path in paths], []
+    for name, path, split in zip(names, paths, archive_splits(names)):
+        try:
+            opened.append((name, split, archives.open_archive(path)))
+        except ProblemError as error:
+            CheckedFile(path, file.problems).report(error.problem.message)
+    return opened, archives.repeated_names(archive for *_, archive in opened)
 
 
 def _samples(archive):
     """Returns a dict from each key in a shard to the names of its files."""
     samples = {}
-    for name in archive.places if archive else ():
+    for name in archive.places:
         folder, base = posixpath.split(name)
         key = posixpath.join(folder, base.partition(".")[0])
         samples.setdefault(key, []).append(name)
@@ -124,8 +130,7 @@ def _captions(shard, name, classes):
         texts = filter(None, map(str.strip, text.split("\n")))
     else:
         texts = [_class_name(shard, name, text, classes)]
-    captions = [shard.caption(text, name) for text in texts]
-    return [caption for caption in captions if caption is not None]
+    return valid_captions(shard, ((name, text) for text in texts))
 
 
 def _texts_of(value):
@@ -154,44 +159,30 @@ def _read_classes(root):
     return []
 
 
-def _list(path, suffix):
-    """Returns a list of (relative path, path, split), one for each archive."""
-    root, paths = archives.list_archives(path, (suffix,))
-    names = [archives.name_below(root, path) for path in paths]
-    return list(zip(names, paths, archive_splits(names)))
-
-
 def read_parquet(file):
-    """Returns the `ImageRecord`s of the rows in parquet files, in order.
+    """Yields an `ImageRecord` for each row of parquet files, in order.
 
     If a column contains photos, an image's id is the path stored with its
     photo. If there are no such paths, the id is the file name in another
     column, or contains the row number. If a name occurs in several files, the
     id begins with the path of the file.
     """
-    records, files = {}, _list(file.path, ".parquet")
-    opened = [_opened(file, path) for _, path, _ in files]
-    repeated = archives.repeated_names(filter(None, opened))
-    for (name, path, split), archive in zip(files, opened):
-        if not archive:
-            continue
-        part = CaptionFile(path, file.problems, file.columns, file.images)
-        rows = _parquet_rows(archive, split)
-        names = archive.columns
+    files, repeated = _open_all(file, ".parquet")
+    for before, split, archive in files:
+        part = CaptionFile(
+            archive.path, file.problems, file.columns, file.images
+        )
+        names, place = archive.columns, ""
         if archive.names:  # The column of photos is the column of images.
             part.columns = part.columns._replace(image=_PHOTO)
             names = [_PHOTO, *(name for name in names if name != _PHOTO)]
-        place = name if archive.names else ""
-        for record in read_rows(part, names, rows, place):
-            if record.image_id in repeated:
-                record = record._replace(image_id=record.file_name)
-            key = record.image_id, record.split
-            if key in records:
-                records[key].captions.extend(record.captions)
-            else:
-                records[key] = record
+            place = before
+        rows = _parquet_rows(archive, split)
+        for record in read_rows(part, rows, names, place):
+            is_repeated = record.image_id in repeated
+            key = record.file_name if is_repeated else record.image_id
+            yield record._replace(image_id=key)
         file.used = part.used
-    return list(records.values())
 
 
 def _parquet_rows(archive, split):

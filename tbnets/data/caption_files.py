@@ -6,10 +6,10 @@ A row is a line of a table or a JSON object: a dict from columns to values.
 import collections
 import contextlib
 import functools
+import itertools
 import posixpath
 import re
 import urllib.parse
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from tbnets.data.layouts import (
@@ -20,7 +20,7 @@ from tbnets.data.layouts import (
     column_key,
     find_layout,
 )
-from tbnets.data.photos import find_photos, stem_of
+from tbnets.data.photos import PhotoNames, find_photos
 from tbnets.data.splits import WHOLE_FILE
 from tbnets.errors import MissingFileError
 from tbnets.files import CheckedFile, listed, shown
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\s*")
 
 
 class ImageRecord(NamedTuple):
-    """An image and its captions, as returned by a reader.
+    """An image and some of its captions, which a reader yields.
 
     `has_id` is False if the id is only a row number within the split.
     `identity` identifies a person or object that several images may show; "" if
@@ -115,40 +115,54 @@ class CaptionFile(CheckedFile):
         return is_complete and len(lines) > 1
 
     @functools.cached_property
-    def _photos(self):
+    def photos(self):
+        """The `PhotoNames` in the folder of images; none without a folder."""
         with contextlib.suppress(MissingFileError):
-            names = [name for name, _ in find_photos(self.images)]
-            return {*names}, {*map(stem_of, names)}
-        return set(), set()
+            found = find_photos(self.images) if self.images else ()
+            return PhotoNames(name for name, _ in found)
+        return PhotoNames(())
 
-    def has_photos(self, values, by_stem=False):
-        """Returns whether all values name photos in the folder of images.
+    def is_photo(self, value):
+        """Returns whether a value is the path of a photo in the folder."""
+        return isinstance(value, str) and value.strip() in self.photos
 
-        They are paths in the folder or, if `by_stem` is true, names without
-        folder and extension.
-        """
-        if not self.images or not all(isinstance(x, str) for x in values):
-            return False
-        names, stems = self._photos
-        values = {value.strip() for value in values}
-        return {*map(stem_of, values)} <= stems if by_stem else values <= names
+    def fits_photo(self, value):
+        """Returns whether a value fits a photo, as in `PhotoNames`."""
+        return isinstance(value, str) and bool(self.photos.find(value.strip()))
 
 
-def read_rows(file, names, rows: Iterable[Row], archive=""):
-    """Returns an `ImageRecord` for each image and split.
+def known_layout(names, columns):
+    """Returns the result of `find_layout`, or None if the names are unknown."""
+    with contextlib.suppress(UnknownColumns):
+        return find_layout(names, columns)
+    return None
+
+
+_NAMED_ROWS = 100
+"""Number of rows whose keys are the columns."""
+
+
+def read_rows(file, rows, names=(), archive=""):
+    """Yields an `ImageRecord` for each row, which has the captions of the row.
 
     Args:
         file: `CaptionFile`.
-        names: the columns or keys.
-        rows: `Row`s, in the order of the file.
+        rows: an iterable of `Row`s, in the order of the file.
+        names: the columns; () for the keys of the first rows.
         archive: path of the archive that contains the photos, or "".
     """
+    rows = iter(rows)
+    if not names:
+        first = [*itertools.islice(rows, _NAMED_ROWS)]
+        names = [*dict.fromkeys(name for row in first for name in row.values)]
+        rows = itertools.chain(first, rows)
+    if not names:
+        return
     try:
         layout = find_layout(names, file.columns)
     except UnknownColumns as error:
-        layout = None
-        if file.images and not any(file.columns):
-            rows = [*rows]
+        layout, rows = None, [*rows]
+        if not any(file.columns):
             layout = _layout_of_photos(file, names, rows)
         if not layout:
             file.report(
@@ -156,11 +170,11 @@ def read_rows(file, names, rows: Iterable[Row], archive=""):
                 " Name them with --image_column=NAME --caption_column=NAME, or "
                 "add a header such as image,caption."
             )
-            return []
+            return
     used = layout.image, *layout.captions, layout.split, layout.identity
     kind = "keys" if file.is_json else "columns"
     file.used = f"{kind} {', '.join(filter(None, used))}"
-    return _records(file, rows, layout, archive)
+    yield from _records(file, rows, layout, archive)
 
 
 def _layout_of_photos(file, names, rows):
@@ -173,17 +187,10 @@ def _layout_of_photos(file, names, rows):
         name: [_image_of(row.values.get(name)) for row in rows]
         for name in names
     }
-    for by_stem in (False, True):
-        images = [
-            name
-            for name, values in columns.items()
-            if file.has_photos(values, by_stem)
-        ]
-        texts = [
-            name
-            for name, values in columns.items()
-            if name not in images and any(map(_is_text, values))
-        ]
+    for is_photo in (file.is_photo, file.fits_photo):
+        images = [name for name in names if all(map(is_photo, columns[name]))]
+        others = [name for name in columns if name not in images]
+        texts = [name for name in others if any(map(_is_text, columns[name]))]
         if images:
             found = len(images) == len(texts) == 1
             return Layout(images[0], (texts[0],)) if found else None
@@ -197,8 +204,7 @@ def _is_text(value):
 
 
 def _records(file, rows, layout, archive):
-    records, spelled, identities = {}, {}, {}
-    left_out = collections.Counter()
+    spelled, identities, left_out = {}, {}, collections.Counter()
     for place, values, split in rows:
         value = values.get(layout.image)
         if layout.where and values.get(layout.where[0]) != layout.where[1]:
@@ -215,30 +221,27 @@ def _records(file, rows, layout, archive):
         has_folder = folder and isinstance(image, str)
         path = f"{folder}/{image}" if has_folder else image
         name = file.file_name(path, place)
-        texts = [*_texts(values, layout, place)]
-        captions = [file.caption(text, where) for where, text in texts]
-        captions = [text for text in captions if text is not None]
+        captions = valid_captions(file, _texts(values, layout, place))
         split = values.get(layout.split) if layout.split else split
         if not isinstance(split, str) or not split.strip():
             file.refuse("the name of a split, in all rows", split, place)
-        elif name and (captions or not texts):
+        elif name:
             written = value.strip() if isinstance(value, str) else image
             if _is_new_spelling(file, place, name, written, spelled):
                 continue
             identity = _identity(file, values, layout, place, identities)
-            part = records.setdefault(split.strip(), {})
-            if image not in part:
-                part[image] = ImageRecord(
-                    image,
-                    [],
-                    split.strip(),
-                    posixpath.join(archive, name) if archive else name,
-                    identity=identity,
-                )
-            part[image].captions.extend(captions)
+            name = posixpath.join(archive, name)
+            yield ImageRecord(
+                image, captions, split.strip(), name, identity=identity
+            )
     for reason, count in left_out.items():
         file.suspect(f"left out {count} {reason}.", None)
-    return [record for part in records.values() for record in part.values()]
+
+
+def valid_captions(file, texts):
+    """Returns the captions in (place, text) pairs; reports other values."""
+    captions = [file.caption(text, place) for place, text in texts]
+    return [caption for caption in captions if caption is not None]
 
 
 def _image_of(value):

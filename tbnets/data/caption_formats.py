@@ -1,8 +1,8 @@
 """Recognises the format of a caption file, and reads its images and captions.
 
 The structure of a JSON file, the first line of a text file or the suffix of its
-name defines the format. A reader returns an `ImageRecord` for each image and
-split, in the order of the file.
+name defines the format. A reader yields `ImageRecord`s in the order of the
+file, and `read_file` joins the records with one image id.
 """
 
 import ast
@@ -17,8 +17,13 @@ from tbnets.checks import first_twice
 from tbnets.data import caption_archives
 from tbnets.data import splits as split_names
 from tbnets.data.archives import is_photo_name, list_archives
-from tbnets.data.caption_files import ImageRecord, Row, read_rows
-from tbnets.data.layouts import UnknownColumns, find_layout
+from tbnets.data.caption_files import (
+    ImageRecord,
+    Row,
+    known_layout,
+    read_rows,
+)
+from tbnets.data.photos import listed_names
 from tbnets.data.phrase_tables import (
     entries_of,
     key_of,
@@ -50,7 +55,7 @@ def read_table(file):
             f"expected captions; found {shown(first)}, which is no header of "
             "columns. docs/bring_your_data.md shows the files that can be read."
         )
-        return []
+        return
     mark, (lines, ends_well) = match[1], file.lines(may_be_cp1252=True)
     rows = _parsed(file, lines, mark, '"' in first)
     line, header = next(rows, (1, [""]))
@@ -59,22 +64,19 @@ def read_table(file):
         numbers = map(str, range(1, len(header) + 1))
         header = ["caption", "url"] if is_conceptual else numbers
     header = [name.strip() for name in header]
-    records = read_rows(file, header, _table_rows(file, header, rows, mark))
+    yield from read_rows(file, _table_rows(file, header, rows, mark), header)
     if not ends_well:
         file.suspect(
             "expected a newline after the last row; found "
             f"{shown(lines[-1])}. Add the newline if the file is complete.",
             len(lines),
         )
-    return records
 
 
 def _is_row(file, header):
     """Returns whether the first line names a photo instead of columns."""
-    with contextlib.suppress(UnknownColumns):
-        return not find_layout(header, file.columns)
-    pairs = itertools.product(header, (False, True))
-    return any(file.has_photos([cell], by_stem) for cell, by_stem in pairs)
+    is_known = known_layout(header, file.columns) is not None
+    return not is_known and any(map(file.fits_photo, header))
 
 
 def _parsed(file, lines, delimiter, is_quoted):
@@ -107,9 +109,9 @@ def _table_rows(file, header, rows, mark):
 
     If the last column has captions, it may contain unquoted delimiters.
     """
-    width, repaired, may_join = len(header), [], False
-    with contextlib.suppress(UnknownColumns):
-        may_join = header[-1] in find_layout(header, file.columns).captions
+    width, repaired = len(header), []
+    layout = known_layout(header, file.columns)
+    may_join = layout is not None and header[-1] in layout.captions
     for line, row in rows:
         if len(row) != width:
             if mark == "|":
@@ -167,10 +169,6 @@ def _with_lines(file, reader):
             )
 
 
-_NAMED_ROWS = 100
-"""Number of objects whose keys are the columns."""
-
-
 def _format_of_json(file):
     """Returns the name of the format of a JSON `CaptionFile`, or ""."""
     content = file.content
@@ -186,7 +184,7 @@ def _format_of_json(file):
 def _is_mapping(file, content):
     """Returns whether all keys are names of photos."""
     is_named = all(map(is_photo_name, content))
-    return is_named or file.has_photos(content, by_stem=True)
+    return is_named or all(map(file.fits_photo, content))
 
 
 def _lists_of_objects(content):
@@ -198,111 +196,86 @@ def _lists_of_objects(content):
     }
 
 
-def _columns(file, content):
-    """Returns a list of columns, or None if the values are no columns.
+def _rows_of_columns(file, content):
+    """Returns a list of objects, or None if the values are no columns.
 
     The values are lists of equal length or, as pandas writes them, objects with
     equal keys.
     """
-    first, *others = content.values()
-    kind = type(first)
-    if kind not in (list, dict) or not all(type(x) is kind for x in others):
+    values = [*content.values()]
+    if all(type(value) is dict for value in values):
+        is_equal = all(value.keys() == values[0].keys() for value in values)
+        values = [[*value.values()] for value in values if is_equal]
+    is_equal = all(type(value) is list for value in values)
+    is_equal = is_equal and len({*map(len, values)}) == 1
+    if not is_equal or not known_layout([*content], file.columns):
         return None
-    try:
-        find_layout([*content], file.columns)
-    except UnknownColumns:
-        return None
-    if kind is dict:
-        is_equal = all(value.keys() == first.keys() for value in others)
-        columns = [[*value.values()] for value in content.values()]
-    else:
-        is_equal = all(len(value) == len(first) for value in others)
-        columns = [*content.values()]
-    return columns if is_equal else None
+    return [dict(zip(content, row)) for row in zip(*values)]
 
 
 def read_json(file):
     """Reads a list of objects, or an object from photos to captions."""
     if file.is_json_lines:
-        rows = [Row(line, row) for line, row in file.json_rows(())]
-        names = _names(row.values for row in rows)
+        rows = itertools.starmap(Row, file.json_rows(()))
     else:
-        names, rows = _json_rows(file, file.content)
-    return read_rows(file, names, rows) if names else []
+        rows = _json_rows(file, file.content)
+    return read_rows(file, rows)
 
 
-def _names(objects):
-    """Returns the keys of the first `_NAMED_ROWS` objects, each once."""
-    first = itertools.islice(objects, _NAMED_ROWS)
-    return [*dict.fromkeys(key for values in first for key in values)]
-
-
-def _json_rows(file, content, split=None):
-    """Returns the names of the columns, and an iterable of `Row`s."""
-    part = WHOLE_FILE if split is None else split
-    place = split or ""
+def _json_rows(file, content, place="", split=WHOLE_FILE):
+    """Yields the `Row`s of JSON; `place` is where the content is."""
     if isinstance(content, dict) and content:
-        if split is None and all(map(split_names.is_usual, content)):
-            parts = [_json_rows(file, content[name], name) for name in content]
-            names = [name for names, _ in parts for name in names]
-            rows = itertools.chain.from_iterable(rows for _, rows in parts)
-            return [*dict.fromkeys(names)], rows
+        if not place and all(map(split_names.is_usual, content)):
+            for name, rows in content.items():
+                yield from _json_rows(file, rows, name, name)
+            return
         if _is_mapping(file, content):
-            return _rows_of_mapping(content, part)
+            yield from _rows_of_mapping(content, split)
+            return
         lists = _lists_of_objects(content)
         if "sentences" in lists.get("images", ()):  # Karpathy's format.
             place, content = "images", content["images"]
         elif len(lists) == 1:
             [place] = lists
             content = content[place]
-        elif columns := _columns(file, content):
-            content = [dict(zip(content, row)) for row in zip(*columns)]
-    if not isinstance(content, list):
-        if split is None:
-            _report_unknown(file)
         else:
-            file.refuse("a list of objects", content, place)
-        return [], []
-    rows = (Row(x, row, part) for x, row in entries_of(file, content, place))
-    return _names(x for x in content if type(x) is dict), rows
+            content = _rows_of_columns(file, content)
+    if place or isinstance(content, list):
+        for where, row in entries_of(file, content, place):
+            yield Row(where, row, split)
 
 
 def _rows_of_mapping(content, split):
-    first, texts = next(iter(content.items()))
-    has_paths = _ends_with(texts, first)
-
-    def values(name, texts):
-        if isinstance(texts, dict):
-            return {"image": name, **texts}
-        if has_paths:
-            texts = texts[:-1] if _ends_with(texts, name) else None
-        return {"image": name, "caption": texts}
-
-    rows = (
-        Row(f"[{shown(name)}]", values(name, texts), split)
-        for name, texts in content.items()
-    )
-    return [*values(first, texts)], rows
-
-
-def _ends_with(texts, name):
     # The last item of a list may be the path of the image.
+    first = next(iter(content))
+    has_paths = _ends_with(first, content[first])
+    for name, texts in content.items():
+        values = {"image": name}
+        if isinstance(texts, dict):
+            values |= texts
+        elif has_paths:
+            values["caption"] = texts[:-1] if _ends_with(name, texts) else None
+        elif not isinstance(content[first], dict):
+            values["caption"] = texts
+        yield Row(f"[{shown(name)}]", values, split)
+
+
+def _ends_with(name, texts):
     last = texts[-1] if isinstance(texts, list) and texts else ""
     return isinstance(last, str) and last.endswith(name)
 
 
 def read_phrases(file):
-    """Reads a file of phrases, and returns them as captions of their images."""
-    rows = (
-        Row(place, row | {"caption": row["phrase"]})
-        for place, row in rows_of(file)
-    )
-    names = ["image", "caption"]
-    first = next(rows, None)
-    if first is None:
-        return []
-    names += ["split"] * ("split" in first.values)
-    return read_rows(file, names, itertools.chain([first], rows))
+    """Reads a file of phrases, and yields them as captions of their images."""
+    return read_rows(file, _phrase_rows(file))
+
+
+def _phrase_rows(file):
+    for place, row in rows_of(file):
+        values = {"image": row["image"], "caption": row["phrase"]}
+        if "split" in row:
+            values["split"] = row["split"]
+        yield Row(place, values)
 
 
 def read_coco(file):
@@ -311,24 +284,24 @@ def read_coco(file):
     This is the format of `captions_*.json` of MSCOCO. All images are in the
     split "all".
     """
-    content, records = file.content, {}
+    content, names = file.content, {}
     for place, image in entries_of(file, content["images"], "images"):
         key = key_of(file, image, "id", place)
         name = file.file_name(image.get("file_name"), place)
-        if key in records:
+        if key in names:
             file.refuse("a unique 'id'", key, place)
         elif None not in (key, name):
-            records[key] = ImageRecord(key, [], WHOLE_FILE, name)
+            names[key] = name
+            yield ImageRecord(key, [], WHOLE_FILE, name)
     rows = entries_of(file, content["annotations"], "annotations")
     for place, row in rows:
         key = key_of(file, row, "image_id", place)
         caption = file.caption(row.get("caption"), place)
-        if key is not None and key not in records:
-            expected = f"an 'id' among the {len(records)} valid 'images'"
+        if key is not None and key not in names:
+            expected = f"an 'id' among the {len(names)} valid 'images'"
             file.refuse(expected, key, place)
         elif None not in (key, caption):
-            records[key].captions.append(caption)
-    return [*records.values()]
+            yield ImageRecord(key, [caption], WHOLE_FILE, names[key])
 
 
 _PACKED = {
@@ -337,6 +310,9 @@ _PACKED = {
 }
 """Maps the first bytes of a compressed file to advice."""
 _TOKEN_START = re.compile(r"[^\t\n]+#\d+ *\t")
+_SPLIT_LIST = re.compile(
+    rf"(?:.*[._])?([A-Za-z]+)Images\.txt|({'|'.join(split_names.SPLIT_ORDER)})\.txt"
+)
 _TOKEN_ROW = re.compile(r"([^\t]+)#\d+ *\t(.*)", re.DOTALL)
 
 
@@ -348,14 +324,16 @@ def read_flickr(file):
     without file extensions. If there are no lists, all images are in the split
     "all".
     """
-    records = read_rows(file, ["image", "caption"], _token_rows(file))
-    by_name = {record.image_id: record for record in records}
     lists = _split_lists(file.path)
-    return [
-        by_name[name]._replace(split=split)
-        for split, path in lists.items()
-        for name in _listed(path, by_name, file)
-    ] or records * (not lists)
+    records = read_rows(file, _token_rows(file))
+    if not lists:
+        yield from records
+        return
+    images = {record.image_id: record for record in joined(records)}
+    for split, path in lists.items():
+        listed_file = CheckedFile(path, file.problems)
+        for name in listed_names(listed_file, images, may_lack=False):
+            yield images[name]._replace(split=split)
 
 
 def _token_rows(file):
@@ -373,45 +351,19 @@ def _token_rows(file):
 
 def _split_lists(path):
     # Returns {split: path of the list}.
-    folder = os.path.dirname(os.fspath(path))
-    lists = {}
-    pattern = os.path.join(glob.escape(folder), "*.txt")
-    for candidate in sorted(glob.glob(pattern)):
-        name = os.path.basename(candidate)
-        match = re.fullmatch(r"(?:.*[._])?([A-Za-z]+)Images\.txt", name)
-        split = match[1].lower() if match else name.removesuffix(".txt")
-        if not match and split not in split_names.SPLIT_ORDER:
-            continue
+    folder, lists = glob.escape(os.path.dirname(path)), {}
+    for candidate in sorted(glob.glob(os.path.join(folder, "*.txt"))):
+        match = _SPLIT_LIST.fullmatch(os.path.basename(candidate))
+        split = match and (match[1] or match[2]).lower()
         if split in lists:
             raise InputError(
                 "path",
                 f"have at most one list of {split!r} in its folder",
                 f"{lists[split]} and {candidate}",
             )
-        lists[split] = candidate
+        if split:
+            lists[split] = candidate
     return lists
-
-
-def _listed(path, captions, token_file):
-    # Returns the images that a split list names.
-    file, names, by_stem = CheckedFile(path, token_file.problems), {}, {}
-    for name in captions:
-        by_stem.setdefault(os.path.splitext(name)[0], []).append(name)
-    for line, row in enumerate(file.lines(may_be_cp1252=True)[0], 1):
-        listed = row.strip()
-        matches = [listed] if listed in captions else by_stem.get(listed, [])
-        if listed and len(matches) != 1:
-            expected = f"an image of {token_file.path}"
-            advice = f"It has {len(matches)} images of this name."
-            file.refuse(expected, listed, line, advice)
-        elif listed and matches[0] in names:
-            expected = f"each image once; line {names[matches[0]]} has it"
-            file.refuse(expected, listed, line)
-        elif listed:
-            names[matches[0]] = line
-    if not names:
-        file.report("expected one image per line; found none.")
-    return names
 
 
 def read_precomputed(file):
@@ -431,7 +383,7 @@ def read_precomputed(file):
         features = open_array(f"{base}_ims.npy")
     except ValueError as error:
         file.report(f"its features cannot be read: {error}")
-        return []
+        return
     images = len(features)
     if not rows or len(rows) % images:
         cut = "" if ends_well else "Copy the file again: its end is missing."
@@ -440,7 +392,7 @@ def read_precomputed(file):
             f"{images} rows of {features.path}"
         )
         file.refuse(expected, len(rows), len(rows), cut)
-        return []
+        return
     each, twice = len(rows) // images, first_twice(features.ids)
     keys = [key for key in features.ids for _ in range(each)]
     if each == 1 and not features.has_ids:
@@ -449,12 +401,9 @@ def read_precomputed(file):
         expected = f"unique ids, because each row has {each} captions"
         ids = CheckedFile(f"{base}_ids.txt", file.problems)
         ids.refuse(expected, twice)
-        return []
-    records = {}
+        return
     for key, row in zip(keys, rows):
-        record = ImageRecord(key, [], WHOLE_FILE, key, features.has_ids)
-        records.setdefault(key, record).captions.append(row.strip())
-    return list(records.values())
+        yield ImageRecord(key, [row.strip()], WHOLE_FILE, key, features.has_ids)
 
 
 READERS = {
@@ -472,6 +421,18 @@ OF_SEVERAL_FILES = ("precomputed", "flickr")
 """Formats whose readers also read other files in the folder."""
 
 
+def joined(records):
+    """Returns a list with an `ImageRecord` for each image and split."""
+    images = {}
+    for record in records:
+        key = record.split, record.image_id
+        if key in images:
+            images[key].captions.extend(record.captions)
+        else:
+            images[key] = record
+    return [*images.values()]
+
+
 def read_file(file):
     """Returns the `ImageRecord`s of a `CaptionFile`, and text on its format.
 
@@ -479,9 +440,8 @@ def read_file(file):
     ([], "") if the file has no known format or no columns of captions.
     """
     before = len(file.problems or ())
-    name, records = _format_of(file), []
-    if name:
-        records = READERS[name](file)
+    name = _format_of(file)
+    records = joined(READERS[name](file) if name else ())
     if not records and len(file.problems or ()) == before:
         _report_unknown(file)
     used = f" ({file.used})" if file.used else ""

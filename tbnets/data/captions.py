@@ -274,8 +274,8 @@ def read_captions(
 class CaptionSource:
     """A file or folder of captions, and the names of its columns.
 
-    `images` is the folder of the photos; "" if unknown. The other fields are
-    arguments of `read_captions`. In a table without usual names, the column
+    `images` is the folder of the photos; "" if unknown. `path` and `columns`
+    are arguments of `read_captions`. In a table without usual names, the column
     whose values are all photos in `images` has the images, and the only other
     column with texts has the captions.
     """
@@ -302,7 +302,7 @@ class CaptionSource:
         return split_names.ordered_splits(record.split for record in records)
 
     def read(self, split, problems=None) -> CaptionedImages:
-        """Reads a split. The arguments are those of `read_captions`."""
+        """Reads a split. For the arguments, see `read_captions`."""
         records, read_as = [], ""
         for name in split.split("+"):
             more, read_as = self._read_split(name, problems)

@@ -414,7 +414,7 @@ def _in_python(function, value):
 def read_photo(photo) -> np.ndarray:
     """Reads a photo as upright RGB pixels, uint8 `[height, width, 3]`.
 
-    Accepts the same inputs as `read_content`. Raises BrokenImageError if the
+    Accepts the inputs of `read_content`. Raises BrokenImageError if the
     file is not a photo.
     """
     return _judged(photo, _decoder())

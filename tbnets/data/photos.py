@@ -8,6 +8,7 @@ import unicodedata
 
 import numpy as np
 
+from tbnets.checks import rows_of
 from tbnets.data import archives
 from tbnets.data.archives import (
     PHOTO_SUFFIXES,
@@ -78,7 +79,7 @@ def left_out_lines(broken, other_files, count):
     """Returns lines of text that list the skipped files, with reasons.
 
     `broken` maps each broken photo's path to a verb phrase such as "is empty".
-    `count` is the number of all files, including the photos.
+    `count` is the number of files, including the photos.
     """
     lines = [f"left out: {path}, which {why}" for path, why in broken.items()]
     if omitted := lines[MOST_NAMED:]:
@@ -97,7 +98,7 @@ def find_photos(folder, captions=None, splits=None):
     If `captions` is a `CaptionSource`, the list contains the photos that it
     names for `splits` (all splits if None), even if the photos do not exist. If
     `captions` is None, the list contains all photos below the folder. Their ids
-    are then their relative paths, or those of `archives.photos_inside`.
+    are then their relative paths, or the ids of `archives.photos_inside`.
     """
     if not captions:
         return _all_photos(folder)
@@ -122,17 +123,73 @@ def _all_photos(folder):
     return [(key, root / path) for key, path in inside]
 
 
+class PhotoNames:
+    """Names of photos, which can be found without their folder and suffix.
+
+    A name fits a photo if they are equal without folder and suffix. If both
+    have folders, the folders must be equal, too. Unicode normal forms are
+    equivalent, and so are slashes and backslashes.
+
+    Args:
+        names: the names of the photos.
+        have_numbers: whether the number with which a Flickr name starts fits,
+            too: `36979` fits `36979_9c0b.jpg`.
+    """
+
+    def __init__(self, names, have_numbers=False):
+        self._names, self._by_stem = dict.fromkeys(names), {}
+        for name in self._names:
+            stem = stem_of(_composed(name))
+            match = have_numbers and _FLICKR_NAME.fullmatch(stem)
+            for key in (stem, match[1]) if match else (stem,):
+                self._by_stem.setdefault(key, []).append(name)
+
+    def __contains__(self, name):
+        return name in self._names
+
+    def find(self, name):
+        """Returns a list of the photos that a name fits.
+
+        A photo with exactly this name is preferred, and then photos with this
+        suffix.
+        """
+        if name in self._names:
+            return [name]
+        path = _composed(name)
+        fits = self._by_stem.get(stem_of(path), ())
+        fits = [photo for photo in fits if _has_folder_of(photo, path)]
+        last = _parts(path)[-1]
+        return [x for x in fits if _parts(_composed(x))[-1] == last] or fits
+
+
+def _composed(name):
+    return unicodedata.normalize("NFC", name)
+
+
+def _parts(name):
+    # Tables of Windows have backslashes.
+    return name.replace("\\", "/").split("/")
+
+
+def stem_of(name):
+    """Returns a file name without its folder and the suffix of a photo."""
+    last = _parts(name)[-1]
+    return os.path.splitext(last)[0] if is_photo_name(last) else last
+
+
+def _has_folder_of(photo, name):
+    folders = (_parts(x)[-2::-1] for x in (_composed(photo), name))
+    return all(one == other for one, other in zip(*folders))
+
+
 MATCHED = "Images are matched by name without folder and extension."
 
 
 def match_names(folder, captions):
     """Returns a dict from image names without a photo to photos that fit.
 
-    A photo fits if its name equals the image name without folder and extension.
-    If both names contain a folder, the folders must be equal, too. Names that
-    differ only in their Unicode normal form are equal. The dict contains only
-    names that a single photo fits, and no photo twice. `captions` is a
-    `CaptionSource`.
+    The dict contains only names that fit a single photo (`PhotoNames`), and no
+    photo twice. `captions` is a `CaptionSource`.
     """
     folder, names = archives.photo_root(folder), {}
     for split in captions.splits():
@@ -144,20 +201,10 @@ def match_names(folder, captions):
     photos = [name for name, _ in walk_files(folder) if is_photo_name(name)]
     if not photos:  # Archives beside photos may hold anything.
         photos = [path for _, path in archives.photos_inside(folder)]
-    by_stem = {}
-    for name in photos:
-        if name not in names:
-            by_stem.setdefault(stem_of(_composed(name)), []).append(name)
-    fits = {}
+    photos, fits = PhotoNames(name for name in photos if name not in names), {}
     for name in missing:
-        # Tables of Windows have backslashes.
-        path = _composed(name).replace("\\", "/")
-        last = os.path.basename(path)
-        stem = stem_of(last) if is_photo_name(last) else last
-        photos = [x for x in by_stem.get(stem, ()) if _has_folder_of(x, path)]
-        same = [x for x in photos if os.path.basename(_composed(x)) == last]
-        if len(best := same or photos) == 1:
-            fits.setdefault(best[0], []).append(name)
+        if len(found := photos.find(name)) == 1:
+            fits.setdefault(found[0], []).append(name)
     return {names[0]: photo for photo, names in fits.items() if not names[1:]}
 
 
@@ -165,11 +212,6 @@ def with_matches(records, matches):
     """Returns `records` with the file names found by `match_names`."""
     names = [matches.get(name, name) for name in records.names]
     return dataclasses.replace(records, file_names=names)
-
-
-def _has_folder_of(photo, name):
-    folders = (x.split("/")[-2::-1] for x in (_composed(photo), name))
-    return all(one == other for one, other in zip(*folders))
 
 
 def find_photo(folder, image_id):
@@ -188,15 +230,6 @@ def find_photo(folder, image_id):
     return None
 
 
-def _composed(name):
-    return unicodedata.normalize("NFC", name)
-
-
-def stem_of(name):
-    """Returns a file name without its folder and suffix."""
-    return os.path.splitext(os.path.basename(name))[0]
-
-
 def list_files(folder):
     """Returns the sorted relative paths of the files below a folder."""
     folder = pathlib.Path(folder)
@@ -210,13 +243,11 @@ def likely_name(name, files):
     The names may differ in folders, suffix, slashes, case, Unicode form and
     outer whitespace. Returns None if no path is similar.
     """
-    stem = _bare(name)
-    return next((path for path in files if _bare(path) == stem), None)
 
+    def bare(name):
+        return stem_of(_composed(name)).casefold().strip()
 
-def _bare(name):
-    stem = stem_of(name.replace("\\", "/"))
-    return _composed(stem).casefold().strip()
+    return next((path for path in files if bare(path) == bare(name)), None)
 
 
 def listed_rows(image_ids, path) -> np.ndarray:
@@ -227,35 +258,33 @@ def listed_rows(image_ids, path) -> np.ndarray:
     Lines that match no photo are ignored. Raises ValueError if no line matches,
     or if a line matches several photos.
     """
-    file = CheckedFile(path)
-    lines = enumerate(file.lines(may_be_cp1252=True)[0], 1)
-    listed = {name.strip(): line for line, name in lines}
-    listed.pop("", None)
-    row_of_id = {key: row for row, key in enumerate(image_ids)}
-    rows_of_name = {}
-    for key, row in row_of_id.items():
-        whole = _composed(key)
-        flickr = _FLICKR_NAME.fullmatch(stem_of(key))
-        numbers = flickr.groups() if flickr else ()
-        for name in {whole, stem_of(whole), *numbers}:
-            rows_of_name.setdefault(name, []).append(row)
-    rows = set()
-    for name, line in listed.items():
-        forms = _composed(name), stem_of(_composed(name))
-        meant = next(filter(None, map(rows_of_name.get, forms)), [])
-        if name in row_of_id:
-            meant = [row_of_id[name]]
-        if len(meant) > 1:
-            examples = " and ".join(repr(image_ids[row]) for row in meant[:2])
-            advice = f"It matches {examples}. Write the full id."
-            file.refuse("the name of one photo", name, line, advice)
-        rows.update(meant)
-    if not rows:
+    ids = listed_names(CheckedFile(path), image_ids)
+    return np.sort(rows_of(ids, image_ids))
+
+
+def listed_names(file, names, may_lack=True):
+    """Returns the `names` that a list contains, in the order of the list.
+
+    `file` is the `CheckedFile` of the list. A line that fits several names is a
+    problem and, unless the names `may_lack` it, also a line that fits none.
+    """
+    photos, found = PhotoNames(names, have_numbers=True), {}
+    lines = map(str.strip, file.lines(may_be_cp1252=True)[0])
+    for line, name in enumerate(lines, 1):
+        fits = photos.find(name)
+        if len(fits) > 1 or name and not fits and not may_lack:
+            advice = f"It matches {len(fits)} of {len(names)} images."
+            if fits:
+                advice += f" Write the full id, such as {fits[0]!r}."
+            file.refuse("the name of one image", name, line, advice)
+        else:
+            found |= dict.fromkeys(fits)
+    if not found:
         file.report(
-            f"expected ids of the {len(image_ids)} photos, such as "
-            f"{[*image_ids][:2]}; found none in {len(listed)} lines."
+            f"expected names of the {len(names)} images, such as "
+            f"{[*names][:2]}; found none."
         )
-    return np.array(sorted(rows), np.int64)
+    return [*found]
 
 
 def read_listed(captions, lists, split):

@@ -245,7 +245,7 @@ def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
 
 @pytest.mark.parametrize(
     "listed, lines",
-    [("b.jpg\n\nnone.jpg\nb.jpg\n", [3, 4]), ("1\n", [1, None]), ("", [None])],
+    [("b.jpg\n\nnone.jpg\nb.jpg\n", [3]), ("1\n", [1, None]), ("", [None])],
 )
 def test_listed_images_without_captions_raise_an_error(tmp_path, listed, lines):
     path = write(tmp_path / "r.token", "1.jpg#0\tp\n1.png#0\tq\nb.jpg#0\tr\n")

@@ -147,6 +147,7 @@ LINES = ["x/12_0ab.jpg", "12_0ab.jpg", "12_0ab", "12", " 12.jpg "]
         # A line that is an id names no other photo.
         (["red/1.jpg", "blue/1.jpg", "2.jpg"], "red/1.jpg\n2\n", [0, 2]),
         (["12.jpg", "12_0ab.jpg"], "12.jpg\n", [0]),
+        (["red/1.jpg", "blue/1.jpg"], "a/blue/1.png\ngreen/1.jpg\n", [1]),
         # What looks like a suffix may be none.
         (["a.png", "a.b.jpg"], "a.b\n", [1]),
     ],
@@ -162,7 +163,7 @@ TWO = ["red/1.jpg", "blue/1_0a.jpg", "2.jpg"]
 @pytest.mark.parametrize(
     "ids, lines, line",
     [
-        *((TWO, f"2\n{line}\n", 2) for line in ("1", "green/1.jpg", "1.png")),
+        *((TWO, f"2\n{line}\n", 2) for line in ("1", "1.png")),
         (["12x_0ab.jpg", "1234.jpg"], "12\n123\n1\n", None),
     ],
 )
