@@ -6,6 +6,7 @@ import numpy as np
 import PIL.Image
 
 from tbnets.data.captions import read_captions
+from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_examples import PhraseExamples
 from tbnets.data.phrases import read_phrases
 from tbnets.data.store.reader import open_store
@@ -106,7 +107,7 @@ def examples(folder, count=None):
     phrases = phrases.in_photos(store.sizes[rows])
     count = phrases.num_phrases
     texts = PaddedRows(phrases.phrase_to_text + 1, np.ones(count))
-    return PhraseExamples(phrases, texts, store, rows)
+    return PhraseExamples(phrases, texts, PhotoRegions(store, rows))
 
 
 def arguments(folder, run_dir, **changes):

@@ -10,66 +10,18 @@ import tensorflow as tf
 import tqdm
 
 from tbnets.checks import SAME_THING, numbered, place_among_equals, rows_by
-from tbnets.data.batches import Batches, batch_bounds, sampled
+from tbnets.data.batches import Batches, batch_bounds
+from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import boxes
 from tbnets.progress import progress_bar
 from tbnets.seeds import generator_of
 
-# A region of a photo is a positive or a negative of a phrase, or neither:
-#
-#     roles = proposal_roles(phrases.boxes, phrases.phrase_to_image, proposals)
-#     starts, rows = roles.positives()
-#     features[rows[starts[p] : starts[p + 1]]]  # The positives of phrase p.
-
 POSITIVE_IOU = 0.7
 NEGATIVE_IOU = 0.3
 POSITIVES = ("augmented", "single")
 POSITIVE, NEITHER, NEGATIVE = 1, 0, -1
-
-
-class ProposalRoles(NamedTuple):
-    """For each phrase, which proposals of its photo are positive or negative.
-
-    Attributes:
-        roles: int8 `[num_phrases, width]`: 1 for a positive, -1 for a negative,
-            0 for neither and for padding. width is the maximum number of
-            proposals per photo.
-        first_rows: int64 `[num_phrases]`. Column c of a phrase's `roles` is the
-            proposal in row `first_rows + c`.
-        best: int64 `[num_phrases]`, column of the proposal with the largest IoU
-            (the first if several tie), or -1 if no proposal overlaps.
-        best_iou: float32 `[num_phrases]`, the IoU of `best`, or 0.
-    """
-
-    roles: np.ndarray
-    first_rows: np.ndarray
-    best: np.ndarray
-    best_iou: np.ndarray
-
-    def positives(self):
-        """Returns all positives as (starts, rows), int64.
-
-        The positives of phrase p are `rows[starts[p] : starts[p + 1]]`.
-        """
-        phrases, columns = np.nonzero(self.roles == POSITIVE)
-        starts = np.searchsorted(phrases, np.arange(len(self.roles) + 1))
-        return starts, self.first_rows[phrases] + columns
-
-    def with_common_negatives(self, groups):
-        """Keeps only the negatives that all phrases of a group have in common.
-
-        The role of other negatives becomes 0. `groups`, int `[num_phrases]`,
-        has equal numbers for phrases with equal text, because they cannot be
-        distinguished.
-        """
-        _, group = np.unique(groups, return_inverse=True)
-        counts, is_negative = np.bincount(group), self.roles == NEGATIVE
-        order, starts = np.argsort(group), np.cumsum(counts) - counts
-        common = np.logical_and.reduceat(is_negative[order], starts)
-        roles = np.where(is_negative & ~common[group], NEITHER, self.roles)
-        return self._replace(roles=roles.astype(np.int8))
 
 
 def proposal_roles(
@@ -81,7 +33,7 @@ def proposal_roles(
     positive_iou: float = POSITIVE_IOU,
     negative_iou: float = NEGATIVE_IOU,
     best_iou: float = SAME_THING,
-) -> ProposalRoles:
+) -> np.ndarray:
     """Finds the positive and negative proposals for each phrase.
 
     With "augmented", proposals whose IoU with the phrase's box is above
@@ -98,28 +50,40 @@ def proposal_roles(
         negative_iou: in [0, 1], at most `positive_iou`. Wang 2018: 0.3.
         best_iou: in [0, 1]; 0 accepts any overlap.
 
+    Returns:
+        int8 `[num_phrases, width]`: `POSITIVE`, `NEGATIVE`, or `NEITHER`, also
+        for padding. width is the maximum number of proposals per photo.
+
     Source: Wang et al. 2018, Sec. 4.1 and 4.2. Departure: the paper's
     single positive is the true box; here, it is the best proposal.
     """
     sizes = np.array([len(photo_boxes) for photo_boxes in proposals], np.int64)
-    firsts = np.cumsum(sizes) - sizes
     roles = np.zeros((len(truth), int(sizes.max(initial=0))), np.int8)
-    best = np.full(len(truth), -1, np.int64)
-    best_overlap = np.zeros(len(truth), np.float32)
     photo_overlaps = boxes.overlaps_by_photo(truth, phrase_to_image, proposals)
     for image, rows, overlaps in photo_overlaps:
-        place, phrases = overlaps.argmax(axis=1), np.arange(len(rows))
-        most = overlaps[phrases, place]
-        best[rows] = np.where(most > 0, place, -1)
-        best_overlap[rows] = most
+        best, most = overlaps.argmax(axis=1), overlaps.max(axis=1)
         photo_roles = np.where(overlaps < negative_iou, NEGATIVE, NEITHER)
         if positives == "augmented":
             photo_roles[overlaps > positive_iou] = POSITIVE
-        enough = (most >= best_iou) & (most > 0)
-        photo_roles[phrases[enough], place[enough]] = POSITIVE
+        enough = np.flatnonzero((most >= best_iou) & (most > 0))
+        photo_roles[enough, best[enough]] = POSITIVE
         roles[rows, : sizes[image]] = photo_roles
-    owners = np.asarray(phrase_to_image, np.int64)
-    return ProposalRoles(roles, firsts[owners], best, best_overlap)
+    return roles
+
+
+def with_common_negatives(roles, groups) -> np.ndarray:
+    """Keeps only the negatives that all phrases of a group have in common.
+
+    The role of other negatives becomes `NEITHER`. `groups`, int
+    `[num_phrases]`, has equal numbers for phrases of a photo with equal text,
+    because they cannot be distinguished.
+    """
+    _, group = np.unique(groups, return_inverse=True)
+    counts, is_negative = np.bincount(group), roles == NEGATIVE
+    order, starts = np.argsort(group), np.cumsum(counts) - counts
+    common = np.logical_and.reduceat(is_negative[order], starts)
+    changed = is_negative & ~common[group]
+    return np.where(changed, NEITHER, roles).astype(np.int8)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
@@ -129,8 +93,7 @@ class PhraseExamples:
     Args:
         phrases: `PhraseRegions` with boxes in pixels of the photos.
         texts: object with `shape`, `dtype` and `batch(phrase_rows)`.
-        features: a `data.store.reader.FeatureStore` of regions.
-        image_rows: int `[num_images]`, each photo's row in the store.
+        regions: the `PhotoRegions`.
         text_ids: int64 `[num_phrases]`, equal for phrases with equal text. Such
             phrases of a photo have only the negatives that are common to all of
             them. If None, each phrase matches only its own object.
@@ -139,8 +102,7 @@ class PhraseExamples:
 
     phrases: PhraseRegions
     texts: object
-    features: object
-    image_rows: np.ndarray
+    regions: PhotoRegions
     text_ids: np.ndarray | None = None
     role_options: Mapping = dataclasses.field(default_factory=dict)
 
@@ -149,89 +111,30 @@ class PhraseExamples:
         """The phrases as `CaptionedImages`."""
         return self.phrases.as_captions()
 
-    @functools.cached_property
-    def num_regions(self):
-        """The number of regions per photo, `[num_images]`."""
-        return self.features.counts[self.image_rows]
-
     @property
     def counts(self):
         """A dict with the numbers of photos, regions, objects and phrases."""
         return {
             "photos": self.phrases.images.num_images,
-            "regions": int(self.num_regions.sum()),
+            "regions": int(self.regions.counts.sum()),
             "things": len(np.unique(self.phrases.phrase_to_chain)),
             "phrases": self.phrases.num_phrases,
         }
 
     def samples(self, layer):
         """Yields the region features of evenly spaced photos."""
-        for row in sampled(len(self.image_rows)):
-            yield self.features.regions(self.image_rows[row])[0]
+        return self.regions.samples()
 
     @functools.cached_property
-    def proposals(self) -> list:
-        """The boxes of each photo's regions, `[k, 4]` in pixels."""
-        return [self.features.boxes(row)[0] for row in self.image_rows]
-
-    @functools.cached_property
-    def first_regions(self) -> np.ndarray:
-        """The row of each photo's first region, `[num_images]`."""
-        return self.features.first_regions[self.image_rows]
-
-    @functools.cached_property
-    def roles(self) -> ProposalRoles:
-        """The `ProposalRoles` of the regions."""
-        boxes, owners = self.phrases.boxes, self.phrases.phrase_to_image
-        arguments = boxes, owners, self.proposals
-        roles = proposal_roles(*arguments, **self.role_options)
-        roles = roles._replace(first_rows=self.first_regions[owners])
+    def roles(self) -> np.ndarray:
+        """The `proposal_roles` of the regions."""
+        owners, proposals = self.phrases.phrase_to_image, self.regions.boxes
+        boxed = self.phrases.boxes, owners, proposals
+        roles = proposal_roles(*boxed, **self.role_options)
         if self.text_ids is None:
             return roles
         pairs = zip(owners.tolist(), self.text_ids.tolist())
-        return roles.with_common_negatives(numbered(pairs))
-
-
-class PhraseBatches(Batches):
-    """The batches of successive epochs of phrase localization.
-
-    In a batch, `images` contains the features of the drawn regions, `captions`
-    contains the phrases, and the ids identify the objects that the phrases name
-    (`phrase_to_chain`). `data.candidate_mining` describes the other keys.
-    """
-
-    def __init__(self, examples, sampler):
-        self._sampler = sampler
-        super().__init__(examples, sampler.num_batches)
-
-    def _rows(self):
-        return zip(self._sampler.epoch(self.epoch))
-
-    def batch(self, rows, share):
-        """Reads the features and texts of a share of `BatchRows`."""
-        examples, drawn = self.examples, share.of(len(rows.regions))
-        images = rows.regions[drawn]
-        candidates = rows.candidates[share.of(len(rows.candidates))]
-        regions = np.concatenate([images, candidates])
-        features = examples.features.take_regions(regions)
-        chains = examples.phrases.phrase_to_chain[rows.phrases]
-        return self._of_texts(rows.phrases, chains, share) | {
-            "images": features[: len(images)],
-            "image_ids": chains[rows.drawn_for][drawn],
-            "drawn_for": rows.drawn_for[drawn].astype(np.int32),
-            "candidates": features[len(images) :],
-            "is_negative": rows.is_negative[share.of(len(rows.phrases))],
-        }
-
-    def signature(self):
-        """Returns the `tf.TensorSpec`s of a batch."""
-        regions = tf.TensorSpec((None, self.examples.features.dim), tf.float32)
-        return super().signature() | {
-            "images": regions,
-            "drawn_for": tf.TensorSpec((None,), tf.int32),
-            "candidates": regions,
-            "is_negative": tf.TensorSpec((None, None), tf.bool),
-        }
+        return with_common_negatives(roles, numbered(pairs))
 
 
 NEGATIVE_REGIONS = ("photo", "batch")
@@ -281,8 +184,17 @@ class BatchRows(NamedTuple):
     is_negative: np.ndarray
 
 
-class PhraseSampler:
-    """Draws the batches of an epoch.
+class PhraseBatches(Batches):
+    """The batches of successive epochs of phrase localization.
+
+    In a batch, `images` contains the features of the drawn regions, `captions`
+    contains the phrases, and the ids identify the objects that the phrases name
+    (`phrase_to_chain`). `data.candidate_mining` describes the other keys.
+
+    Args:
+        examples: `PhraseExamples`.
+        sampling: `Sampling`.
+        seed: integer >= 0.
 
     Attributes:
         hard_negatives: int `[num_phrases, n]`, as returned by the function
@@ -302,27 +214,55 @@ class PhraseSampler:
         self.sampling = sampling
         self.seed = seed
         self.hard_negatives = None
-        self._roles = examples.roles.roles
-        self._starts, self._positives = examples.roles.positives()
-        self._drawable = np.flatnonzero(np.diff(self._starts))
         self._images = phrases.phrase_to_image
         self._chains = phrases.phrase_to_chain
         self._texts = phrases.phrase_to_text
-        ids, count = examples.text_ids, phrases.num_phrases
+        rows, self._positives = np.nonzero(examples.roles == POSITIVE)
+        count, ids = phrases.num_phrases, examples.text_ids
+        self._starts = np.searchsorted(rows, np.arange(count + 1))
+        self._drawable = np.flatnonzero(np.diff(self._starts))
         self._text_ids = np.arange(count) if ids is None else ids
-        self._counts = examples.num_regions
-        self._first_regions = examples.first_regions
         self._of_chain = rows_by(self._chains)
         self.num_drawable = len(self._drawable)
-        self._bounds = batch_bounds(self.num_drawable, sampling.pairs_per_batch)
-        self.num_batches = len(self._bounds)
         self.num_positives = len(self._positives)
         if not self.num_drawable:
             expected = "overlap the boxes of phrases enough to be positives"
-            received = f"no positives of {phrases.num_phrases} phrases"
+            received = f"no positives of {count} phrases"
             raise InputError("--regions", expected, received)
+        self._bounds = batch_bounds(self.num_drawable, sampling.pairs_per_batch)
+        super().__init__(examples, len(self._bounds))
 
-    def epoch(self, epoch):
+    def batch(self, rows, share):
+        """Reads the features and texts of a share of `BatchRows`."""
+        examples, drawn = self.examples, share.of(len(rows.regions))
+        images = rows.regions[drawn]
+        candidates = rows.candidates[share.of(len(rows.candidates))]
+        regions = np.concatenate([images, candidates])
+        features = examples.regions.store.take_regions(regions)
+        chains = examples.phrases.phrase_to_chain[rows.phrases]
+        return self._of_texts(rows.phrases, chains, share) | {
+            "images": features[: len(images)],
+            "image_ids": chains[rows.drawn_for][drawn],
+            "drawn_for": rows.drawn_for[drawn].astype(np.int32),
+            "candidates": features[len(images) :],
+            "is_negative": rows.is_negative[share.of(len(rows.phrases))],
+        }
+
+    def signature(self):
+        """Returns the `tf.TensorSpec`s of a batch."""
+        dim = self.examples.regions.store.dim
+        regions = tf.TensorSpec((None, dim), tf.float32)
+        return super().signature() | {
+            "images": regions,
+            "drawn_for": tf.TensorSpec((None,), tf.int32),
+            "candidates": regions,
+            "is_negative": tf.TensorSpec((None, None), tf.bool),
+        }
+
+    def _rows(self):
+        return zip(self.draw(self.epoch))
+
+    def draw(self, epoch):
         """Yields the `BatchRows` of epoch number `epoch` >= 0."""
         generator = generator_of(self.seed, "epoch", epoch)
         order = self._order(generator)
@@ -348,13 +288,16 @@ class PhraseSampler:
             for start, stop in ranges
         ]
         drawn_for = np.repeat(np.arange(len(rows)), [*map(len, drawn)])
-        drawn = np.concatenate(drawn)
+        columns = np.concatenate(drawn)
         phrases = np.concatenate([rows, self._added_phrases(rows, generator)])
+        images = self._images[phrases]
+        regions = self.examples.regions.rows(images[drawn_for], columns)
         if self.sampling.negative_regions == "photo":
-            negatives = self._of_photos(phrases, generator)
+            negatives = self._of_photos(phrases, images, generator)
         else:
-            negatives = self._of_batch(phrases, drawn_for, drawn)
-        return BatchRows(phrases, drawn, drawn_for, *negatives)
+            negatives = self._of_batch(phrases, images, drawn_for, columns)
+            negatives = np.append(regions, negatives[0]), negatives[1]
+        return BatchRows(phrases, regions, drawn_for, *negatives)
 
     def _added_phrases(self, rows, generator):
         limit = self.sampling.phrases_per_region
@@ -371,49 +314,41 @@ class PhraseSampler:
                     added.append(row)
         return np.array(added, np.int64)
 
-    def _of_photos(self, phrases, generator):
+    def _of_photos(self, phrases, images, generator):
         # Regions are drawn only for phrases without hard negatives.
-        images, places = np.unique(self._images[phrases], return_inverse=True)
+        photos, places = np.unique(images, return_inverse=True)
         is_hard = self._is_hard(phrases)
         has_list = is_hard.any(axis=1)
-        columns = []
-        for place, image in enumerate(images):
-            in_photo = places == place
-            is_needed = is_hard[in_photo].any(axis=0)
-            if not has_list[in_photo].all():
-                is_needed[self._draw_columns(image, generator)] = True
-            columns.append(np.flatnonzero(is_needed))
-        owners = np.repeat(images, [*map(len, columns)])
-        columns = np.concatenate(columns)
-        is_wrong = self._roles[phrases] == NEGATIVE
-        is_negative = np.where(has_list[:, None], is_hard, is_wrong)[:, columns]
-        is_negative &= self._images[phrases][:, None] == owners
-        return self._first_regions[owners] + columns, is_negative
-
-    def _draw_columns(self, image, generator):
-        count = int(self._counts[image])
+        regions = self.examples.regions
         limit = self.sampling.candidates_per_image
-        if not limit or count <= limit:
-            return np.arange(count)
-        return np.sort(generator.permutation(count)[:limit])
+        is_needed = np.zeros((len(photos), is_hard.shape[1]), bool)
+        np.logical_or.at(is_needed, places, is_hard)
+        for place in np.unique(places[~has_list]):
+            count = regions.counts[photos[place]]
+            columns = slice(count)
+            if 0 < limit < count:
+                columns = generator.permutation(count)[:limit]
+            is_needed[place, columns] = True
+        owners, columns = np.nonzero(is_needed)
+        is_wrong = self.examples.roles[phrases] == NEGATIVE
+        is_negative = np.where(has_list[:, None], is_hard, is_wrong)[:, columns]
+        is_negative &= places[:, None] == owners
+        return regions.rows(photos[owners], columns), is_negative
 
-    def _of_batch(self, phrases, drawn_for, regions):
+    def _of_batch(self, phrases, images, drawn_for, columns):
         # A region of another photo is not a negative if a phrase of the batch
-        # with identical words names its object. The hard negatives follow the
-        # drawn regions.
-        images = self._images[phrases]
-        here, there = images[:, None], images[drawn_for]
-        columns = regions - self._first_regions[there]
-        is_wrong = self._roles[phrases][:, columns] == NEGATIVE
+        # with identical words names its object. The hard negatives, which are
+        # returned, follow the drawn regions.
+        is_own_photo = images[:, None] == images[drawn_for]
+        is_wrong = self.examples.roles[phrases][:, columns] == NEGATIVE
         is_called = self._is_called(phrases)[:, drawn_for]
-        is_negative = np.where(here == there, is_wrong, ~is_called)
+        is_negative = np.where(is_own_photo, is_wrong, ~is_called)
         owners, columns = np.nonzero(self._is_hard(phrases))
-        listed = self._first_regions[images[owners]] + columns
+        listed = self.examples.regions.rows(images[owners], columns)
         hard, places = np.unique(listed, return_inverse=True)
         is_hard = np.zeros((len(phrases), len(hard)), bool)
         is_hard[owners, places] = True
-        candidates = np.concatenate([regions, hard])
-        return candidates, np.concatenate([is_negative, is_hard], axis=1)
+        return hard, np.concatenate([is_negative, is_hard], axis=1)
 
     def _is_called(self, phrases):
         # Returns whether phrase i's words name phrase j's object, `[p, p]`.
@@ -424,7 +359,7 @@ class PhraseSampler:
         return is_named[texts][:, things]
 
     def _is_hard(self, phrases):
-        is_hard = np.zeros((len(phrases), self._roles.shape[1]), bool)
+        is_hard = np.zeros((len(phrases), self.examples.roles.shape[1]), bool)
         if self.hard_negatives is not None:
             table = self.hard_negatives[phrases]
             rows, places = np.nonzero(table != _NONE)
@@ -481,7 +416,7 @@ def record_hard_negatives(state, first, examples, score):
     `first` is the first epoch that uses the hard negatives. `score(examples,
     progress)` returns an object with a `table` of `similarities`.
     """
-    roles, count = examples.roles.roles, len(examples.image_rows)
+    roles, count = examples.roles, examples.phrases.images.num_images
     if state.get(RECORDED) != first:
         with progress_bar(count, "hard negatives", "photo") as bar:
             similarities = score(examples, bar.update).table.similarities

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import SAME_THING, numbered
-from tbnets.data.batches import WHOLE, EpochBatches, Examples, sampled
+from tbnets.data.batches import WHOLE, EpochBatches, Examples
+from tbnets.data.photo_regions import PhotoRegions, ranges
 from tbnets.evaluation import boxes
 from tbnets.seeds import generator_of
 from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD
@@ -87,82 +88,10 @@ def noun_phrases(trees) -> NounPhrases:
     )
 
 
-def ranges(starts, ends):
-    """Concatenates the integer ranges from `starts` to `ends` (exclusive).
-
-    Returns (places, numbers): for each number in a range, the index of the
-    range, and the number itself.
-    """
-    lengths = ends - starts
-    before = np.cumsum(lengths) - lengths
-    places = np.repeat(np.arange(len(lengths)), lengths)
-    return places, np.arange(len(places)) + (starts - before)[places]
-
-
 CHOICE, CONFIDENCE = "choice", "confidence"
 """Keys of the assignments: the candidate region assigned to each phrase, int16
 `[num_phrases]`, and its similarity to the phrase, float32 `[num_phrases]`."""
 CONTRASTS = ("others", "batch")
-
-
-class PhotoRegions:
-    """The candidate boxes of each photo: its regions, then the whole photo.
-
-    Args:
-        store: `data.store.reader.FeatureStore` of region features.
-        rows: int `[num_images]`, each photo's row in the store.
-        limit: maximum number of regions per photo. Niu et al. 2017: 19.
-        most_overlap: a region is skipped if its IoU with an earlier region is
-            larger.
-    """
-
-    def __init__(self, store, rows, limit, most_overlap=1.0):
-        self.store = store
-        self.rows = np.asarray(rows)
-        self._limit = limit
-        self._most_overlap = most_overlap
-
-    @functools.cached_property
-    def _candidates(self):
-        if self._most_overlap == 1:
-            counts = np.minimum(self.store.counts[self.rows], self._limit)
-            return [np.arange(count) for count in counts]
-        photo_boxes = (self.store.boxes(row)[0] for row in self.rows)
-        limits = self._most_overlap, self._limit
-        suppress = boxes.non_maximum_suppression
-        return [suppress(x, -np.arange(len(x)), *limits) for x in photo_boxes]
-
-    @functools.cached_property
-    def counts(self):
-        """The number of regions per photo, int64 `[num_images]`."""
-        return np.array([*map(len, self._candidates)], np.int64)
-
-    def candidates(self, image):
-        """Returns a photo's candidate boxes, float64 `[num_candidates, 4]`."""
-        row = self.rows[image]
-        region_boxes = self.store.boxes(row)[0][self._candidates[image]]
-        photo = [0, 0, *self.store.sizes[row]]
-        return np.concatenate([region_boxes, [photo]]).astype(np.float64)
-
-    def all_of(self, images):
-        """Lists the candidates of the photos `images`, except whole photos.
-
-        Returns int64 arrays (places, numbers): for each region, the index of
-        its photo in `images`, and its index among the photo's candidates.
-        """
-        counts = self.counts[images]
-        return ranges(np.zeros_like(counts), counts)
-
-    def take(self, images, numbers):
-        """Returns the features of regions, float32 `[n, dim]`.
-
-        `images`, int `[n]`, contains the rows of the regions' photos, and
-        `numbers`, int `[n]`, their indices among the candidates of a photo.
-        """
-        pairs = zip(images, numbers)
-        regions = [self._candidates[row][number] for row, number in pairs]
-        firsts = self.store.first_regions[self.rows[images]]
-        return self.store.take_regions(firsts + np.array(regions, np.int64))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,11 +118,7 @@ class PairExamples(Examples):
         """Yields region features for "region_encoder", else photo features."""
         if layer != "region_encoder":
             return super().samples(layer)
-        return (
-            self.regions.take(np.full(k, row), np.arange(k))
-            for row in sampled(self.records.num_images)
-            if (k := self.regions.counts[row])
-        )
+        return self.regions.samples()
 
 
 MOST_PAIRS = 512

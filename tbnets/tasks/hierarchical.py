@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from tbnets.checks import rows_of
 from tbnets.data.captions import same_captions
+from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_pairs import (
     CHOICE,
     CONFIDENCE,
     PairBatches,
     PairExamples,
-    PhotoRegions,
     noun_phrases,
 )
 from tbnets.errors import InputError

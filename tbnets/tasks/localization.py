@@ -13,15 +13,14 @@ import tensorflow as tf
 from tbnets.checks import rows_by
 from tbnets.data.candidate_mining import CandidateMining
 from tbnets.data.captions import same_captions
+from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_examples import (
     TABLE,
     PhraseBatches,
     PhraseExamples,
-    PhraseSampler,
     Sampling,
     record_hard_negatives,
 )
-from tbnets.data.phrase_pairs import ranges
 from tbnets.errors import InputError
 from tbnets.evaluation.grounding import DIRECTION
 from tbnets.evaluation.score_tiles import exact_scores, matrix_scores
@@ -42,8 +41,8 @@ from tbnets.training.retrieval_metrics import Embedder, PairScorer
 class LocalizationTask(Task):
     """Finds the regions that phrases denote. Its examples are `PhraseExamples`.
 
-    `scorer(network)` returns the network's `RegionScorer`. `sampler` is the
-    `PhraseSampler` of the batches, or None until `batches` is called.
+    `scorer(network)` returns the network's `RegionScorer`. `drawn` contains the
+    `PhraseBatches`, or None until `batches` is called.
     """
 
     flag_groups = ("regions", "phrases")
@@ -58,7 +57,7 @@ class LocalizationTask(Task):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.scorer = functools.lru_cache(maxsize=1)(RegionScorer)
-        self.sampler: PhraseSampler | None = None
+        self.drawn: PhraseBatches | None = None
 
     def describe(self, network):
         """Returns a text with the encoders and the embedding size."""
@@ -94,40 +93,41 @@ class LocalizationTask(Task):
         phrases, (store, _) = split.phrases, split.regions
         texts = self.texts.rows(split, fitted)
         rows, same = store.rows(phrases.images.image_ids), None
+        regions = PhotoRegions(store, rows)
         if settings.texts.equal_texts_match:
             same = phrases.phrase_to_text
         roles = {"positives": settings.phrases.positives}
-        return PhraseExamples(phrases, texts, store, rows, same, roles)
+        return PhraseExamples(phrases, texts, regions, same, roles)
 
     def notes(self, fitted):
         """Returns facts about the data, such as the positives per phrase."""
-        notes, sampler = super().notes(fitted), self.sampler
-        if sampler is not None:
+        notes, drawn = super().notes(fitted), self.drawn
+        if drawn is not None:
             total = self.train.phrases.num_phrases
             notes["positives"] = (
-                f"{sampler.num_positives / sampler.num_drawable:.1f} regions "
-                f"per phrase; {total - sampler.num_drawable} phrases have none"
+                f"{drawn.num_positives / drawn.num_drawable:.1f} regions "
+                f"per phrase; {total - drawn.num_drawable} phrases have none"
             )
         if self.split(self.settings.run.dev_split).photo_folder is None:
             notes["pictures"] = "none: --images is not set"
         return notes
 
     def start_epoch(self, network, train, epoch):
-        """Turns on the sampler's hard negatives in the final epochs."""
+        """Turns on the hard negatives of the batches in the final epochs."""
         first, table = first_hard_epoch(self.settings), None
         if first is not None and epoch >= first:
             score = self.scorer(network).scores
             self.held = record_hard_negatives(self.held, first, train, score)
             table = self.held[TABLE]
-        self.sampler.hard_negatives = table
+        self.drawn.hard_negatives = table
 
     def batches(self, train):
         """Returns the `PhraseBatches` of the training split."""
         options = self.settings.phrases
         names = Sampling._fields
         sampling = Sampling(**{name: vars(options)[name] for name in names})
-        self.sampler = PhraseSampler(train, sampling, self.settings.run.seed)
-        return PhraseBatches(train, self.sampler)
+        self.drawn = PhraseBatches(train, sampling, self.settings.run.seed)
+        return self.drawn
 
     def scores(self, network, examples):
         """Returns the `LocalizationScores` of `PhraseExamples`."""
@@ -262,14 +262,15 @@ class RegionScorer:
 
         `progress` is called with the number of newly scored photos.
         """
-        phrases, width = examples.phrases, examples.num_regions.max(initial=0)
+        phrases, regions = examples.phrases, examples.regions
         embeddings = self._embedder.texts(examples)
-        table = np.zeros((phrases.num_phrases, int(width)), np.float32)
+        width = int(regions.counts.max(initial=0))
+        table = np.zeros((phrases.num_phrases, width), np.float32)
         owned = rows_by(phrases.phrase_to_image, phrases.images.num_images)
         first = np.zeros((0, self.network.embedding_dim), np.float32)
-        for images, regions in self._regions(examples):
-            first = first if len(first) else np.concatenate(regions)
-            for image, vectors in zip(images, regions):
+        for images, parts in self._regions(regions):
+            first = first if len(first) else np.concatenate(parts)
+            for image, vectors in zip(images, parts):
                 rows = owned[image]
                 if len(rows) and len(vectors):
                     scores = self._compare(vectors, embeddings[rows])
@@ -277,15 +278,14 @@ class RegionScorer:
             raise_if_interrupted()
             progress(len(images))
         learned = self.network.learned_similarity
-        regions = examples.proposals
 
         def compare(images, columns, rows):
-            firsts = examples.first_regions[images]
-            vectors = self._embed_rows(examples, firsts + columns)
+            rows_in_store = regions.rows(images, columns)
+            vectors = self._embed_rows(regions.store, rows_in_store)
             return self._pair_scores(vectors, embeddings[rows])
 
         return LocalizationScores(
-            phrase_table(phrases, table, regions, learned=learned),
+            phrase_table(phrases, table, regions.boxes, learned=learned),
             compare,
             sides={"regions": first, "phrases": embeddings},
             scorer=self,
@@ -298,10 +298,10 @@ class RegionScorer:
         `text_embeddings` is float32 `[n, embedding_dim]`. Returns a float32
         array `[num_images, n]`, with -infinity for photos without regions.
         """
-        shape = len(examples.image_rows), len(text_embeddings)
+        shape = len(examples.regions.counts), len(text_embeddings)
         table = np.full(shape, -np.inf, np.float32)
-        for images, regions in self._regions(examples):
-            for image, vectors in zip(images, regions):
+        for images, parts in self._regions(examples.regions):
+            for image, vectors in zip(images, parts):
                 if len(vectors):
                     scores = self._compare(vectors, text_embeddings)
                     table[image] = scores.numpy().max(axis=0)
@@ -312,19 +312,19 @@ class RegionScorer:
             return exact_scores(regions, phrases)
         return PairScorer(self.network).scores(regions, phrases)
 
-    def _embed_rows(self, examples, rows):
+    def _embed_rows(self, store, rows):
         cuts = range(REGIONS_AT_ONCE, len(rows), REGIONS_AT_ONCE)
-        parts = map(examples.features.take_regions, np.split(rows, cuts))
+        parts = map(store.take_regions, np.split(rows, cuts))
         return np.concatenate([self._embed(part).numpy() for part in parts])
 
-    def _regions(self, examples):
-        start, counts = 0, examples.num_regions
+    def _regions(self, regions):
+        start, counts = 0, regions.counts
         while start < len(counts):
             ends = np.cumsum(counts[start:])
             fitting = int(np.searchsorted(ends, REGIONS_AT_ONCE, "right"))
             images = np.arange(start, start + max(1, fitting))
-            firsts = examples.first_regions[images]
-            _, rows = ranges(firsts, firsts + counts[images])
-            vectors = self._embed(examples.features.take_regions(rows)).numpy()
+            places, numbers = regions.all_of(images)
+            features = regions.take(images[places], numbers)
+            vectors = self._embed(features).numpy()
             yield images, np.split(vectors, ends[: len(images) - 1])
             start += len(images)

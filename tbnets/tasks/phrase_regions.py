@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tbnets.checks import rows_by, rows_of
 from tbnets.data.open import Data
-from tbnets.data.phrase_pairs import PhotoRegions
+from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.store.reader import extraction_differences
 from tbnets.errors import InputError
 from tbnets.features.regions import GEOMETRY_DIM
@@ -42,7 +42,7 @@ def phrase_region_scores(session, split, phrases, regions):
     (store, rows), known = part.regions, part.phrases
     _check_same_network(session.state.fitted, store)
     photos = rows_of(known.images.image_ids, part.records.image_ids)
-    every = PhotoRegions(store, rows, int(store.counts[rows].max(initial=0)))
+    every = PhotoRegions(store, rows)
     # The last region may be the whole photo. If not, it is added.
     holds = store.made_by.get("proposals", {}).get("whole_photo", False)
     boxes = [every.candidates(row) for row in range(len(rows))]

@@ -6,10 +6,10 @@ import pytest
 from tbnets.data import phrase_pairs
 from tbnets.data.batches import ArrayRows
 from tbnets.data.captions import CaptionedImages
+from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_pairs import (
     PairBatches,
     PairExamples,
-    PhotoRegions,
     noun_phrases,
 )
 from tbnets.text.packed_trees import TreeRows, tree_arrays

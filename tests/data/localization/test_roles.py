@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from tbnets.data.phrase_examples import proposal_roles
+from tbnets.data.phrase_examples import (
+    proposal_roles,
+    with_common_negatives,
+)
 from tests import reference
 
 
@@ -14,16 +17,8 @@ def random_boxes(generator, count, side=6):
     )
 
 
-def parts(ragged):
-    starts, rows = ragged
-    return [rows[first:end].tolist() for first, end in zip(starts, starts[1:])]
-
-
-def negatives(found):
-    return [
-        (first + np.flatnonzero(row == -1)).tolist()
-        for first, row in zip(found.first_rows, found.roles)
-    ]
+def columns(roles, role):
+    return [np.flatnonzero(row == role).tolist() for row in roles]
 
 
 @pytest.mark.parametrize("positives", ["augmented", "single"])
@@ -46,17 +41,12 @@ def test_roles_equal_the_definition(positives, bounds, seed):
         negative_iou=bounds[1],
         best_iou=bounds[2],
     )
-    assert found.roles.shape == (20, max(counts))
-    firsts = np.cumsum([0, *counts])
-    for row, (mine, others) in enumerate(
-        zip(parts(found.positives()), negatives(found))
-    ):
-        expected = reference.proposal_roles(
+    assert found.shape == (20, max(counts))
+    pairs = zip(columns(found, 1), columns(found, -1))
+    for row, pair in enumerate(pairs):
+        assert pair == reference.proposal_roles(
             truth[row], proposals[owners[row]].tolist(), positives, bounds
         )
-        first = firsts[owners[row]]
-        assert [place - first for place in mine] == expected[0]
-        assert [place - first for place in others] == expected[1]
 
 
 def test_roles_computed_by_hand():
@@ -67,21 +57,15 @@ def test_roles_computed_by_hand():
     ]
     truth = [[0, 0, 10, 10], [50, 50, 60, 60]]
     found = proposal_roles(truth, [1, 1], proposals)
-    assert found.roles.tolist() == [[1, 0, -1, 1], [-1, -1, -1, -1]]
-    assert found.best.tolist() == [3, -1]
-    assert found.best_iou.tolist() == [1, 0]
-    moved = found._replace(first_rows=np.array([100, 200]))
-    assert parts(moved.positives()) == [[100, 103], []]
+    assert found.tolist() == [[1, 0, -1, 1], [-1, -1, -1, -1]]
 
 
 def test_photos_without_proposals_or_phrases():
     found = proposal_roles([[0, 0, 1, 1]], [1], [[[0, 0, 1, 1]], []])
-    assert found.roles.tolist() == [[0]] and found.best.tolist() == [-1]
-    assert parts(found.positives()) == negatives(found) == [[]]
+    assert found.tolist() == [[0]]
     found = proposal_roles(np.zeros((0, 4)), [], [])
-    assert found.roles.shape == (0, 0)
-    assert found.with_common_negatives(np.zeros(0, int)).roles.shape == (0, 0)
-    assert found.positives()[0].tolist() == [0]
+    assert found.shape == (0, 0)
+    assert with_common_negatives(found, np.zeros(0, int)).shape == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -95,9 +79,9 @@ def test_equal_texts_of_a_photo_share_their_negatives(seed):
     _, groups = np.unique(
         np.stack([photos, texts]), axis=1, return_inverse=True
     )
-    shared = found.with_common_negatives(groups.ravel())
-    expected = reference.roles_of_equal_texts(found.roles, photos, texts)
-    assert shared.roles.tolist() == expected
-    assert (shared.roles != found.roles).any()
+    shared = with_common_negatives(found, groups.ravel())
+    expected = reference.roles_of_equal_texts(found, photos, texts)
+    assert shared.tolist() == expected
+    assert (shared != found).any()
     # A positive stays one, and nothing becomes one.
-    assert parts(shared.positives()) == parts(found.positives())
+    assert columns(shared, 1) == columns(found, 1)

@@ -8,7 +8,6 @@ import pytest
 
 from tbnets.data.phrase_examples import (
     PhraseBatches,
-    PhraseSampler,
     Sampling,
     hard_negatives,
 )
@@ -24,23 +23,25 @@ def examples(tmp_path_factory):
 
 
 def drawn(examples, seed=0, epoch=0, **sampling):
-    sampler = PhraseSampler(examples, Sampling(**sampling), seed)
-    return list(sampler.epoch(epoch))
+    return list(PhraseBatches(examples, Sampling(**sampling), seed).draw(epoch))
 
 
 @functools.cache
-def place_of(examples, region):
-    """Photo and box of a row of the store."""
-    store = examples.features
-    row = np.searchsorted(store.first_regions, region, "right") - 1
-    box = store.boxes(row)[0][region - store.first_regions[row]]
-    return list(examples.image_rows).index(row), box
+def places(examples):
+    """Photo and box of each row of the store."""
+    found = {}
+    for image, photo_boxes in enumerate(examples.regions.boxes):
+        numbers = np.arange(len(photo_boxes))
+        rows = examples.regions.rows(np.full_like(numbers, image), numbers)
+        pairs = zip(rows.tolist(), photo_boxes)
+        found |= {row: (image, box) for row, box in pairs}
+    return found
 
 
 @functools.cache
 def overlap(examples, phrase, region):
     """Overlap of a phrase's box with a region, None in another photo."""
-    image, box = place_of(examples, region)
+    image, box = places(examples)[region]
     if image != examples.phrases.phrase_to_image[phrase]:
         return None
     return boxes.iou([examples.phrases.boxes[phrase]], [box])[0, 0]
@@ -62,14 +63,14 @@ def test_every_phrase_is_drawn_once_with_its_regions(
         for phrase, region in zip(batch.phrases, batch.regions):
             assert overlap(examples, phrase, region) > 0.7
     # 59 and one: the last phrase comes to the batch before.
-    assert PhraseSampler(examples, Sampling(59), 0).num_batches == 1
+    assert PhraseBatches(examples, Sampling(59), 0).num_batches == 1
     assert len(drawn(examples, pairs_per_batch=59)) == 1
 
 
 def test_draws_of_a_seed_do_not_change(examples):
     sampling = Sampling(4, 2, 2, 2, candidates_per_image=3)
-    sampler = PhraseSampler(examples, sampling, 7)
-    first, second = (next(sampler.epoch(epoch)) for epoch in (0, 1))
+    batches = PhraseBatches(examples, sampling, 7)
+    first, second = (next(batches.draw(epoch)) for epoch in (0, 1))
     assert first.phrases.tolist() == [33, 32, 14, 15]
     assert first.regions.tolist() == [63, 66, 71, 66, 106, 111, 111, 114]
     assert first.candidates.tolist() == [106, 118, 119, 64, 66, 74]
@@ -121,20 +122,19 @@ def test_other_phrases_of_an_object_are_added_once(examples):
 def test_few_candidates_are_drawn_of_each_photo(examples):
     batches = drawn(examples, pairs_per_batch=20, candidates_per_image=4)
     for batch in batches:
-        images = [place_of(examples, c)[0] for c in batch.candidates]
+        images = [places(examples)[c][0] for c in batch.candidates]
         assert set(np.unique(images, return_counts=True)[1]) == {4}
         assert len(set(batch.candidates.tolist())) == len(batch.candidates)
 
 
 def test_batches_contain_the_features_of_their_rows(examples):
     sampling = Sampling(pairs_per_batch=25, phrases_per_region=2)
-    sampler = PhraseSampler(examples, sampling, 3)
-    batches = PhraseBatches(examples, sampler)
+    batches = PhraseBatches(examples, sampling, 3)
     batches.epoch = 1
     found = list(batches.dataset.as_numpy_iterator())
-    assert len(found) == sampler.num_batches == 3
-    for batch, rows in zip(found, sampler.epoch(1)):
-        take = examples.features.take_regions
+    assert len(found) == batches.num_batches == 3
+    for batch, rows in zip(found, batches.draw(1)):
+        take = examples.regions.store.take_regions
         chains = examples.phrases.phrase_to_chain[rows.phrases]
         for key, expected in {
             "images": take(rows.regions),
@@ -153,7 +153,7 @@ def test_phrases_without_regions_raise_an_error(examples):
     options = {"positive_iou": 1.0, "best_iou": 1.0}
     none = dataclasses.replace(examples, role_options=options)
     with pytest.raises(InputError, match="60 phrases"):
-        PhraseSampler(none, Sampling(), 0)
+        PhraseBatches(none, Sampling(), 0)
 
 
 @pytest.fixture(scope="module")
@@ -221,12 +221,12 @@ def test_negatives_equal_the_definition(
 
 def test_hard_negatives_are_added_to_those_of_the_batch(examples):
     sampling = Sampling(pairs_per_batch=20, negative_regions="batch")
-    sampler = PhraseSampler(examples, sampling, 0)
-    before = list(sampler.epoch(0))
+    batches = PhraseBatches(examples, sampling, 0)
+    before = list(batches.draw(0))
     listed = np.full((60, 2), -1, np.int16)
     listed[::2, 0], listed[::4, 1] = 3, 7
-    sampler.hard_negatives = listed
-    for batch, old in zip(sampler.epoch(0), before, strict=True):
+    batches.hard_negatives = listed
+    for batch, old in zip(batches.draw(0), before, strict=True):
         count = len(old.candidates)
         assert batch.candidates[:count].tolist() == old.candidates.tolist()
         assert (batch.is_negative[:, :count] == old.is_negative).all()
@@ -234,9 +234,9 @@ def test_hard_negatives_are_added_to_those_of_the_batch(examples):
         assert len(set(hard.tolist())) == len(hard) > 0
         for phrase, own in zip(batch.phrases, is_hard, strict=True):
             image = examples.phrases.phrase_to_image[phrase]
-            first = examples.first_regions[image]
-            columns = [column for column in listed[phrase] if column >= 0]
-            assert hard[own].tolist() == [first + one for one in columns]
+            columns = listed[phrase][listed[phrase] >= 0]
+            rows = examples.regions.rows(np.full(len(columns), image), columns)
+            assert hard[own].tolist() == rows.tolist()
 
 
 def lists(table):
@@ -269,21 +269,22 @@ def negatives_of(examples, batch):
     """Phrase -> columns of its photo that are its negatives in a batch."""
     found = {}
     for row, mask in zip(batch.phrases.tolist(), batch.is_negative):
-        first = examples.first_regions[examples.phrases.phrase_to_image[row]]
+        image = examples.phrases.phrase_to_image[row]
+        first = examples.regions.rows(image, 0)
         found[row] = (batch.candidates[mask] - first).tolist()
     return found
 
 
 def test_a_phrase_has_its_hard_negatives_or_all(examples):
-    roles = examples.roles.roles
-    sampler = PhraseSampler(examples, Sampling(pairs_per_batch=12), 0)
+    roles = examples.roles
+    batches = PhraseBatches(examples, Sampling(pairs_per_batch=12), 0)
     table = np.full((60, 2), -1, np.int16)
     wrong = [np.flatnonzero(row == -1) for row in roles]
     for row in range(0, 60, 3):  # Every third has a list, of two or of one.
         table[row, : 1 + row % 2] = wrong[row][: 1 + row % 2]
-    sampler.hard_negatives = table
+    batches.hard_negatives = table
     found = {}
-    for batch in sampler.epoch(0):
+    for batch in batches.draw(0):
         found |= negatives_of(examples, batch)
     assert len(found) == 60
     for row, columns in found.items():
@@ -292,10 +293,10 @@ def test_a_phrase_has_its_hard_negatives_or_all(examples):
 
 
 def test_only_listed_regions_are_read(examples):
-    sampler = PhraseSampler(examples, Sampling(pairs_per_batch=60), 0)
-    columns = [np.flatnonzero(row == -1)[0] for row in examples.roles.roles]
-    sampler.hard_negatives = np.array(columns, np.int16)[:, None]
-    [batch] = sampler.epoch(0)
-    firsts = examples.first_regions[examples.phrases.phrase_to_image]
-    assert sorted(batch.candidates) == sorted({*(firsts + columns)})
+    batches = PhraseBatches(examples, Sampling(pairs_per_batch=60), 0)
+    columns = [np.flatnonzero(row == -1)[0] for row in examples.roles]
+    batches.hard_negatives = np.array(columns, np.int16)[:, None]
+    [batch] = batches.draw(0)
+    rows = examples.regions.rows(examples.phrases.phrase_to_image, columns)
+    assert sorted(batch.candidates) == sorted({*rows})
     assert batch.is_negative.sum() == 60

@@ -33,7 +33,7 @@ def test_hard_negatives_are_found_by_the_current_network(run):
     session = runs.open_run(run.stopped, "last")
     scores = session.task.scores(session.network, run.examples)
     scores = scores.table.similarities
-    wanted = reference.hard_negatives(scores, run.examples.roles.roles, 50)
+    wanted = reference.hard_negatives(scores, run.examples.roles, 50)
     data = session.task
     recorded = data.held["hard_negatives"]
     assert recorded.dtype == np.int16 and (recorded >= 0).any()
@@ -41,9 +41,9 @@ def test_hard_negatives_are_found_by_the_current_network(run):
     # Epochs before the last two go without; these use the recorded table.
     last = run.settings.epochs - 1
     data.start_epoch(session.network, run.examples, last - 2)
-    assert data.sampler.hard_negatives is None
+    assert data.drawn.hard_negatives is None
     data.start_epoch(session.network, run.examples, last)
-    assert data.sampler.hard_negatives is recorded
+    assert data.drawn.hard_negatives is recorded
     assert data.held["hard_negatives_recorded"] == last - 1
     # A run that is given more epochs records them anew.
     data.settings = data.settings.replace(epochs=run.settings.epochs + 1)
@@ -82,7 +82,8 @@ def test_exported_model_compares_like_the_network(run):
     np.testing.assert_allclose(again.table.similarities, wanted, 1e-5, 1e-5)
     [rows] = np.nonzero(test.phrases.phrase_to_image == 2)
     phrases = [test.phrases.phrases[row] for row in rows]
-    features, _ = test.features.regions(test.image_rows[2])
+    numbers = np.arange(test.regions.counts[2])
+    features = test.regions.take(np.full_like(numbers, 2), numbers)
     found = served.compare(
         served.embed_phrases(phrases), served.embed_regions(features)
     )
@@ -97,10 +98,10 @@ def scores_of_true_regions(network, test):
     regions, is_said = [], np.zeros((12, max(texts) + 1), bool)
     for chain in range(12):
         row = list(chains).index(chain)
-        image = test.image_rows[phrases.phrase_to_image[row]]
-        features, proposals = test.features.regions(image)[:2]
+        image = phrases.phrase_to_image[row : row + 1]
+        proposals = test.regions.boxes[image[0]]
         overlaps = boxes.iou(phrases.boxes[row : row + 1], proposals)[0]
-        regions.append(features[overlaps.argmax()])
+        regions += [*test.regions.take(image, overlaps.argmax())]
         is_said[chain, texts[chains == chain]] = True
     rows = [list(texts).index(text) for text in range(is_said.shape[1])]
     said = test.texts.batch(np.array(rows))
@@ -203,8 +204,7 @@ def test_feature_statistics_come_from_training_regions(tiny_run, tmp_path):
         tmp_path / "run", "localization", image_transform="standardize"
     )
     session, train_examples = prepared(settings)
-    rows = train_examples.image_rows
-    regions = [train_examples.features.regions(row)[0] for row in rows]
-    expected = np.concatenate(regions).astype("float64").mean(axis=0)
+    regions = np.concatenate([*train_examples.regions.samples()])
+    expected = regions.astype("float64").mean(axis=0)
     mean = session.network.image_encoder.mean.numpy()
     np.testing.assert_allclose(mean, expected, 1e-4, 1e-5)
