@@ -105,7 +105,7 @@ def test_assembled_model_embeds_features_like_the_original(made):
         atol=1e-5,
     )
     of_photos = two_branch_endpoints(
-        None,
+        make_network(made.features.dim),
         None,
         image_shape=(made.features.dim,),
         read_photos=made.features,
