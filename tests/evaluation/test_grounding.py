@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tbnets.evaluation import grounding, score_tiles, tables
-from tbnets.evaluation.grounding import PhraseTable, average_precision
+from tbnets.evaluation.grounding import PhraseTable
 from tests.evaluation import oracle
 from tests.refusals import refused
 
@@ -113,21 +113,6 @@ def test_metrics_computed_by_hand():
     assert row == "all 0.0 33.3 66.7 66.7 0.0 66.7 66.7 3".split()
 
 
-def test_average_precision_computed_by_hand():
-    # Hits at places 1 and 3 of three positives: precision 1 up to recall 1/3
-    # (0, .1, .2, .3: four of eleven), 2/3 up to 2/3 (.4, .5, .6), then 0.
-    value = average_precision([0.9, 0.8, 0.7], [True, False, True], 3)
-    assert value == pytest.approx((4 * 1 + 3 * 2 / 3) / 11)
-    assert average_precision([], [], 2) == 0
-    assert average_precision([1.0], [True], 1) == 1
-    # A tie with what is no hit is lost: 1/2 at every recall.
-    assert average_precision([1.0, 1.0], [True, False], 1) == 0.5
-    # 3 of 10 are exactly the recall 0.3.
-    hits = np.arange(5) < 3
-    value = average_precision(-np.arange(5), hits, 10)
-    assert value == pytest.approx(4 / 11)
-
-
 def test_no_phrases_and_scores_beyond_the_proposals():
     none = np.zeros((0, 4))
     metrics = grounding.evaluate_localization(
@@ -227,24 +212,6 @@ def test_true_regions_are_ranked_with_all_phrases_of_the_split():
     # Both phrases of the dog name its region.
     assert metrics["phrase_to_true_region/num_queries"] == 3
     assert metrics["phrase_to_true_region/recall_at_1"] == 1
-
-
-def test_region_phrase_ranking_computed_by_hand():
-    # Region 0 has phrases 0 and 2, region 1 has phrase 2, region 2 none.
-    scores = np.array([[0.1, 0.9, 0.4], [0.6, 0.3, 0.5], [0.2, 0.0, 0.7]])
-    metrics = grounding.evaluate_region_phrase_ranking(
-        score_tiles.matrix_scores(scores), [[0, 0], [1, 2], [0, 2]]
-    )
-    # Region 0: .4 after .9: 2. Region 1: .5 after .6: 2. Phrase 0: .1 after
-    # .6 and .2: 3. Phrase 2: .5 after .7: 2; region 0 is no rival.
-    # The median of ranks 3 and 2 is floor((2 + 1) / 2) + 1.
-    names = ("num_queries", "recall_at_1", "recall_at_5", "recall_at_10")
-    names += ("median_rank", "mean_rank", "tie_rate")
-    rows = {
-        "true_region_to_phrase": (2, 0, 1, 1, 2, 2, 0),
-        "phrase_to_true_region": (2, 0, 1, 1, 2, 2.5, 0),
-    }
-    assert metrics == oracle.named(rows, names)
 
 
 def test_objects_that_are_not_proposed_are_no_queries():

@@ -111,12 +111,3 @@ def test_ranks_of_pairs_equal_the_definition(seed, levels, monkeypatch):
             precise = np.stack([*precise.values()], axis=1)
             expected = oracle.precisions(table, known)
             np.testing.assert_allclose(precise, expected, rtol=1e-12)
-
-
-def test_masks_and_rows_name_the_same_pairs():
-    mask = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
-    for pairs in (mask, np.argwhere(mask), np.argwhere(mask)[::-1]):
-        rows, columns = score_tiles.pairs_of("pairs", pairs, mask.shape)
-        assert rows.tolist() == [0, 1, 2] and columns.tolist() == [1, 2, 2]
-    rows, columns = score_tiles.pairs_of("pairs", [], (2, 3))
-    assert rows.shape == columns.shape == (0,)

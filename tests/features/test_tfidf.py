@@ -2,7 +2,6 @@
 
 import collections
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -104,12 +103,3 @@ def test_key_of_a_caption_is_one_line():
     key = caption_features.caption_key
     assert key(" A  dog\nruns\r\n") == "A dog runs"
     assert key("\ufeffA dog") == "A dog" and key("") == "[EMPTY]"
-
-
-@pytest.mark.parametrize(
-    "module", ["simplemma", "sklearn.feature_extraction.text", "scipy.sparse"]
-)
-def test_error_names_the_missing_package(monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r"tbnets\[text\]"):
-        TfidfFeatures().fit(CAPTIONS)

@@ -40,12 +40,6 @@ def test_a_branch_equals_numpy(units):
     np.testing.assert_allclose(branch(x), expected, atol=1e-6)
 
 
-def test_branch_without_layers_only_normalises():
-    branch = Branch((), "none")
-    np.testing.assert_allclose(branch(tf.constant([[3.0, 4.0]])), [[0.6, 0.8]])
-    assert branch.output_dim == 2 and not branch.weights
-
-
 def test_a_row_of_zeros_has_a_finite_gradient():
     branch = Branch((3,), batch_normalization="none")
     x = tf.Variable([[0.0, 0.0], [1.0, -1.0]])

@@ -96,7 +96,6 @@ ONE_TERM = {"loss": InfoNCELoss(0.2, {"image_to_text": 1.0})}
 CASES = {
     "one_term": (EmbeddingNetwork, means, ONE_TERM),
     "triplets": (EmbeddingNetwork, lstm, TRIPLETS),
-    "infonce": (EmbeddingNetwork, means, INFONCE),
     "pairs": (SimilarityNetwork, means, {}),
 }
 
@@ -106,7 +105,6 @@ CASES = {
     [
         ("one_term", 2, True),
         ("triplets", 3, False),
-        ("infonce", 100, False),
         ("pairs", 5, False),
     ],
 )

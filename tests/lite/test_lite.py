@@ -10,7 +10,6 @@ import pytest
 import tbnets
 from tbnets import lite
 from tbnets.data.store.reader import file_sha256
-from tbnets.errors import MissingPackageError
 from tbnets.features import text_presets
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.layers import text_encoders
@@ -183,15 +182,6 @@ def test_damaged_tables_are_errors(copy):
     (copy / checksums.MODEL).write_text(json.dumps(record))
     with pytest.raises(ValueError):
         lite.load(copy)
-
-
-def test_a_missing_package_is_an_error(folder, monkeypatch):
-    def fail(extra, module):
-        raise MissingPackageError(f"pip install tbnets[{extra}]")
-
-    monkeypatch.setattr(lite, "import_extra", fail)
-    with pytest.raises(ImportError, match="lite"):
-        lite.load(folder / "lite")
 
 
 def test_models_are_found_from_their_parent_folders(folder, tmp_path):

@@ -16,7 +16,6 @@ from tests.losses.cases import (
     batch,
     check,
     ids_of,
-    unit_rows,
     with_gradients,
 )
 
@@ -122,24 +121,6 @@ def test_padding_does_not_overflow():
         tape.watch(rows)
         total = InfoNCELoss(0.005)(rows, -rows, range(5), range(5)).total
     assert np.isfinite(tape.gradient(total, rows)).all()
-
-
-@pytest.mark.parametrize("temperature", [1e-6, 1.0])
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_one_piece_and_tiles_agree_at_every_temperature(
-    temperature, is_equal, monkeypatch
-):
-    rows, ids, loss = unit_rows(9, 1, 4), range(9), InfoNCELoss(temperature)
-    found = []
-    for largest in (8192, -1):
-        monkeypatch.setattr(tiles, "LARGEST", largest)
-        images = tf.ones((9, 4)) / 2 if is_equal else tf.constant(rows)
-        output, gradients = with_gradients(loss)(images, images, ids, ids)
-        found.append([output.total, *gradients])
-    # Shares that add up to 1 are rounded, then divided by the temperature.
-    for one, other in zip(*found):
-        rounding = 3e-8 / temperature
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 + rounding)
 
 
 def test_only_large_batches_use_tiles(monkeypatch):

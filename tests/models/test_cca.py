@@ -136,33 +136,12 @@ def shuffled(batch):
     return batch | {"captions": captions, "caption_image_ids": owners}
 
 
-def moved(batch):
-    return batch | {"images": 100 * batch["images"] - 3000}
-
-
-def mixed(batch):
-    mixing = np.random.default_rng(2).normal(size=(5, 5)).astype("float32")
-    return batch | {"images": batch["images"] @ mixing}
-
-
-@pytest.mark.parametrize(
-    "change, regularization, atol",
-    [(shuffled, 0.5, 1e-4), (moved, 0.5, 2e-3), (mixed, 0.0, 5e-3)],
-)
-def test_cca_ignores_the_order_and_captions_without_image(
-    change, regularization, atol
-):
-    batch, options = correlated(), {"regularization": regularization}
-    one, _ = fitted([batch], **options)
-    parts = split(change(batch), (1, 2, 30, 7))
-    if change is shuffled:
-        parts = [change(batch)]
-    other, _ = fitted(parts, run_eagerly=change is not moved, **options)
-    found = other(change(batch)).values()
-    if change is shuffled:
-        found = other(batch).values()
-    for first, second in zip(one(batch).values(), found):
-        np.testing.assert_allclose(first, second, atol=atol)
+def test_cca_ignores_the_order_and_captions_without_image():
+    batch = correlated()
+    one, _ = fitted([batch])
+    other, _ = fitted([shuffled(batch)], run_eagerly=False)
+    for first, second in zip(one(batch).values(), other(batch).values()):
+        np.testing.assert_allclose(first, second, atol=1e-4)
 
 
 def test_fewer_rows_than_features_need_regularization():

@@ -135,17 +135,6 @@ def test_hm_lstm_loss_equals_the_reference(own):
     assert ("region_mean_loss" in reported) == own
 
 
-def test_pairs_with_weight_zero_do_not_train_the_region_branch():
-    made = network(True)
-    batch = {k: tf.constant(v) for k, v in BATCH.items()}
-    kernel = made.region_branch.trainable_variables[0]
-    for weights, moves in ((batch["weights"], True), (tf.zeros(3), False)):
-        with tf.GradientTape() as tape:
-            output = made.batch_loss(batch | {"weights": weights}, True)
-        gradients = tape.gradient(output.total, [kernel])
-        assert bool(np.any(gradients[0])) == moves
-
-
 def test_one_graph_trains_on_batches_with_and_without_pairs():
     traced = network(False, "last", loss=InfoNCELoss(1.0, TERMS))
     before = [np.array(weight) for weight in traced.weights]

@@ -149,13 +149,6 @@ def test_all_kinds_of_data_give_the_same_recalls(network, make):
     assert logs[0] == logs[1] and RECALL in logs[0]
 
 
-def test_a_list_of_batches_is_passed_to_keras():
-    arguments = {"x": Loader(), "validation_data": Loader()}
-    fitting.prepare_arguments(arguments, None, tf.distribute.get_strategy())
-    assert isinstance(arguments["x"], Loader) and "shuffle" not in arguments
-    assert isinstance(arguments["validation_data"], Loader)
-
-
 def test_a_callback_list_is_unpacked():
     last, metrics = reader([]), tbnets.RetrievalMetrics(pairs(1))
     arguments = {"callbacks": keras.callbacks.CallbackList([last, metrics])}

@@ -93,21 +93,6 @@ def test_an_endless_data_set_continues_and_a_finite_one_restarts(network):
     assert seen == [0, 1, 2, 0, 0, 1, 0, 1]
 
 
-def test_training_starts_at_initial_epoch(network):
-    seen = []
-    network.train_function = lambda batches: {}
-    network.test_function = lambda batches: seen.append("test") or {}
-    noted = keras.callbacks.LambdaCallback(
-        on_epoch_begin=lambda epoch, logs: seen.append(epoch)
-    )
-    data = tf.data.Dataset.range(3)
-    options = {"epochs": 4, "steps_per_epoch": 1, "verbose": 0}
-    options |= {"validation_data": data, "validation_steps": 1}
-    options |= {"validation_freq": [1, 4], "initial_epoch": 2}
-    fitting.fit_replicas(network, x=data, callbacks=[noted], **options)
-    assert seen == [2, 3, "test"]
-
-
 BATCHES = tbnets.EpochBatches(EXAMPLES, 5, 1, seed=0).dataset
 
 

@@ -53,12 +53,6 @@ def test_letters_digits_and_punctuation_are_separate_words():
     assert found == [*wanted, "Ã", "©</w>"]
 
 
-def test_a_vertical_tab_separates_words():
-    assert pieces(["z z"], ["!\x0b?\x0ba"]) == [["!</w>", "?</w>", "a</w>"]]
-    # One word, which marks before it would part.
-    assert pieces(["z z"], ["a!\x0b's"]) == [["a</w>", "!</w>", "'", "s</w>"]]
-
-
 def test_long_captions_and_words_are_cut(monkeypatch):
     assert pieces(["z z"], ["abc d", "e"], 2) == [["a", "b"], ["e</w>"]]
     monkeypatch.setattr(byte_pairs, "MOST_BYTES", 3)

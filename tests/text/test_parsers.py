@@ -1,8 +1,5 @@
-import sys
-
 import pytest
 
-from tbnets.errors import MissingPackageError
 from tbnets.text import parsing
 from tbnets.text.trees import read_tree
 from tests import refusals
@@ -58,18 +55,6 @@ def test_the_parser_accepts_unusual_captions(embedded):
         assert list(tree.words) == parsing.split_tokens(caption)
     with pytest.raises(ValueError):
         embedded("...")
-
-
-@pytest.mark.parametrize(
-    "name, module", [("embedded", "textblob"), ("corenlp", "nltk")]
-)
-def test_error_names_the_missing_parser_package(monkeypatch, name, module):
-    for known in [*sys.modules]:
-        if known.split(".")[0] == module:
-            monkeypatch.delitem(sys.modules, known)
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingPackageError, match=r"tbnets\[parse\]"):
-        parsing.open_parser(name)
 
 
 def test_a_parser_server_that_does_not_run_is_an_error():

@@ -74,15 +74,6 @@ def test_all_characters_are_split_as_in_the_graph(plain):
         assert_split_as_in_graph(plain, [f"{one} a{one}b" for one in some])
 
 
-@pytest.mark.real_data
-def test_captions_are_split_as_in_the_graph(plain, data_root):
-    path = data_root / "flickr30k/flickr30k.token.txt"
-    lines = path.read_text("utf-8").splitlines()
-    captions = [line.split("\t")[1] for line in lines]
-    for first in range(0, len(captions), 8 * 8192):
-        assert_split_as_in_graph(plain, captions[first : first + 8192])
-
-
 @pytest.mark.parametrize(
     ("words", "tables"),
     [

@@ -47,13 +47,6 @@ def test_captions_are_split_into_the_longest_pieces():
     assert pieces(["a dog [MASK]"], most=4) == [["[CLS]", "a", "dog", "[SEP]"]]
 
 
-def test_case_and_accents_follow_the_config():
-    captions = ["The café"]
-    assert pieces(captions, lowercase=False)[0][1] == "[UNK]"
-    kept = pieces(captions, strip_accents=False)[0]
-    assert kept[1:3] == ["the", "[UNK]"]
-
-
 def test_rows_are_padded_with_0():
     tokenizer = WordPieces(tiny_bert.tokenizer_config(), 50)
     assert tokenizer(["a dog", ""]).numpy().tolist() == [

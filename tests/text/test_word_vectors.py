@@ -143,26 +143,6 @@ def test_a_last_line_that_may_be_cut_is_reported(file, content):
     assert found.vectors.shape == (1, 3)
 
 
-@pytest.mark.real_data
-def test_real_files_cover_the_documented_words(data_root):
-    captions = [
-        line.split("\t")[1]
-        for line in (data_root / "flickr8k/Flickr8k.token.txt")
-        .read_text("utf-8")
-        .splitlines()
-    ]
-    counts, _ = count_words(captions)
-    folder = data_root / "word_vectors"
-    shares = {
-        "glove_6b_100d.bin": (100, 0.84, 0.87),
-        "glove_twitter_25d_10k.txt": (25, 0.90, 0.93),
-    }
-    for name, (dim, low, high) in shares.items():
-        vectors = read_word_vectors(folder / name, counts)
-        assert vectors.dim == dim
-        assert low < coverage(vectors, counts)["token_share"] < high
-
-
 def test_coverage_counts_words_and_occurrences():
     vectors = WordVectors(("dog",), np.ones((1, 2), np.float32))
     counts, _ = count_words(["a dog and a dog", "a cat"])

@@ -113,19 +113,6 @@ def test_photos_are_decoded_and_keep_their_order(tmp_path, monkeypatch):
     np.testing.assert_allclose(found, COLORS, atol=1e-3)
 
 
-def test_no_inputs_give_no_embeddings():
-    source = examples(FileNames([]), np.zeros((0, 1)))
-    assert Embedder(Network(), SIZE).images(source).shape[0] == 0
-    assert Embedder(Network(), SIZE).texts(source).shape[0] == 0
-
-
-def test_error_names_the_broken_photo(tmp_path):
-    paths = write_photos(tmp_path, [f"{i}.jpg" for i in range(5)])
-    cut(paths[3])
-    with pytest.raises(InputError, match="3.jpg"):
-        Embedder(Network(), SIZE).images(examples(FileNames(paths)))
-
-
 def test_training_stops_with_the_name_of_a_broken_photo(tmp_path, eagerly):
     folder = tiny.write_precomputed(tmp_path / "data")
     for split, size in tiny.SPLITS.items():

@@ -150,16 +150,6 @@ def test_fused_optimizers_under_xla_equal_those_of_keras(name):
     assert_close(found, of_keras(name)[1])
 
 
-@pytest.mark.parametrize(
-    "name", ["adamw, schedule and clipping", "sgd, nesterov"]
-)
-def test_config_restores_the_optimizer(name):
-    optimizer = make(name, True, made_weights())
-    made = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert type(made) is type(optimizer)
-    assert str(made.get_config()) == str(optimizer.get_config())
-
-
 # Row 1 occurs twice; rows 0 and 2 do not occur.
 SLICES = tf.IndexedSlices([[1.0, 2], [3, 4], [5, 6]], [1, 1, 3], [4, 2])
 OPTIONS = [

@@ -1,7 +1,5 @@
 """Tests of photos with boxes and labels."""
 
-import itertools
-
 import numpy as np
 import PIL.ImageColor
 import pytest
@@ -28,20 +26,6 @@ def test_a_box_is_drawn_at_its_place():
     assert (drawn[100, 45] == 90).all() and (drawn[100, 35] == 90).all()
 
 
-def test_equal_boxes_are_drawn_inside_each_other():
-    boxes = [PhraseBox(BOX, "", number) for number in (4, 2, 5)]
-    drawn = draw_boxes(PHOTO, boxes, side=400)
-    # From 40 on, each seven pixels further inside.
-    for number, x in ((4, 40), (2, 47), (5, 54)):
-        assert is_colour(drawn[100, x], number)
-    # A box of 4 x 4 pixels has no space for them.
-    tiny = [PhraseBox([1, 1, 2, 2], "", number) for number in range(9)]
-    assert draw_boxes(PHOTO, tiny, side=400).shape == (200, 400, 3)
-    # Nor has a small photo for so many words.
-    many = [PhraseBox(BOX, f"the same place {n}", n) for n in range(40)]
-    assert is_colour(draw_boxes(PHOTO, many, side=100), 0).any()
-
-
 def test_wrong_boxes_are_dashed():
     def line(is_right):
         box = PhraseBox(BOX, "", 0, is_right)
@@ -49,33 +33,6 @@ def test_wrong_boxes_are_dashed():
 
     assert line(None).all() and line(True).all()
     assert 0.4 < line(False).mean() < 0.7
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_labels_do_not_overlap(monkeypatch, seed):
-    generator = np.random.default_rng(seed)
-    low = generator.uniform(0, [60, 30], (8, 2))
-    high = low + generator.uniform(0, [40, 20], (8, 2))
-    boxes = [
-        PhraseBox([*one, *other], f"phrase number {row}", row)
-        for row, (one, other) in enumerate(zip(low, high))
-    ]
-    found, freest = [], pictures.freest
-
-    def noted(places, size, taken):
-        place, covered = freest(places, size, taken)
-        found.append((*place, *np.add(place, size)))
-        return place, covered
-
-    monkeypatch.setattr(pictures, "freest", noted)
-    height, width, _ = draw_boxes(PHOTO, boxes, 480).shape
-    places = np.array(found)
-    assert len(places) == 8
-    assert (places[:, :2] >= 0).all()
-    assert (places[:, 2] <= width).all() and (places[:, 3] <= height).all()
-    for one, other in itertools.combinations(places, 2):
-        low, high = np.maximum(one, other)[:2], np.minimum(one, other)[2:]
-        assert (high - low).min() <= 0
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 900), (900, 1), (3, 2)])

@@ -49,18 +49,6 @@ def test_each_panel_shows_its_own_scalars(drawn):
     assert ticks and all(tick == round(tick) for tick in ticks)
 
 
-def test_curves_skip_epochs_without_their_scalar(drawn):
-    late = {**ROW, "train/phrase_loss": 0.9}
-    gone = {key: value for key, value in ROW.items() if "total" not in key}
-    lines = drawn([ROW, gone, late, late]).axes[0].lines
-    found = {one.get_label(): [*map(list, one.get_data())] for one in lines}
-    assert found == {
-        "image to text": [[1, 2, 3, 4], [0.2] * 4],
-        "phrase": [[3, 4], [0.9] * 2],
-        "total": [[1, 3, 4], [0.4] * 3],
-    }
-
-
 def test_epoch_0_is_drawn_and_the_chosen_epoch_is_marked(drawn):
     before = {key: x for key, x in ROW.items() if key.startswith("dev/")}
     loss, *_, recall, _ = drawn([ROW, ROW], before, 1).axes
