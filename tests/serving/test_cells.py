@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from tbnets.serving.endpoints import embed_map
-from tbnets.serving.served import Served
 
 RNG = np.random.default_rng(0)
 MAPS = RNG.uniform(0, 2, (2, 3, 4, 5)).astype(np.float32)
@@ -32,20 +31,3 @@ def test_cells_are_the_linear_approximation(hidden):
         np.testing.assert_allclose(found[n, y, x], expected, atol=0.03)
     mean = found.mean(axis=(1, 2))
     np.testing.assert_allclose(mean, embeddings, atol=0.02)
-
-
-class Model:
-    """Has cells with the one-hot embeddings of their numbers."""
-
-    def embed_cells(self, photos):
-        return np.eye(6).reshape(1, 2, 3, 6)[[0] * len(photos)]
-
-    def embed_text(self, texts):
-        return np.eye(6)[[int(text) for text in texts]]
-
-
-def test_heat_is_highest_in_the_matching_cell():
-    maps = Served.heat_maps(Model(), ["a", "b"], ["5", "0", "1"])
-    assert maps.shape == (2, 3, 2, 3)
-    assert maps[1, 0].tolist() == [[0, 0, 0], [0, 0, 1]]
-    assert maps[0, 2].tolist() == [[0, 1, 0], [0, 0, 0]]

@@ -58,13 +58,6 @@ def test_least_similarity_grows_with_the_number_of_photos(num_photos, least):
     assert doubtful.tolist() == [[True, False]]
 
 
-def test_doubtful_results_are_marked():
-    text = search.format_answers("x", [0.5, 0.25], "ab", None, [0, 1])
-    first, second = text.splitlines()[2:]
-    assert first.split() == ["1", "0.500", "a"]
-    assert second.split() == ["2", "0.250?", "b"]
-
-
 @pytest.mark.parametrize("name", ["flickr8k_photos", "flickr8k_photos_large"])
 def test_zoo_models_of_photos_have_the_number(name):
     metadata = read_metadata(zoo.folder() / name / "1")["metadata"]

@@ -163,17 +163,6 @@ def test_broken_photos_are_reported_each_time_but_read_once(
     assert count == 1
 
 
-def test_folder_without_valid_photos_is_refused(model, tmp_path):
-    with refused("images"):
-        embedding_cache.embed_folder(model, tmp_path)
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "text.jpg").write_bytes(b"text")
-    for _ in range(2):
-        with refused("images"):
-            embedding_cache.embed_folder(model, tmp_path / "sub")
-    assert model.count == 0
-
-
 def test_names_that_are_not_text_are_cached(model, photos, capsys):
     name = os.fsdecode(b"b\xfft.png")
     (photos / "x\n\x1b[2J.jpg").write_bytes(b"")
@@ -246,24 +235,3 @@ def test_full_disk_is_reported_once(model, photos, capsys, monkeypatch):
     assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.undo()
     assert embed(model, photos)[1] == 2
-
-
-def test_two_processes_add_to_one_store(model, photos, tmp_path):
-    place = tmp_path / "photos.tbnets"
-    paths = {name: photos / name for name in COLOURS}
-    for path in paths.values():
-        os.utime(path, (1e9, 1e9))
-    first, second = (
-        embedding_cache.EmbeddingCache(place, model, photos) for _ in range(2)
-    )
-    for cache, name in ((first, "b.png"), (second, "c.png")):
-        assert not any(cache.finds(*item) for item in paths.items())
-        keys = {"a.png": "0" * 64, name: f"{name:0>64}"}
-        results = {"0" * 64: np.ones(3), keys[name]: f"is {name}"}
-        cache.add(paths, keys, results, {})
-        cache.save()
-    last = embedding_cache.EmbeddingCache(place, model, photos)
-    assert all(last.finds(*item) for item in paths.items())
-    rows, reasons = last.get(paths)
-    assert [*rows] == ["a.png"]
-    assert reasons == {"b.png": "is b.png", "c.png": "is c.png"}

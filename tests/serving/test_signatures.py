@@ -133,10 +133,3 @@ def test_signatures_of_other_exports_match_the_page():
                 for name, function in endpoints.functions.items()
             }
         )
-
-
-def test_outputs_with_a_column_per_request_row_are_not_batched():
-    rows, square = {"shape": [None, 3]}, {"shape": [None, None]}
-    described = {"inputs": {"x": rows}, "outputs": {"y": rows}}
-    assert is_batchable(described)
-    assert not is_batchable({**described, "outputs": {"y": square}})

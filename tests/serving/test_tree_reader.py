@@ -30,12 +30,3 @@ def test_sentences_need_a_parser(monkeypatch):
     with pytest.raises(ModuleNotFoundError, match=r"nltk.*tbnets\[parse\]"):
         TreeReader(VOCABULARY).read([TREE, "a dog"])
     assert len(TreeReader(VOCABULARY).read([TREE])) == 1
-
-
-def test_strings_are_parsed():
-    pytest.importorskip("textblob")
-    pytest.importorskip("nltk")
-    found = TreeReader(VOCABULARY).read(["a dog", TREE])
-    assert found[0, :2, 0].tolist() == [2, 3]
-    np.testing.assert_array_equal(found[1, :5], tree_array(TREE, [2, 3, 4]))
-    assert TreeReader(VOCABULARY).read([]).shape[0] == 0

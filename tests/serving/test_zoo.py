@@ -4,17 +4,14 @@ import pathlib
 import shutil
 
 import numpy as np
-import PIL.Image
 import pytest
-import tensorflow as tf
 
 import tbnets
 from tbnets.data.scenes.dataset import draw_scenes
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError
 from tbnets.serving import zoo
 from tbnets.serving.checksums import write_checksums
-from tests.photo_files import file_of
 from tests.refusals import refused
 from tests.serving.test_export import write_features_model
 
@@ -70,15 +67,6 @@ def test_error_about_an_unknown_name_lists_the_names(folder, name):
         zoo.load(name)
 
 
-def test_missing_model_raises_an_error(folder, monkeypatch):
-    with pytest.raises(MissingFileError, match="tinny"):
-        zoo.open_model("tinny")
-    monkeypatch.setattr(zoo, "folder", lambda: folder / "none")
-    assert zoo.names() == []
-    with refused("name"):
-        zoo.load("tiny")
-
-
 def link(path):
     path.rename(path.parent.parent / "elsewhere.md")
     path.symlink_to(path.parent.parent / "elsewhere.md")
@@ -99,20 +87,6 @@ def test_changed_zoo_model_is_not_loaded(folder, name, harm):
     for model in ("tiny", folder / "tiny"):
         with pytest.raises(InputError, match=name):
             zoo.open_model(model)
-
-
-def test_zoo_model_finds_exif_data_behind_a_comment():
-    [scene] = draw_scenes("test", SceneSettings(0, 0, 1, seed=7))
-    notes = PIL.Image.Exif()
-    notes[0x0112] = 6  # Turned by a quarter.
-    content = file_of(PIL.Image.fromarray(scene.image), "JPEG", exif=notes)
-    comment = b"\xff\xfe\x00\x15Exif\0\0 is not here."
-    content = content[:2] + comment + content[2:]
-    pixels = np.rot90(tf.io.decode_jpeg(content), -1)
-    upright = file_of(PIL.Image.fromarray(pixels), "PNG")
-    model = tbnets.zoo.load("scenes_embedding")
-    found = model.call("embed_image", image_bytes=[content, upright])
-    np.testing.assert_allclose(*found["embeddings"], atol=1e-5)
 
 
 def test_scenes_localization_finds_phrases():

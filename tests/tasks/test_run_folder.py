@@ -122,22 +122,6 @@ def test_run_started_meanwhile_by_another_process_is_an_error(folder, begun):
         runs.prepare(settings, begun)
 
 
-def test_resuming_reads_the_checkpoint_once(folder, run_dir, monkeypatch):
-    read, wholly = checkpoints.read_npz, []
-
-    def noted(path, only=None):
-        wholly.extend([path.name] * (only is None))
-        return read(path, only)
-
-    monkeypatch.setattr(checkpoints, "read_npz", noted)
-    before = registry.settings_of(runs.record_before(run_dir))
-    assert summary.finished(before, runs.start(before, True)) == ""
-    runs.prepare(before, run_dir)
-    assert wholly == ["last.npz"]
-    runs.open_run(run_dir)
-    assert wholly == ["last.npz", "best.npz"]
-
-
 @pytest.mark.parametrize("content", ["{", '{"epochs": "1"}'])
 def test_damaged_metrics_are_written_again(folder, run_dir, content):
     settings = tiny.settings(folder, run_dir, epochs=1)

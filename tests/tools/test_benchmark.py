@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import few_photos, fisher_vectors, timing
+from benchmarks import fisher_vectors, timing
 
 from tbnets.serving import zoo
 from tests import saved_models, verbs
@@ -83,40 +83,3 @@ def test_benchmark_prints_its_rows(
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
-
-
-def test_benchmark_of_cells(tmp_path, searched):
-    pytest.importorskip("faiss")
-    (tmp_path / "a.jpg").write_bytes(photo(1))
-    captions = tmp_path / "captions.csv"
-    captions.write_text("image,caption,split\na.jpg,a dog,test\n")
-    line = f"--images={tmp_path}", f"--captions={captions}", "--repeats=1"
-    line += ("--benchmark=approximate",)
-    text = verbs.printed("benchmark", *line, "--num_images=40")
-    assert "recall@10 of 1 sentences: 1.000" in text
-    assert "32: by cells" in text
-
-
-def test_few_photos_are_a_sample_beside_all_dev_and_test_photos(
-    tmp_path, monkeypatch
-):
-    captions, samples = tmp_path / "all.csv", []
-    splits = ["train"] * 6 + ["dev", "test"]
-    captions.write_text(
-        "image,caption,split\n"
-        + "".join(f"{i}.jpg,a dog {i},{x}\n" for i, x in enumerate(splits))
-    )
-
-    def train(folder, options, seed):
-        samples.append((folder / "captions.csv").read_text().splitlines())
-        found = {"recall_sum": 120.5, "text_to_image/recall_at_10": 0.25}
-        return {"dev": found, "test": found, "best_epoch": 7}
-
-    monkeypatch.setattr(few_photos, "_train", train)
-    words = ("--num_images=2", "--repeats=2", f"--captions={captions}")
-    out = verbs.printed("benchmark", "--benchmark=few_photos", *words)
-    assert len(re.findall(r"2 +[01] +120.5 +120.5 +25.0 +7 ", out)) == 2
-    for sample in samples:
-        assert sample[-2:] == ["6.jpg,a dog 6,dev", "7.jpg,a dog 7,test"]
-        assert len(sample) == 5
-    assert samples[0] != samples[1]

@@ -5,7 +5,6 @@ import pytest
 
 from tbnets.text.trees import read_tree
 from tests import verbs
-from tests.data.test_phrases import write_entities
 
 TREE = read_tree(
     "(S (NP (NP (DT a) (NN dog)) (PP (IN on) (NP (NN grass)))) (VBZ sits))"
@@ -18,13 +17,6 @@ def test_phrases_are_spans_of_characters():
     assert compare_parses.noun_phrases(TREE, True) == {(0, 4), (6, 11)}
     assert compare_parses.phrases(TREE) == {(0, 15), (0, 11), (0, 4), (4, 11)}
     assert (4, 11, "PP") in compare_parses.kinds(TREE)
-
-
-def test_other_tokens_give_equal_spans():
-    spans = compare_parses.letter_spans(["man's", "hat"], [(0, 2), (1, 2)])
-    assert spans == {(0, 8), (5, 8)}
-    other = compare_parses.letter_spans(["man", "'s", "hat"], [(0, 3), (2, 3)])
-    assert other == spans
 
 
 def test_recall_and_precision_by_hand(capsys):
@@ -48,7 +40,3 @@ def test_parses_are_compared_with_gold_trees(tmp_path):
     # The whole, a dog, grass.
     found = ask(f"--gold_trees={tmp_path}").splitlines()[2].split()
     assert found == ["noun", "phrases", "3", "0", "0", "100.0", "100.0"]
-
-
-def test_parses_are_compared_with_entities(tmp_path):
-    assert "innermost ones" in ask(f"--entities={write_entities(tmp_path)}")

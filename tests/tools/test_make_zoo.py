@@ -1,7 +1,6 @@
 """A run becomes a folder of the zoo, or is refused; nothing is half made."""
 
 import json
-import os
 import shutil
 
 import keras
@@ -179,23 +178,6 @@ def test_changed_outputs_are_reported(tmp_path):
     assert alike._compare(one.signatures, same) == 0
     with pytest.raises(InputError, match="embed, whose outputs differ by"):
         alike._compare(one.signatures, other)
-
-
-def replace(model, text):
-    with make_zoo.replaced_folder(model) as folder:
-        (folder / "card").write_text(text)
-        assert text == "old" or (model / "card").read_text() == "old"
-
-
-def test_a_model_is_replaced_only_if_the_new_one_is_complete(tmp_path):
-    model = tmp_path / "model"
-    replace(model, "old")
-    with pytest.raises(KeyError), make_zoo.replaced_folder(model):
-        raise KeyError
-    assert (model / "card").read_text() == "old"
-    replace(model, "new")
-    assert (model / "card").read_text() == "new"
-    assert os.listdir(tmp_path) == ["model"]
 
 
 def test_a_litert_model_is_added_and_measured(tmp_path):

@@ -7,7 +7,6 @@ PyTorch and TensorFlow interfere with each other in one process.
 import re
 
 import numpy as np
-import pytest
 from benchmarks import arrays, peers, timing
 
 from tests import verbs
@@ -48,11 +47,3 @@ def test_recall_sum_of_ranks_known():
     owners = np.array([0, 1])
     captions, photos = np.array([[0, 1], [1, 0]]), np.array([[1, 0], [0, 1]])
     assert arrays.recall_sum(owners, captions, photos) == 500
-
-
-def test_faiss_and_exact_ranks_have_one_recall_sum():
-    pytest.importorskip("faiss")
-    inputs = arrays.embeddings(12, 5, 8)
-    assert peers.exact_ranks(inputs)() == pytest.approx(
-        peers.flat_index(inputs)(), rel=1e-4
-    )

@@ -1,6 +1,5 @@
 """Tests of the page of all results, and of what it is made from."""
 
-import functools
 import json
 import shutil
 
@@ -55,30 +54,6 @@ def test_a_changed_number_is_found(results, pages, page, number, changed):
     path.write_text(text.replace(number, changed, 1), "utf-8")
     found = checks.findings(results, pages)
     assert len(found) == 1 and found[0].startswith(page), found
-
-
-def test_a_table_without_a_file_or_a_command_is_found(results, pages):
-    page = pages / "docs" / "new.md"
-    table = "| row | R@1 |\n|---|---|\n| best | 99.9 |\n"
-    page.write_text(f"# New\n\n## Rows\n\n{table}")
-    (found,) = checks.findings(results, pages)
-    assert "new.md:7: " in found and "99.9" in found
-    page.write_text(f"# New\n\n`tools/a.py`:\n\n{table}")
-    assert checks.findings(results, pages) == []
-
-
-def test_flags_of_each_row_change_its_configuration(results, monkeypatch):
-    """What stands after its configuration changes it, flag by flag."""
-    settings = functools.cache(lambda *words: read_settings(words))
-    read_settings = recording._settings
-    monkeypatch.setattr(recording, "_settings", lambda words: settings(*words))
-    rows = {**results.definitions, **results.recorded}.values()
-    for row in [row for row in rows if row.configuration and row.flags]:
-        names = [
-            sorted(flag.partition("=")[0] for flag in flags.split())
-            for flags in (recording.flags_of_row(row), row.flags)
-        ]
-        assert names[0] == names[1], row.name
 
 
 def finished_run(folder, seed, recall, *flags):
@@ -180,11 +155,4 @@ def test_run_prints_the_commands_of_a_row():
     assert recorded == (
         f"python tools/reproduce.py --record=runs/{name}_0,runs/{name}_1 "
         f"--name={name}"
-    )
-    name = "flickr8k_best_with_phrases"
-    trained, phrases, recorded = commands_of(name)
-    assert trained.endswith("--run_dir=runs/flickr8k_best_one_view_0")
-    assert phrases.endswith("--run_dir=runs/entities_localization_best_0")
-    assert recorded.endswith(
-        f"--record=runs/flickr8k_best_one_view_0 --name={name}"
     )

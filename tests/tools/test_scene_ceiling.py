@@ -72,24 +72,6 @@ def test_each_caption_is_true_of_its_own_scene():
     assert any(len(rows) > 1 for _, rows in found)
 
 
-@pytest.mark.parametrize(
-    "groups, rank, expected",
-    [
-        ([(1, 0)], 1, 1.0),
-        ([(1, 3)], 1, 1 / 4),
-        ([(1, 3)], 2, 1 / 2),  # 1 - 3/4 * 2/3
-        ([(1, 3)], 4, 1.0),
-        ([(0, 2), (1, 1)], 2, 0.0),
-        ([(0, 2), (1, 1)], 3, 1 / 2),
-        ([(0, 2)], 5, 0.0),
-        ([(2, 2)], 2, 5 / 6),  # 1 - 2/4 * 1/3
-    ],
-)
-def test_chance_of_a_hit(groups, rank, expected):
-    chance = scene_ceiling.chance_of_a_hit(groups, rank)
-    assert chance == pytest.approx(expected)
-
-
 def test_ceiling_literal(capsys):
     # Scene 0: a caption of its own, one that is true of both; scene 1: that.
     captions = [(0, {0}), (0, {0, 1}), (1, {0, 1})]

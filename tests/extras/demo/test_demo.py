@@ -11,7 +11,6 @@ import PIL.Image
 import pytest
 from werkzeug.test import Client
 
-from tbnets import lite
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
 from tbnets.extras import demo, loopback
@@ -146,23 +145,6 @@ def test_photos_are_dark_where_they_do_not_match(client, made):
     assert get(client, "/about")["explains"]
     assert not get(plain, "/about")["explains"]
     refused(plain, "/picture", photo="red.png", q="red")
-
-
-def test_litert_models_are_explained_by_tensorflow(tmp_path, monkeypatch):
-    model, runtimes = colour_page.Colours(tmp_path), []
-
-    def open_model(options, requirements):
-        runtimes.append(options.runtime)
-        return model
-
-    monkeypatch.setattr(verb.RuntimeFlags, "open", open_model)
-    lite_model = lite.Model.__new__(lite.Model)
-    assert verb.explainer_of(verb.Options(), model) is model
-    assert runtimes == []
-    assert verb.explainer_of(verb.Options(), lite_model) is model
-    assert runtimes == ["tensorflow"]
-    for flags in ({"runtime": "litert"}, {"localizer": ""}):
-        assert verb.explainer_of(verb.Options(**flags), lite_model) is None
 
 
 HEAD, WIDTH = png("red"), (100_000).to_bytes(4, "big")

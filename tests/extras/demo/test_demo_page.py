@@ -148,23 +148,6 @@ def test_the_page_works_by_keyboard(page, tmp_path):
     assert texts(page, "#found .name")[0] == HOSTILE
 
 
-def test_the_button_shows_where_the_photo_matches(page):
-    page.goto("/?q=red")
-    said(page, "The best 4 photos of 4.")
-    page.evaluate("document.querySelector('#found a').click()")
-    said(page, "The best 3 photos of 3.")
-    assert page.evaluate(f"{at('sentence')}.value") == "red"
-    assert texts(page, "#explain:not([hidden])[aria-pressed=false]")
-    picture = "document.querySelector('#frame img')"
-    for is_pressed in (True, False):
-        page.evaluate(f"{at('explain')}.click()")
-        wait(page, f"{picture}.complete && {picture}.naturalWidth === 20")
-        assert page.evaluate(f"{picture}.src.includes('&q=red')") == is_pressed
-    page.goto("/?photo=red.png")
-    said(page, "The best 3 photos of 3.")
-    assert texts(page, "#explain:not([hidden])") == []
-
-
 def test_names_and_captions_are_shown_as_text(page):
     page.goto("/?q=blue")
     said(page, "The best 4 photos")

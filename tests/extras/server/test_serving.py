@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from tbnets.cli.serve import serving
 from tbnets.errors import InputError
-from tbnets.extras import loopback
 from tbnets.extras.server import models as models_module
 from tbnets.extras.server.models import Models, Version
 from tbnets.serving import protocol
@@ -141,40 +140,6 @@ def test_a_version_must_answer_its_warm_up_requests(versions, tmp_path, sign):
         return
     with pytest.raises(RequestError, match="`numbers`"):
         Version(1, path)
-
-
-def test_running_requests_are_answered_at_the_end(folder, monkeypatch):
-    begun, may_end = threading.Barrier(3), threading.Event()
-    predict = Version.predict
-
-    def slow(*arguments):
-        begun.wait(60)
-        may_end.wait(60)
-        return predict(*arguments)
-
-    with ThreadPoolExecutor(2) as pool:
-        with serving(models_of(folder)) as (port, rest_port):
-            monkeypatch.setattr(Version, "predict", slow)
-            channel = grpc.insecure_channel(f"127.0.0.1:{port}")
-            answers = [
-                pool.submit(by_rest, rest_port),
-                pool.submit(by_grpc, channel),
-            ]
-            begun.wait(60)
-            threading.Timer(0.1, may_end.set).start()
-        assert [x.result() for x in answers] == [1, 1]
-        channel.close()
-    with pytest.raises(urllib.error.URLError):
-        by_rest(rest_port)
-
-
-def test_the_end_does_not_wait_for_silent_clients(folder):
-    with serving(models_of(folder)) as (_, rest_port):
-        client = socket.create_connection(("127.0.0.1", rest_port))
-        assert by_rest(rest_port) == 1
-        begin = time.monotonic()
-    assert time.monotonic() - begin < loopback.GRACE
-    client.close()
 
 
 @pytest.fixture(scope="module")

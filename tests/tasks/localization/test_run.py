@@ -1,7 +1,6 @@
 """Phrase localization in a run: regions ranked, pictures, its export."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from tbnets.data.phrase_examples import record_hard_negatives
 from tbnets.evaluation import boxes
 from tbnets.tasks import runs
 from tbnets.tasks.retrieval_scores import RetrievalScores
-from tests import lifecycle, reference, tiny, verbs
+from tests import lifecycle, reference, tiny
 from tests.refusals import refused
 from tests.tiny_runs import prepared
 
@@ -174,29 +173,6 @@ def test_runs_on_different_phrases_are_not_combined(run):
     for other in (others, RetrievalScores(None, None, None)):
         with refused("--combine_with"):
             run.scores.combine(other, 0.5)
-
-
-def test_recalls_of_two_runs_are_compared(tiny_run, tmp_path):
-    one, other = (
-        tiny_run("localization", model) for model in ("embedding", "similarity")
-    )
-    told = verbs.run(
-        "evaluate",
-        f"--run_dir={one.run_dir},{other.run_dir}",
-        f"--json={tmp_path / 'a.json'}",
-    )
-    assert f"{other.run_dir} minus {one.run_dir}, test" in told.stdout
-    record = json.loads((tmp_path / "a.json").read_text())
-    first, second = (each.scores.metrics() for each in (one, other))
-    found = record["metrics"]
-    assert found == {str(one.run_dir): first, str(other.run_dir): second}
-    differences = record["differences"]
-    assert {"phrase_to_region/recall_at_1"} <= differences.keys()
-    for name, (difference, low, high) in differences.items():
-        assert difference == pytest.approx(second[name] - first[name])
-        assert low <= difference <= high
-    # 24 phrases: a resample of them differs.
-    assert any(low < high for _, low, high in differences.values())
 
 
 def test_feature_statistics_come_from_training_regions(tiny_run, tmp_path):

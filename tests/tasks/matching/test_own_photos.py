@@ -8,8 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.cli import run_line, train
-from tbnets.data.pictures import CHANGED
+from tbnets.cli import run_line
 from tbnets.data.store.reader import open_store
 from tbnets.errors import MissingFileError
 from tbnets.features import text_presets
@@ -20,7 +19,6 @@ from tests import photo_files, tiny, verbs
 from tests.archives import write_shards
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
-from tests.refusals import refused
 from tests.tiny_runs import prepared, save
 
 NAMES = [f"{number}.jpg" for number in range(12)]
@@ -125,15 +123,6 @@ def ids_of(session, *splits):
     }
 
 
-def test_dry_run_checks_the_named_files(folder):
-    def told(*more):
-        return train.describe_missing(registry.open_task(settings_for(*more)))
-
-    assert "photos.tbnets" in told()
-    with refused("--image_features", kind=MissingFileError):
-        told("--image_features=features/lite0.flag", "--min_count=1")
-
-
 EVERY = ("train", "dev", "test")
 
 
@@ -174,29 +163,6 @@ def test_skipped_photos_and_splits_are_kept_in_the_checkpoint(
     assert len(scores.image_embeddings) == len(ids_of(again, split))
 
 
-def test_photo_that_changes_while_it_is_read_is_left_for_the_next_run(
-    folder, monkeypatch
-):
-    extract = own_photos.extraction.extract_photos
-    path = folder / "photos" / "new.jpg"
-    path.write_bytes(photo(98))
-    write_captions("own.csv", ["new.jpg", *NAMES])
-
-    def change(*arguments, **options):
-        path.write_bytes(photo(99))
-        return extract(*arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(own_photos.extraction, "extract_photos", change)
-        session, _ = begun(settings_for())
-    assert session.state.fitted["left_out"] == {"new.jpg": CHANGED}
-    (folder / "photos" / "old.jpg").write_bytes(photo(98))
-    write_captions("own.csv", ["old.jpg", "new.jpg", *NAMES])
-    session, _ = begun(settings_for("--run_dir=runs/second"))
-    assert session.state.fitted["left_out"] == {}
-    assert ids_of(session, *EVERY) == {"old.jpg", "new.jpg", *NAMES}
-
-
 def test_photo_that_became_invalid_is_named(session, folder):
     name = next(iter(ids_of(session, "train")))
     path = folder / "photos" / name
@@ -206,19 +172,6 @@ def test_photo_that_became_invalid_is_named(session, folder):
         with pytest.raises(MissingFileError, match=f"'{name}'"):
             again.task.load("train", again.state.fitted)
         path.unlink(missing_ok=True)
-
-
-def test_resumed_run_keeps_its_flags(session):
-    before = runs.record_before("runs/photos")
-    line = tiny.typed("--run_dir=runs/photos")
-    settings = run_line.settings(line, before)
-    again, _ = prepared(settings, True)
-    assert again.settings == registry.settings_of(before)
-    assert again.settings.features.image_transform == [
-        "signed_sqrt",
-        "standardize",
-    ]
-    assert again.state.fitted == session.state.fitted
 
 
 def test_splits_are_drawn_from_valid_photos(begun_before):

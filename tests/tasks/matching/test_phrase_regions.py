@@ -8,7 +8,6 @@ import pytest
 
 from tbnets.data.store.reader import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.evaluation.boxes import CHOICE_ARGUMENTS, Choice, answers
 from tbnets.tasks import runs
 from tbnets.tasks.phrase_regions import phrase_region_scores
 from tests import tiny, tiny_scenes
@@ -125,27 +124,6 @@ def test_a_region_that_is_the_whole_photo_is_one_candidate(run, folder):
         found.table.similarities, scores.table.similarities, atol=1e-6
     )
     assert found.metrics() == scores.metrics()
-
-
-def test_accuracy_of_expected_overlap(run, folder):
-    scores, table = scores_of(run, folder), scores_of(run, folder).table
-    usual = scores.metrics()
-    assert usual["correspondence_links"] == len(table.phrases)
-    chance = usual["correspondence_chance"]
-    assert chance < usual["correspondence_accuracy"] <= 1
-    options = ("expected_overlap", 0.2, 0.5)
-    found, right = scores.metrics(**dict(zip(CHOICE_ARGUMENTS, options))), []
-    for row, photo in enumerate(table.images):
-        boxes, box = table.candidates[photo], table.boxes[row]
-        values = table.similarities[row : row + 1, : len(boxes)]
-        ranked, _ = answers(values, boxes, Choice(*options))
-        best = boxes[ranked[0].argmax()]
-        center = (best[:2] + best[2:]) / 2
-        right.append((box[:2] <= center).all() and (center <= box[2:]).all())
-    expected = pytest.approx(np.mean(right))
-    assert found["correspondence_pointing_accuracy"] == expected
-    with refused("choice"):
-        scores.metrics(choice="mean_box")
 
 
 def test_evaluate_prints_and_writes_phrase_metrics(run, folder, tmp_path):

@@ -8,14 +8,13 @@ import pytest
 import tensorflow as tf
 
 from tbnets.cli import run_line
-from tbnets.data.store.reader import open_store
-from tbnets.errors import UserError
+from tbnets.extras.hub.texts import HubTokenizer
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.serving.saved_files import read_metadata
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import photo_readers, registry, runs
 from tbnets.training import loop
-from tests import tiny, verbs
+from tests import tiny
 from tests.features.test_photo_features import photo
 from tests.refusals import refused
 from tests.tasks.matching.test_own_photos import (
@@ -112,6 +111,24 @@ def test_fine_tuned_presets_are_opened_and_served(folder, vit):
     exported = metadata["metadata"]["settings"]
     assert exported["image_encoder"] == "hub:vit"
     assert exported["text_encoder"] == "hub:clip"
+    fitted = opened.state.fitted
+    fitted["text_encoder_made_by"]["tokenizer_sha256"] = "another"
+    with refused("--text_encoder"):
+        opened.task.load("dev", fitted)
+
+
+def test_presets_that_cannot_be_served_are_refused_before_any_work(
+    folder, monkeypatch
+):
+    with refused("preset"):
+        begun(*FINE, "--text_encoder=hub:vit")
+    graph = tf.compat.v1.GraphDef()  # A part of the graph of RoBERTa's words.
+    graph.node.add(name="insert", op="LookupTableInsertV2")
+    monkeypatch.setattr(HubTokenizer, "graph_def", lambda self: graph)
+    for fine_tune in ("--fine_tune_text", "--nofine_tune_text"):
+        with refused("--text_encoder"):
+            begun(*FINE, fine_tune, "--export")
+    assert not (folder / "made").exists()
 
 
 def test_served_frozen_presets_equal_their_stored_features(folder, vit):
@@ -168,13 +185,3 @@ def test_preset_extracts_features_of_own_photos(folder):
     session = prepared(again, True)[0]
     reader = session.task.photo_reader(made_by)
     assert reader.dim == session.state.fitted["image_dim"] == 16
-
-
-def test_extract_image_features_uses_a_preset(folder):
-    line = ("--images=photos", "--layers=P2,last", "--output=features")
-    verb = "extract_image_features"
-    ended = verbs.run(verb, *line, "--cnn=hub:resnet")
-    assert ended.returncode == 0, ended.stderr
-    assert open_store("features").dim == 64 + 6
-    with pytest.raises(UserError, match="resnet_18_imagnet"):
-        verbs.call(verb, *line, "--cnn=hub:resnet_18_imagnet")

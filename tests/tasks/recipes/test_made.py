@@ -10,7 +10,7 @@ import pytest
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.data.store.reader import MANIFEST, open_features
+from tbnets.data.store.reader import open_features
 from tbnets.features import extraction
 from tbnets.tasks.recipes import plan
 from tbnets.tasks.recipes.plan import missing, read_recipes
@@ -209,22 +209,6 @@ def test_only_new_and_changed_photos_are_extracted(
     assert planned().missing() == []
 
 
-def test_interrupted_extraction_is_continued(folder, quick, monkeypatch):
-    extract_photos = extraction.extract_photos
-
-    def stop(photos, features, **options):
-        extract_photos(photos[:1], features, **options)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(extraction, "extract_photos", stop)
-    with pytest.raises(KeyboardInterrupt):
-        read()
-    monkeypatch.setattr(extraction, "extract_photos", extract_photos)
-    features = read().features
-    rows = features.take(features.rows(NAMES))
-    assert [*rows.max(axis=1)] == [1, 2, 2]  # `quick` counts its calls.
-
-
 def test_results_are_read_from_any_cache_and_written_to_the_first_writable(
     folder, quick
 ):
@@ -245,15 +229,6 @@ def test_results_are_read_from_any_cache_and_written_to_the_first_writable(
     (folder / "data" / "made").touch()
     beside = planned(data_root="other").folder
     assert beside.parent == pathlib.Path("made")
-
-
-def test_damaged_results_are_computed_again(folder, quick, capsys):
-    read()
-    place = planned().folder
-    (place / MANIFEST).write_text("{")
-    assert missing(opened())
-    assert str(place) in capsys.readouterr().err
-    assert read().shape == (3,)
 
 
 def test_features_must_match_those_of_the_trained_model(folder, quick):
