@@ -12,7 +12,6 @@ import math
 import os
 import pathlib
 import re
-import xml.parsers.expat
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -62,8 +61,9 @@ def parse_caption(line, number=0) -> MarkedCaption:
         first, end = len(words), tag.end()
         words += tag[3].split()
         text, types = " ".join(words[first:]), tuple(tag[2][1:].split("/"))
-        chain = tag[1] if tag[1].strip("0") else NO_CHAIN
-        phrases.append(MarkedPhrase(text, first, len(words), chain, types))
+        span, chain = (first, len(words)), tag[1]
+        chain = chain if chain.strip("0") else NO_CHAIN
+        phrases.append(MarkedPhrase(text, span, chain, types))
     words += _untagged(line[end:])
     return MarkedCaption(number, " ".join(words), phrases)
 
@@ -127,19 +127,19 @@ def read_annotations(path, problems=None) -> AnnotatedBoxes:
     file, strict = CheckedFile(path, problems), CheckedFile(path)
     root = _parse(strict)
     if root.tag != "annotation":
-        message = f"expected <annotation>; found <{root.tag}>"
-        strict.report(f"{message}. {_ADVICE}", root.line)
+        strict.refuse("<annotation>", root.tag, None, _ADVICE)
     width = _number(strict, root, "size/width")
     height = _number(strict, root, "size/height")
     boxes, flagged = {}, {"nobndbox": {}, "scene": {}}
-    for item in root.findall("object"):
+    for number, item in enumerate(root.findall("object")):
+        place = f"object[{number}]"
         names = [(tag.text or "").strip() for tag in item.findall("name")]
         if not all(names) or not names:
-            expected = "<name> with a chain in <object>"
-            file.refuse(expected, names, item.line, "Copy the file again.")
+            expected = "<name> with a chain"
+            file.refuse(expected, names, place, "Copy the file again.")
             continue
         for element in item.findall("bndbox"):
-            box = _box(file, element, width, height)
+            box = _box(file, element, place, width, height)
             for name in names if box else ():
                 boxes.setdefault(name, []).append(box)
         for reason, chains in flagged.items():
@@ -173,28 +173,22 @@ def read_entities(path, images, problems) -> list[ImagePhrases]:
     images, sorted by name. `problems` is as in `phrases.read_phrases`.
     """
     root = pathlib.Path(path)
-    for folder in FOLDERS:
+    stems = set()
+    for folder, suffix in FOLDERS.items():
         if not (root / folder).is_dir():
             expected = f"be a folder with {' and '.join(FOLDERS)}, or a file"
             raise MissingFileError("path", expected, f"path={root}")
-    if images is None:
-        files = [(root / key).glob(f"*{FOLDERS[key]}") for key in FOLDERS]
-        stems = sorted({file.stem for paths in files for file in paths})
-        entries = [(stem, None, "") for stem in stems]
-    else:
-        file = CheckedFile(path)
-        entries = [
-            (stem_of(file.file_name(name)), key, name)
-            for key, name in images.items()
-        ]
+        stems |= {file.stem for file in (root / folder).glob(f"*{suffix}")}
+    entries = [(stem, None, "") for stem in sorted(stems)]
+    if images is not None:
+        check = CheckedFile(path).file_name
+        entries = [(stem_of(check(n)), key, n) for key, n in images.items()]
     records = []
     for stem, key, name in entries:
         try:
             records.append(_read_image(root, stem, key, name, problems))
         except ProblemError as error:
-            if problems is None:
-                raise
-            problems.append(error.problem)
+            error.problem.raise_or_add_to(problems)
     return records
 
 
@@ -222,52 +216,34 @@ def _read_image(root, stem, key, name, problems):
     return ImagePhrases(key, name, size, captions, photo.boxes, left_out)
 
 
-class _LineElement(ElementTree.Element):
-    # The line number of the start tag.
-    line = None
+class _Builder(ElementTree.TreeBuilder):
+    def doctype(self, *_):
+        """Refuses XML that may define entities."""
+        raise InputError("a document type. Remove it")
 
 
 def _parse(file):
-    # Entities are not expanded.
     content = file.read_bytes()
     if len(content) > MOST_BYTES:
         file.refuse(f"XML of at most {MOST_BYTES} bytes", len(content))
-    parser = xml.parsers.expat.ParserCreate()
-    builder = ElementTree.TreeBuilder(element_factory=_LineElement)
-
-    def start(tag, attributes):
-        builder.start(tag, attributes).line = parser.CurrentLineNumber
-
-    def refuse(*_):
-        text = "expected XML without a document type; found <!DOCTYPE>."
-        file.report(f"{text} Remove it.", parser.CurrentLineNumber)
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = builder.end
-    parser.CharacterDataHandler = builder.data
-    parser.StartDoctypeDeclHandler = refuse
     try:
-        parser.Parse(content, True)
-        return builder.close()
-    except ProblemError:
-        raise
+        parser = ElementTree.XMLParser(target=_Builder())
+        return ElementTree.fromstring(content, parser)
     # Python's codecs raise LookupError and ValueError for a bad encoding.
-    except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         text = f"expected XML in UTF-8; found {error}. Copy the file again."
-        return file.report(text, parser.CurrentLineNumber)
+        line, _ = getattr(error, "position", (None, None))
+        return file.report(text, line)
 
 
-def _number(file, element, path):
-    text = element.findtext(path)
+def _number(file, root, path):
+    text = root.findtext(path)
     if text is None or not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", text):
-        place = element.find(path)
-        line = (element if place is None else place).line
-        expected = f"a positive integer in <{path}>"
-        file.refuse(expected, text, line, _ADVICE)
+        file.refuse("a positive integer", text, f"<{path}>", _ADVICE)
     return int(text)
 
 
-def _box(file, element, width, height):
+def _box(file, element, place, width, height):
     # The coordinates are continuous. A bad box is reported.
     texts = [element.findtext(edge) for edge in EDGES]
     with contextlib.suppress(TypeError, ValueError):
@@ -279,4 +255,4 @@ def _box(file, element, width, height):
         if math.isfinite(sum(edges)) and low[0] < high[0] and low[1] < high[1]:
             return low + high
     expected = f"xmin, ymin, xmax, ymax >= 1 of a box in {width} x {height}"
-    return file.refuse(expected, texts, element.line, "Correct the file.")
+    return file.refuse(expected, texts, place, "Correct the file.")

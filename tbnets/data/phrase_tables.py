@@ -24,15 +24,13 @@ from tbnets.files import CheckedFile, shown
 class MarkedPhrase(NamedTuple):
     """A phrase of a caption.
 
-    `text` has single spaces between words. The words of the caption from index
-    `first` to `end` (exclusive) are the phrase. `chain` is the coreference
-    chain, or "0" if the object is not visible. `types` contains names such as
-    "people".
+    `text` has single spaces between words. `span` is the half-open range of the
+    caption's words that are the phrase. `chain` is the coreference chain, or
+    "0" if the object is not visible. `types` contains names such as "people".
     """
 
     text: str
-    first: int
-    end: int
+    span: tuple[int, int]
     chain: str
     types: tuple[str, ...]
 
@@ -90,16 +88,26 @@ def read_phrase_table(path, images, problems) -> list[ImagePhrases]:
         file.report(f"expected rows of {', '.join(NEEDED)}; found none.")
     if images is None:
         images = {name: name for name in sorted(images_by_path)}
-    records, nothing = [], _nothing((0, 0))
+    records = []
     for key, name in images.items():
         paths = map(posixpath.normpath, (name, key))
-        image = next(filter(None, map(images_by_path.get, paths)), nothing)
-        records.append(image._replace(image_id=key, file_name=name))
+        rows = next(filter(None, map(images_by_path.get, paths)), _Rows())
+        captions = [
+            MarkedCaption(number, text, [*phrases.values()])
+            for number, (text, phrases) in enumerate(rows.captions.items())
+        ]
+        image = key, name, rows.size, captions, rows.boxes, rows.left_out
+        records.append(ImagePhrases(*image))
     return records
 
 
-def _nothing(size):
-    return ImagePhrases("", "", size, [], {}, collections.Counter())
+class _Rows:
+    """The rows of an image: `captions` maps a caption to its phrases."""
+
+    def __init__(self, size=(0, 0)):
+        self.size = size
+        self.captions, self.boxes = {}, {}
+        self.left_out = collections.Counter()
 
 
 def _read_row(file, line, row, images):
@@ -116,7 +124,7 @@ def _read_row(file, line, row, images):
     box = size and _box(file, line, row, size)
     if None in (name, text, caption, types, chain, box):
         return
-    entry = images.setdefault(posixpath.normpath(name), _nothing(size))
+    entry = images.setdefault(posixpath.normpath(name), _Rows(size))
     if entry.size != size:
         expected = f"{entry.size}, the size in earlier rows of the image"
         file.refuse(expected, size, line)
@@ -124,20 +132,17 @@ def _read_row(file, line, row, images):
     if box[0] >= box[2] or box[1] >= box[3]:
         entry.left_out["no_area"] += 1
         return
-    new = MarkedCaption(len(entry.captions), caption, [])
-    same = (known for known in entry.captions if known.text == caption)
-    phrases = next(same, new).phrases
+    phrases = entry.captions.get(caption, {})
     chain = chain or "@" + ",".join(f"{edge:g}" for edge in box)
-    if not any((p.text, p.chain) == (text, chain) for p in phrases):
-        span = _span(text, caption, {(p.first, p.end) for p in phrases})
+    if (text, chain) not in phrases:
+        span = _span(text, caption, {p.span for p in phrases.values()})
         if span is None:
             file.refuse(f"words of the caption {shown(caption)}", text, line)
             return
-        phrases.append(MarkedPhrase(text, *span, chain, types))
+        phrases[text, chain] = MarkedPhrase(text, span, chain, types)
+        entry.captions[caption] = phrases
     elif box in entry.boxes[chain]:
         entry.left_out["repeated"] += 1
-    if phrases is new.phrases:
-        entry.captions.append(new)
     entry.boxes.setdefault(chain, []).append(box)
 
 
@@ -180,22 +185,20 @@ def _box(file, line, row, size):
     is_clipped = "bbox" in row
     edges = row["bbox" if is_clipped else "box"]
     limits = [side or MOST_PIXELS for side in size] * 2
-    if (
-        isinstance(edges, list)
-        and len(edges) == 4
-        and all(
-            type(edge) in (int, float) and abs(edge) <= MOST_PIXELS
-            for edge in edges
-        )
+    is_valid = isinstance(edges, list) and len(edges) == 4
+    is_valid = is_valid and all(
+        type(edge) in (int, float) and abs(edge) <= MOST_PIXELS
+        for edge in edges
+    )
+    if is_valid and is_clipped:
+        x, y, width, height = edges
+        pairs = zip((x, y, x + width, y + height), limits)
+        return [min(max(edge, 0), limit) for edge, limit in pairs]
+    if is_valid and all(
+        0 <= low < high <= limit
+        for low, high, limit in zip(edges, edges[2:], limits)
     ):
-        if is_clipped:
-            x, y, width, height = edges
-            pairs = zip((x, y, x + width, y + height), limits)
-            return [min(max(edge, 0), limit) for edge, limit in pairs]
-        x_min, y_min, x_max, y_max = edges
-        is_inside = 0 <= x_min < x_max <= limits[0]
-        if is_inside and 0 <= y_min < y_max <= limits[1]:
-            return edges
+        return edges
     expected = "x, y, width and height in pixels"
     if not is_clipped:
         place = f" inside {size[0]} x {size[1]}" if size[0] else ""

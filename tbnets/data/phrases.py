@@ -23,6 +23,11 @@ from tbnets.evaluation.boxes import check_boxes
 
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
 """Names of the fields that contain strings."""
+_COLUMNS = (
+    *("phrase_to_caption", "phrase_ids", "phrases", "spans", "chains"),
+    *("types", "boxes"),
+)
+"""Names of the fields with a value for each phrase."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # `==` of arrays is an array.
@@ -79,6 +84,7 @@ class PhraseRegions:
         }
         for name, shape in shapes.items():
             array = np.array(getattr(self, name), np.int64)
+            array = array if array.size else array.reshape(-1, *shape[1:])
             _require_shape(name, array, shape)
             object.__setattr__(self, name, _frozen(array))
         for name in _WORDS:
@@ -223,18 +229,17 @@ def read_phrases(
 
 
 def _joined(records, split, path):
-    captions, caption_to_image, boxed = [], [], []
-    reasons = {key: None for record in records for key in record.left_out}
-    for row, record in enumerate(records):
+    captions, caption_to_image, rows = [], [], []
+    for image, record in enumerate(records):
         boxes = {key: _around(group) for key, group in record.boxes.items()}
-        for caption in record.captions:
-            for place, phrase in enumerate(caption.phrases):
+        for number, text, phrases in record.captions:
+            for place, phrase in enumerate(phrases):
                 if phrase.chain in boxes:
-                    key = f"{record.image_id}#{caption.number}#{place}"
+                    key = f"{record.image_id}#{number}#{place}"
                     box = boxes[phrase.chain]
-                    boxed.append((len(captions), key, phrase, box))
-            captions.append(caption.text)
-            caption_to_image.append(row)
+                    rows.append((len(captions), key, *phrase, box))
+            captions.append(text)
+            caption_to_image.append(image)
     ids = [record.image_id for record in records]
     names = [record.file_name for record in records]
     images = CaptionedImages(
@@ -245,19 +250,15 @@ def _joined(records, split, path):
         path=path,
         file_names=() if names == ids else names,
     )
+    columns = dict(zip(_COLUMNS, zip(*rows))) or dict.fromkeys(_COLUMNS, ())
+    reasons = sorted({key for record in records for key in record.left_out})
     return PhraseRegions(
         images=images,
-        image_sizes=np.array([r.size for r in records]).reshape(-1, 2),
-        phrases=[phrase.text for _, _, phrase, _ in boxed],
-        phrase_ids=[key for _, key, _, _ in boxed],
-        phrase_to_caption=[row for row, _, _, _ in boxed],
-        spans=np.reshape([(p.first, p.end) for _, _, p, _ in boxed], (-1, 2)),
-        types=[phrase.types for _, _, phrase, _ in boxed],
-        chains=[phrase.chain for _, _, phrase, _ in boxed],
-        boxes=np.reshape([box for _, _, _, box in boxed], (-1, 4)),
+        image_sizes=[record.size for record in records],
+        **columns,
         left_out={
-            reason: np.array([r.left_out.get(reason, 0) for r in records])
-            for reason in sorted(reasons)
+            reason: np.array([record.left_out[reason] for record in records])
+            for reason in reasons
         },
     )
 

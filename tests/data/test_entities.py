@@ -64,14 +64,14 @@ def test_annotations_count_from_one_and_are_clipped_to_the_photo(write):
         box(1, 1, 2, 2),
     ],
 )
-def test_annotations_with_a_bad_object_name_the_line(write, inside):
+def test_annotations_with_a_bad_object_name_its_place(write, inside):
     good = "<name>3</name>" + box(1, 1, 2, 2)
     path = write(annotation(good, inside, good))
     found, [problem] = refusals.read_past(
         lambda problems: entities.read_annotations(path, problems)
     )
     assert found.boxes == {"3": [[0, 0, 2, 2]] * 2}
-    assert (problem.path, problem.line) == (str(path), 5)
+    assert str(problem).startswith(f"{path}: object[1]: ")
 
 
 ENTITIES = (
@@ -143,12 +143,12 @@ def test_a_caption_is_split_into_words_and_phrases():
     # Words: 0 Two 1 men 2 lift 3 a 4 big 5 cart 6 over 7 it 8 .
     assert found.text == "Two men lift a big cart over it ."
     assert found.phrases == [
-        MarkedPhrase("Two men", 0, 2, "41", ("people",)),
-        MarkedPhrase("a big cart", 3, 6, "7", ("other", "vehicles")),
-        MarkedPhrase("it", 7, 8, "0", ("notvisual",)),
+        MarkedPhrase("Two men", (0, 2), "41", ("people",)),
+        MarkedPhrase("a big cart", (3, 6), "7", ("other", "vehicles")),
+        MarkedPhrase("it", (7, 8), "0", ("notvisual",)),
     ]
     for phrase in found.phrases:
-        words = found.text.split()[phrase.first : phrase.end]
+        words = found.text.split()[slice(*phrase.span)]
         assert " ".join(words) == phrase.text
 
 
@@ -166,7 +166,7 @@ def test_a_caption_is_split_into_words_and_phrases():
 def test_captions_with_phrases_at_both_ends(line, text, spans):
     found = entities.parse_caption(line)
     assert found.text == text
-    assert [(p.first, p.end) for p in found.phrases] == spans
+    assert [p.span for p in found.phrases] == spans
     if "00" in line:  # A chain of zeros is none.
         assert [p.chain for p in found.phrases] == ["0", "07"]
 
