@@ -62,7 +62,7 @@ from tbnets import files
 from tbnets.checks import checked_embeddings
 from tbnets.cli import data_flags
 from tbnets.data.splits import usual_name
-from tbnets.data.store.npy import check_numbers
+from tbnets.data.store.npy import open_numbers
 from tbnets.errors import InputError
 from tbnets.evaluation import retrieval, tables
 from tbnets.evaluation.boxes import CHOICE_ARGUMENTS
@@ -496,13 +496,12 @@ def save_arrays(options, embeddings):
 
 def read_array(path) -> np.ndarray:
     """Opens a `.npy` file of numbers, memory-mapped and read-only."""
-    check_numbers(
+    return open_numbers(
         path,
         "a .npy file of numbers",
         "Write it with numpy.save.",
-        lambda array: 0 not in array.shape,
+        lambda header: 0 not in header.shape,
     )
-    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def unit_rows(**named) -> list[np.ndarray]:

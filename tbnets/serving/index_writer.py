@@ -27,7 +27,7 @@ class IndexWriter:
     """Creates or changes a search index in a `with` block.
 
     The index is locked during the block. If the block fails, an existing index
-    does not change, and a new index is removed.
+    keeps its rows, and a new index is removed.
 
     Args:
         path: folder of the index, created if it does not exist.
@@ -79,8 +79,9 @@ class IndexWriter:
             import_extra("faiss", "faiss")
         self._files = FeatureWriter(path, old_settings, dim, dtype or "float32")
         self._store = store = self._files.store
-        self._row_of = {key: row for row, key in enumerate(store.ids)}
-        self._gone, self._seen = np.zeros(len(store), bool), set()
+        # The old rows that remain.
+        self._kept = {key: row for row, key in enumerate(store.ids)}
+        self._seen: set[str] = set()
         self.added: int = 0
         """Number of rows that are new or changed."""
 
@@ -91,7 +92,7 @@ class IndexWriter:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         with contextlib.closing(self._files), contextlib.ExitStack() as failed:
-            failed.callback(self._undo)
+            failed.callback(self._remove_if_new)
             if kind is None:
                 self.finish()
                 failed.pop_all()
@@ -99,7 +100,7 @@ class IndexWriter:
     @property
     def removed(self) -> int:
         """Number of old rows that were removed or replaced."""
-        return int(self._gone.sum())
+        return len(self._store) - len(self._kept)
 
     @property
     def dtype(self) -> str:
@@ -109,7 +110,7 @@ class IndexWriter:
     @property
     def size(self) -> int:
         """Number of rows in the index after `finish`."""
-        return len(self._gone) - self.removed + self.added
+        return len(self._kept) + self.added
 
     def put(self, ids: Sequence[str], rows: Array) -> None:
         """Adds rows, and replaces rows that have the same ids.
@@ -126,16 +127,16 @@ class IndexWriter:
         check_ids(ids, self._seen, f"the rows put into {self.path}")
         arrays = {"features": rows}
         rows = checked_arrays(self._store.manifest, ids, arrays)["features"]
-        old = np.array([self._row_of.get(key, -1) for key in ids], np.int64)
-        same = old >= 0
-        same[same] &= ~self._gone[old[same]]
-        known = np.flatnonzero(same)
-        old_rows = self._store.take(old[known])
-        same[known] = (old_rows == np.float32(rows[known])).all(axis=1)
-        self._gone[old[known][~same[known]]] = True
-        new_ids = [key for key, is_same in zip(ids, same) if not is_same]
+        known = [i for i, key in enumerate(ids) if key in self._kept]
+        old = self._store.take([self._kept[ids[i]] for i in known])
+        is_same = np.zeros(len(ids), bool)
+        is_same[known] = (old == np.float32(rows[known])).all(axis=1)
+        new = np.flatnonzero(~is_same)
+        new_ids = [ids[i] for i in new]
         if new_ids:
-            self._files.append(new_ids, {"features": rows[~same]})
+            self._files.append(new_ids, {"features": rows[new]})
+        for key in new_ids:
+            self._kept.pop(key, None)
         self._seen.update(ids)
         self.added += len(new_ids)
 
@@ -148,20 +149,21 @@ class IndexWriter:
         if put := self._seen.intersection(ids):
             expected = "name rows that were not put in this block"
             raise InputError("ids", expected, repr(min(put)))
-        rows = self._store.rows(ids)
-        self._gone[rows] = True
+        self._store.rows(ids)  # Raises an error for unknown ids.
+        for key in ids:
+            self._kept.pop(key, None)
 
     def remove_others(self) -> None:
         """Removes all rows that were not added in this `with` block."""
-        old_ids = self._store.ids
-        self._gone |= np.array([key not in self._seen for key in old_ids], bool)
+        seen = self._seen
+        self._kept = {k: row for k, row in self._kept.items() if k in seen}
 
     def finish(self) -> None:
         """Writes all rows, and then replaces the manifest."""
         if self.removed:
-            new = np.arange(self.added) + len(self._gone)
-            rows = np.concatenate([np.flatnonzero(~self._gone), new])
-            self._files.rewrite(rows)
+            old = len(self._store)
+            new = range(old, old + self.added)
+            self._files.rewrite([*self._kept.values(), *new])
         settings, is_changed = self._settings, self.added or self.removed
         if self._approximate and (is_changed or not settings[CELLS]):
             store = FeatureStore(self.path, self._files.manifest)
@@ -170,13 +172,11 @@ class IndexWriter:
         self._files.commit(complete=True, extraction=settings)
         search_index.remove_cells(self.path, settings[CELLS])
 
-    def _undo(self):
-        if not self._files.is_new:
-            self._files.rollback()
-            return
-        (self.path / MANIFEST).unlink(missing_ok=True)
-        self._files.remove_files()
-        search_index.remove_cells(self.path)
-        if self._makes_folder:
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
+    def _remove_if_new(self):
+        if self._files.is_new:
+            (self.path / MANIFEST).unlink(missing_ok=True)
+            self._files.remove_files()
+            search_index.remove_cells(self.path)
+            if self._makes_folder:
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()

@@ -119,7 +119,6 @@ def test_killed_writer_leaves_the_old_or_the_new_index(
         path = shutil.copytree(tmp_path / "old", tmp_path / f"{moment}{last}")
         with monkeypatch.context() as patch:
             calls = kill_at(patch, last, moment)
-            patch.setattr(IndexWriter, "_undo", lambda self: None)
             try:
                 write(path, "kl", remove=removed)
                 break
@@ -146,15 +145,15 @@ def test_open_index_is_not_affected_by_changes(tmp_path):
 def test_index_that_changes_while_it_is_opened_is_opened_again(
     tmp_path, monkeypatch
 ):
-    path, open_rows = tmp_path / "i", reader.open_rows
+    path, open_numbers = tmp_path / "i", reader.open_numbers
     write(path, put="ab")
 
     def after_a_change(*arguments):
-        monkeypatch.setattr(reader, "open_rows", open_rows)
+        monkeypatch.setattr(reader, "open_numbers", open_numbers)
         write(path, put="cd", remove="ab")
-        return open_rows(*arguments)
+        return open_numbers(*arguments)
 
-    monkeypatch.setattr(reader, "open_rows", after_a_change)
+    monkeypatch.setattr(reader, "open_numbers", after_a_change)
     assert open_index(path).ids == ("c", "d")
 
 
@@ -168,20 +167,30 @@ def test_two_writers_at_once_raise_an_error(tmp_path):
 
 
 def test_invalid_rows_or_ids_change_nothing(tmp_path):
-    write(tmp_path, "abc")
-    before = state(tmp_path)
+    for path in (tmp_path / "failed", tmp_path / "good"):
+        write(path, "abc")
+    path = tmp_path / "failed"
     with refused("features"):
-        with IndexWriter(tmp_path, MODEL, 3) as writer:
+        with IndexWriter(path, MODEL, 3) as writer:
             writer.put(["e"], rows_of("e"))
             writer.put(["d"], [[1, 2, np.nan]])
-    assert state(tmp_path) == before
+    assert "".join(content_of(path)) == "abc"
+    for path in (tmp_path / "failed", tmp_path / "good"):
+        write(path, "f")
+    assert state(tmp_path / "failed") == state(tmp_path / "good")
+
+
+def test_invalid_removals_and_sizes_change_no_row(tmp_path):
+    write(tmp_path, "abc")
+    before = state(tmp_path)
     with refused("ids"):
         write(tmp_path, remove="ax")
+    assert state(tmp_path) == before
     with refused("ids"):
         write(tmp_path, "da", remove="a")
     with refused("path"):
         IndexWriter(tmp_path, MODEL, 5)
-    assert state(tmp_path) == before
+    assert "".join(content_of(tmp_path)) == "abc"
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -217,7 +226,12 @@ def test_disk_that_is_full_at_the_manifest_leaves_the_old_index(
             patch.setattr(files, "write_atomically", None)
             with pytest.raises(TypeError):
                 write(tmp_path, **changes)
-        assert state(tmp_path) == before
+        assert "".join(content_of(tmp_path)) == "ab"
+    write(tmp_path, "c")
+    after = state(tmp_path)
+    assert after.keys() == before.keys()
+    write(tmp_path, "c")
+    assert state(tmp_path) == after
 
 
 def test_another_model_or_another_folder_raises_an_error(tmp_path):

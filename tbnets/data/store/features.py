@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tbnets.checks import Integers, Path, checked_rows, short_repr
-from tbnets.data.store.npy import check_numbers
+from tbnets.data.store.npy import open_numbers
 from tbnets.errors import InputError
 from tbnets.files import CheckedFile, listed, shown
 
@@ -191,13 +191,12 @@ def open_array(path) -> FeatureArray:
         >>> features.take(features.rows(["1000268201.jpg"])).shape
     """
     path = os.fspath(path)
-    check_numbers(
+    array = open_numbers(
         path,
         "an array [n, dim] of numbers (.npy)",
         "Save it with numpy.save, each image pooled or reshaped to one row.",
         lambda header: len(header.shape) == 2 and 0 not in header.shape,
     )
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
     ids, has_ids = map(str, range(len(array))), os.path.exists(ids_file(path))
     if has_ids:
         ids = _read_ids(CheckedFile(ids_file(path)), array, path)

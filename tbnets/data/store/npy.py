@@ -17,7 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tbnets.errors import InputError
-from tbnets.files import parse_json, require_file, write_atomically
+from tbnets.files import (
+    CheckedFile,
+    parse_json,
+    require_file,
+    write_atomically,
+)
 
 COPY_AGAIN = "Copy the store again, or extract it into a new folder."
 
@@ -39,14 +44,17 @@ _HEAD_BYTES = 2**14
 class Header(NamedTuple):
     """The unverified header of a `.npy` file.
 
-    `size` is the size in bytes that the file should have. `by_columns` is true
-    for Fortran order.
+    The numbers begin at byte `start`. `by_columns` is true for Fortran order.
     """
 
     shape: tuple
     dtype: np.dtype
-    size: int
+    start: int
     by_columns: bool
+
+    def end(self, shape):
+        """Returns the byte after the last number of an array of a shape."""
+        return self.start + math.prod(shape) * self.dtype.itemsize
 
 
 def parse_header(stream):
@@ -63,47 +71,39 @@ def parse_header(stream):
         raise InputError(f"a broken header ({error})") from error
     if not all(0 <= length <= sys.maxsize for length in shape):
         raise InputError(f"the shape {shape}")
-    size = head.tell() + math.prod(shape) * dtype.itemsize
-    return Header(shape, dtype, size, by_columns)
+    return Header(shape, dtype, head.tell(), by_columns)
 
 
-def read_header(path, expected, advice) -> Header:
-    """Reads the `Header` of the array in a file.
+def open_numbers(path, expected, advice, fits, num_rows=None):
+    """Opens the array in a `.npy` file, memory-mapped and read-only.
 
-    Raises a ValueError that contains `expected` and `advice` if it is damaged.
+    Raises a ValueError that contains `expected` and `advice` if the file is
+    damaged or does not contain numbers, or if `fits(header)` is false.
+
+    If `num_rows` is set, these first rows are returned. The file may then
+    contain more rows, which a writer has not finished.
     """
     require_file(path)
+    file, expected = CheckedFile(path), f"expected {expected}; found"
     try:
         with open(path, "rb") as stream:
-            return parse_header(stream)
+            header = parse_header(stream)
     except ValueError as error:
-        message = f"expected {expected}; found {error}. {advice}"
-        raise InputError(f"{path}: {message}") from error
-
-
-def check_numbers(path, expected, advice, fits) -> Header:
-    """Checks that a file contains a complete numeric array; returns its header.
-
-    Raises a ValueError that contains `expected` if the file is damaged, or if
-    `fits(header)` is false.
-    """
-    header = read_header(path, expected, advice)
-    expected = f"{path}: expected {expected}; found"
-    description = f"shape {header.shape} and dtype {header.dtype}"
-    description += ", column by column (Fortran's order)" * header.by_columns
-    if header.dtype.kind not in "fiu" or not fits(header):
-        raise InputError(f"{expected} {description}. {advice}")
-    size = os.path.getsize(path)
-    if size != header.size:
-        raise InputError(
-            f"{expected} {description}, which takes {header.size} bytes, in a "
-            f"file of {size}. Copy or write it again."
+        file.report(f"{expected} {error}. {advice}")
+    shape, size = header.shape, os.path.getsize(path)
+    is_whole = size == header.end(shape)
+    if num_rows is not None:
+        shape = (num_rows, *shape[1:])
+        is_whole = size >= header.end(shape)
+    order = "F" if header.by_columns else "C"
+    if header.dtype.kind not in "fiu" or not fits(header) or not is_whole:
+        file.report(
+            f"{expected} shape {header.shape}, dtype {header.dtype} and order "
+            f"{order} in a file of {size} bytes. {advice}"
         )
-    return header
-
-
-HEADER_BYTES = 128
-"""Size of the result of `header_bytes`, for any number of rows."""
+    if 0 in shape:
+        return np.empty(shape, header.dtype)
+    return np.memmap(path, header.dtype, "r", header.start, shape, order)
 
 
 def header_bytes(shape, dtype) -> bytes:
@@ -111,12 +111,10 @@ def header_bytes(shape, dtype) -> bytes:
 
     Its length does not depend on the shape, so a file can grow.
     """
-    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, "
-    text += f"'shape': {tuple(shape)}, }}"
-    magic = np.lib.format.magic(1, 0)
-    length = HEADER_BYTES - len(magic) - 2
-    line = text.ljust(length - 1).encode() + b"\n"
-    return magic + length.to_bytes(2, "little") + line
+    file = io.BytesIO()
+    fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, fields)
+    return file.getvalue()
 
 
 def write_npz(path, header, arrays):
@@ -149,12 +147,12 @@ def _read(file, size, only):
             if entry.compress_type != zipfile.ZIP_STORED:
                 raise InputError(f"{entry.filename} is compressed")
             with archive.open(entry) as stream:
-                shape, dtype, num_bytes, _ = parse_header(stream)
-                is_whole = num_bytes == entry.file_size <= size
-                if not is_whole or dtype.kind not in "biuf":
+                header = parse_header(stream)
+                is_whole = header.end(header.shape) == entry.file_size <= size
+                if not is_whole or header.dtype.kind not in "biuf":
                     raise InputError(
-                        f"{entry.filename}, whose header has an array {shape} "
-                        f"of {dtype}, in {entry.file_size} bytes"
+                        f"{entry.filename}, whose header has {header}, in "
+                        f"{entry.file_size} bytes"
                     )
                 stream.seek(0)
                 arrays[key] = np.lib.format.read_array(

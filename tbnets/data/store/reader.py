@@ -23,6 +23,7 @@ import json
 import math
 import os
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from tbnets.data.store.features import (
     joined_made_by,
     open_array,
 )
-from tbnets.data.store.npy import COPY_AGAIN, read_header
+from tbnets.data.store.npy import COPY_AGAIN, open_numbers
 from tbnets.data.store.vectors import SUFFIX, read_vectors
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import CheckedFile, is_kind, shown
@@ -44,15 +45,34 @@ from tbnets.files import CheckedFile, is_kind, shown
 FORMAT = "tbnets-features-3"
 MANIFEST = "manifest.json"
 DTYPES = {"float32": "<f4", "float16": "<f2"}
-PARTS = ("features", "boxes", "counts", "scores", "sizes")
-_PARTS = {
-    ("images", True): (("features",), ()),
-    ("regions", True): (("features", "boxes", "counts"), ("scores", "sizes")),
-    ("regions", False): (("boxes", "counts", "scores"), ("sizes",)),
-}
-"""Maps (kind, whether `dim` is above 0) to two tuples: the arrays that every
-store contains, and the arrays that it may contain."""
 _HASH_CHUNK = 2**20
+
+
+class ArrayKind(NamedTuple):
+    """One of the arrays that a store may contain.
+
+    Args:
+        shape: the shape of the array.
+        dtype: the dtype of the file.
+        minimum: the smallest allowed integer in an array that contains integers
+            for each image; None if it contains finite numbers for each row.
+        is_required: whether every store with images contains the array.
+    """
+
+    shape: tuple
+    dtype: np.dtype
+    minimum: int | None = None
+    is_required: bool = True
+
+    @property
+    def num_bytes(self):
+        """Size of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def of_images(self):
+        """Whether the array contains integers for each image."""
+        return self.minimum is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +107,8 @@ class Manifest:
 
     def __post_init__(self):
         """Raises ValueError if there is no such store."""
-        kind = self.kind, self.dim > 0
-        if self.dim < 0 or self.dtype not in DTYPES or kind not in _PARTS:
+        least_dim = {"images": 1, "regions": 0}.get(self.kind, math.inf)
+        if self.dim < least_dim or self.dtype not in DTYPES:
             raise InputError(
                 "kind, dim or dtype",
                 "be images or regions, an integer >= 1 (or 0 for only boxes), "
@@ -103,11 +123,6 @@ class Manifest:
         return {**self.extraction, "store": store}
 
     @property
-    def parts(self):
-        """Names of the store's arrays: (required, optional), two tuples."""
-        return _PARTS[self.kind, self.dim > 0]
-
-    @property
     def files(self):
         """A dict that maps "ids" and the names of arrays to file names."""
         version = f"-{self.version}" if self.version else ""
@@ -117,14 +132,22 @@ class Manifest:
         }
 
     def arrays(self, images, rows):
-        """Returns a dict from the name of each array to its (shape, dtype)."""
-        return {
-            "features": ((rows, self.dim), np.dtype(DTYPES[self.dtype])),
-            "boxes": ((rows, 4), np.dtype("<f4")),
-            "counts": ((images,), np.dtype("<i8")),
-            "scores": ((rows,), np.dtype("<f4")),
-            "sizes": ((images, 2), np.dtype("<i8")),
-        }
+        """Returns a dict from the name of each array to its `ArrayKind`."""
+        floats, integers = np.dtype("<f4"), np.dtype("<i8")
+        stored, kinds = np.dtype(DTYPES[self.dtype]), {}
+        if self.dim:
+            kinds["features"] = ArrayKind((rows, self.dim), stored)
+        if self.kind == "regions":
+            kinds["boxes"] = ArrayKind((rows, 4), floats)
+            kinds["counts"] = ArrayKind((images,), integers, 0)
+            kinds["scores"] = ArrayKind((rows,), floats, None, not self.dim)
+            kinds["sizes"] = ArrayKind((images, 2), integers, 1, False)
+        return kinds
+
+    def required(self):
+        """Returns the names of the arrays that a store with images contains."""
+        kinds = self.arrays(0, 0).items()
+        return {name for name, kind in kinds if kind.is_required}
 
 
 def write_manifest(folder, manifest):
@@ -155,11 +178,10 @@ def read_manifest(folder) -> Manifest:
         manifest = Manifest(**value)
     except InputError as error:
         file.report(str(error))
-    (required, optional), images = manifest.parts, manifest.images
-    expected, found = {"ids", *required}, set(manifest.sha256)
-    if not images:
-        expected, optional = set(), ()
-    if not expected <= found <= expected | set(optional):
+    images, found = manifest.images, set(manifest.sha256)
+    expected = {"ids", *manifest.required()} if images else set()
+    possible = {"ids", *manifest.arrays(0, 0)} if images else set()
+    if not expected <= found <= possible:
         file.refuse(f"the keys {sorted(expected)}", sorted(found), "'sha256'")
     rows = images if manifest.kind == "images" else manifest.rows
     if manifest.rows != rows or manifest.rows and not images:
@@ -261,7 +283,7 @@ class FeatureStore(FeatureArray):
         """Maps "ids" and the names of arrays to the paths of their files."""
         kinds = manifest.arrays(images, manifest.rows)
         self.arrays = {
-            part: open_rows(file, *kinds[part])
+            part: _open_rows(file, kinds[part])
             for part, file in self.file_of.items()
             if part != "ids"
         }
@@ -274,37 +296,25 @@ class FeatureStore(FeatureArray):
         self.complete = manifest.complete
         self.failed = manifest.failed
         self.made_by = manifest.made_by
-        self.counts = np.ones(images, np.int64)
+        self.counts = self.arrays.get("counts", np.ones(images, np.int64))
         """The number of regions per image, int64 `[n]`."""
-        self.sizes = None
+        no_sizes = None if images else np.zeros((0, 2), np.int64)
+        self.sizes = self.arrays.get("sizes", no_sizes)
         """Width and height of each photo in pixels, int64 `[n, 2]`, or None."""
-        if self.kind == "regions":
-            self.counts = self._integers("counts", 0)
-            if not images or "sizes" in self.arrays:
-                self.sizes = self._integers("sizes", 1)
+        total = sum(self.counts.tolist())  # Python's integers do not overflow.
+        if total != manifest.rows:
+            file = CheckedFile(self.file_of["counts"])
+            file.refuse(f"the sum {manifest.rows}", total, None, COPY_AGAIN)
         self.first_regions = np.cumsum(np.concatenate([[0], self.counts]))
         """Row of each image's first region, then the number of all regions.
 
         int64 `[n + 1]`. Regions are in the order of the images.
         """
 
-    def _integers(self, part, least):
-        empty = np.zeros(*self.manifest.arrays(0, 0)[part])
-        values = self.arrays.get(part, empty)
-        # Python's integers do not overflow.
-        total = sum(values.ravel().tolist())
-        expected_total = self.manifest.rows if part == "counts" else total
-        if total != expected_total or values.min(initial=least) < least:
-            CheckedFile(self.file_of[part]).report(
-                f"expected {part} >= {least} with the sum {expected_total}; "
-                f"found the minimum {values.min(initial=least)} and the sum "
-                f"{total}. {COPY_AGAIN}"
-            )
-        return values
-
     def take(self, rows) -> np.ndarray:
         """Returns the features of images, float32 `[len(rows), dim]`."""
-        self._check_holds("whole images")
+        if self.kind == "regions":
+            self._refuse("whole images")
         return super().take(rows)
 
     def row_name(self, row):
@@ -322,7 +332,6 @@ class FeatureStore(FeatureArray):
         y_min, x_max, y_max) in pixels of the photo. k is `counts[row]` and may
         be 0.
         """
-        self._check_holds("regions")
         return self._of_image(row, "features"), self._of_image(row, "boxes")
 
     def boxes(self, row):
@@ -331,33 +340,31 @@ class FeatureStore(FeatureArray):
         Boxes are float32 `[k, 4]`, as in `regions`. Scores are float32 `[k]`,
         or None if the store contains no scores.
         """
-        if self.kind == "images":
-            self._check_holds("regions")
-        return self._of_image(row, "boxes"), self._of_image(row, "scores")
+        boxes, scores = self._of_image(row, "boxes"), None
+        if "scores" in self.arrays:
+            scores = self._of_image(row, "scores")
+        return boxes, scores
 
     def take_regions(self, rows) -> np.ndarray:
         """Returns the features of regions, float32 `[len(rows), dim]`.
 
         Region j of the image in row i is row `first_regions[i] + j`.
         """
-        self._check_holds("regions")
+        if self.kind == "images" or not self.dim:
+            self._refuse("regions with features")
         count = int(self.first_regions[-1])
         return self._read(checked_rows("rows", rows, count))
 
-    def _of_image(self, row, part):
+    def _of_image(self, row, name):
         [row] = checked_rows("row", [row], len(self))
-        if part not in self.arrays:
-            return None
+        if self.kind == "images" or name not in self.arrays:
+            self._refuse(f"regions with {name}")
         first, end = self.first_regions[row : row + 2]
-        return self.arrays[part][first:end].astype(np.float32)
+        return self.arrays[name][first:end].astype(np.float32)
 
-    def _check_holds(self, expected):
-        holds = "regions" if self.dim else "only boxes"
-        if self.kind == "images":
-            holds = "whole images"
-        if holds != expected:
-            expected = f"be a feature store of {expected}"
-            raise InputError("path", expected, f"{self.path}, with {holds}")
+    def _refuse(self, expected):
+        received = f"{self.path}, with {', '.join(self.arrays)} of {self.kind}"
+        raise InputError("path", f"be a feature store of {expected}", received)
 
     @property
     def files(self) -> list:
@@ -386,6 +393,22 @@ class FeatureStore(FeatureArray):
                 file.refuse(expected, digest, None, COPY_AGAIN)
 
 
+def _open_rows(path, kind):
+    """Opens the first rows of an array, and checks its integers."""
+    fixed = kind.dtype, kind.shape[1:], False
+    rows = open_numbers(
+        path,
+        f"shape {kind.shape} and dtype {kind.dtype}",
+        COPY_AGAIN,
+        lambda x: (x.dtype, x.shape[1:], x.by_columns) == fixed,
+        kind.shape[0],
+    ).view(np.ndarray)
+    if kind.of_images and rows.min() < kind.minimum:
+        expected = f"integers >= {kind.minimum}"
+        CheckedFile(path).refuse(expected, rows.min(), None, COPY_AGAIN)
+    return rows
+
+
 def read_ids(path, count):
     """Returns the first `count` lines of a file of ids."""
     file = CheckedFile(path)
@@ -395,27 +418,6 @@ def read_ids(path, count):
         expected = f"{count} ids, each on a line of its own"
         file.refuse(expected, complete_lines, len(ids), COPY_AGAIN)
     return ids[:count]
-
-
-def open_rows(path, shape, dtype):
-    """Returns the first rows of a `.npy` file as a memory-mapped array.
-
-    `shape` and `dtype` are those that the manifest requires. The file may
-    contain more rows, which a writer has not finished.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    header = read_header(path, f"shape {shape} and dtype {dtype}", COPY_AGAIN)
-    start = header.size - math.prod(header.shape) * header.dtype.itemsize
-    fits = (header.dtype, header.shape[1:]) == (dtype, shape[1:])
-    if not fits or header.by_columns or os.path.getsize(path) < start + size:
-        CheckedFile(path).report(
-            f"expected shape {shape} and dtype {dtype}; found shape "
-            f"{header.shape} and dtype {header.dtype}, in a file of "
-            f"{os.path.getsize(path)} bytes. {COPY_AGAIN}"
-        )
-    if not size:
-        return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "r", start, shape).view(np.ndarray)
 
 
 class ParquetFeatures(FeatureArray):

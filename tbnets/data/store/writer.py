@@ -7,7 +7,6 @@ does not contain.
 
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import re
@@ -17,10 +16,9 @@ import numpy as np
 
 from tbnets import files
 from tbnets.data.store.features import slices
-from tbnets.data.store.npy import HEADER_BYTES, header_bytes
+from tbnets.data.store.npy import header_bytes
 from tbnets.data.store.reader import (
     MANIFEST,
-    PARTS,
     FeatureStore,
     Manifest,
     check_same,
@@ -31,13 +29,12 @@ from tbnets.errors import ExistingFileError, InputError
 from tbnets.evaluation.boxes import check_boxes
 from tbnets.files import listed, shown
 
-_OURS = re.compile(rf"(ids|{'|'.join(PARTS)})(-\d+)?\.(txt|npy)")
+_OURS = re.compile(
+    r"(ids|features|boxes|counts|scores|sizes)(-\d+)?\.(txt|npy)"
+)
+"""The files of a store, besides its manifest."""
 _ID = re.compile(r"(?!\ufeff)[^\r\n\ud800-\udfff]+")
 """A line of Unicode text without a byte order mark."""
-_LEAST = {"counts": 0, "sizes": 1}
-"""Maps each integer array with one row per image to its minimum value."""
-
-
 CACHE = "cache"
 """Folder in a search index for the embeddings of an unfinished update."""
 
@@ -93,7 +90,7 @@ class FeatureWriter:
         self.done: set = set(self.store.ids)
         """The ids whose features are stored."""
         self._ids_bytes = sum(len(key.encode()) + 1 for key in self.store.ids)
-        self._committed = self.manifest, self._ids_bytes
+        self._written = self.manifest
 
     def __enter__(self):
         """Returns the writer."""
@@ -148,17 +145,18 @@ class FeatureWriter:
         check_ids([*ids, *failed], self.done, self.path)
         noted = {k: v for k, v in self.failed.items() if k not in set(ids)}
         if ids:
-            arrays = dict(zip(PARTS, (features, boxes, counts, scores, sizes)))
+            arrays = {"features": features, "boxes": boxes, "counts": counts}
+            arrays |= {"scores": scores, "sizes": sizes}
             self.append(ids, checked_arrays(self.manifest, ids, arrays))
         self.commit(complete=False, failed={**noted, **failed})
-        self.done.update(ids)
 
     def finish(self):
         """Marks the store as complete, and lets other processes write it."""
         self.commit(complete=True)
         self.close()
 
-    # A search index adds, replaces and removes rows, and commits once.
+    # A search index adds, replaces and removes rows, and commits once. The next
+    # writer overwrites rows that were not committed.
 
     def append(self, ids, arrays):
         """Appends images, which become valid when `commit` is called.
@@ -177,11 +175,13 @@ class FeatureWriter:
         lines = "".join(f"{key}\n" for key in ids).encode()
         self._write(new.files["ids"], b"", self._ids_bytes, lines)
         before = old.arrays(old.images, old.rows)
-        after = new.arrays(new.images, new.rows)
-        for part, array in arrays.items():
-            header, end = header_bytes(*after[part]), _end(*before[part])
-            self._write(new.files[part], header, end, array)
+        for name, kind in new.arrays(new.images, new.rows).items():
+            if name in arrays:
+                header = header_bytes(kind.shape, kind.dtype)
+                start = len(header) + before[name].num_bytes
+                self._write(new.files[name], header, start, arrays[name])
         self.manifest, self._ids_bytes = new, self._ids_bytes + len(lines)
+        self.done.update(ids)
 
     def _write(self, name, header, start, content):
         if not self._unlock.alive:
@@ -213,14 +213,9 @@ class FeatureWriter:
             self.append([store.ids[row] for row in rows[part]], chunk)
 
     def commit(self, **changes):
-        """Replaces the manifest, with changed fields, and removes old files.
-
-        If this fails, the rows appended since the last call are forgotten.
-        """
+        """Replaces the manifest, with changed fields, and removes old files."""
         manifest = dataclasses.replace(self.manifest, **changes)
-        committed = manifest, self._ids_bytes
-        self.manifest, self._ids_bytes = self._committed
-        if manifest != self.manifest:
+        if manifest != self._written:
             for name in manifest.files.values():
                 with open(self.path / name, "rb") as file:
                     os.fsync(file.fileno())
@@ -228,31 +223,15 @@ class FeatureWriter:
                 sums = FeatureStore(self.path, manifest).checksums()
                 manifest = dataclasses.replace(manifest, sha256=sums)
             write_manifest(self.path, manifest)
-        self._committed = manifest, committed[1]
-        self.manifest, self._ids_bytes = self._committed
+        self.manifest = self._written = manifest
         if manifest.complete:
             self.remove_files(manifest.files.values())
-
-    def rollback(self):
-        """Removes the rows that were appended since the last `commit`."""
-        self.manifest, self._ids_bytes = self._committed
-        kinds = self.manifest.arrays(self.manifest.images, self.manifest.rows)
-        for part, name in self.manifest.files.items():
-            header, end = b"", self._ids_bytes
-            if part != "ids":
-                header, end = header_bytes(*kinds[part]), _end(*kinds[part])
-            self._write(name, header, end, b"")
-        self.remove_files(self.manifest.files.values())
 
     def remove_files(self, used=()):
         """Removes the files of the store that are not in `used`."""
         for name in os.listdir(self.path):
             if _OURS.fullmatch(name) and name not in used:
                 (self.path / name).unlink()
-
-
-def _end(shape, dtype):
-    return HEADER_BYTES + math.prod(shape) * dtype.itemsize
 
 
 def fault_of_name(name):
@@ -294,15 +273,13 @@ def make_folder(path):
 
 def checked_arrays(manifest, ids, arrays):
     """Checks the arrays of images, and converts them to the store's dtypes."""
-    arrays = {
-        part: np.asarray(x) for part, x in arrays.items() if x is not None
-    }
-    required, optional = map(set, manifest.parts)
+    arrays = {k: np.asarray(x) for k, x in arrays.items() if x is not None}
+    required, possible = manifest.required(), manifest.arrays(0, 0).keys()
     if manifest.images:
-        required, optional = set(manifest.sha256) - {"ids"}, set()
-    if parts := required ^ (arrays.keys() - optional):
+        required = possible = manifest.sha256.keys() - {"ids"}
+    if wrong := (required - arrays.keys()) | (arrays.keys() - possible):
         raise InputError(
-            ", ".join(sorted(parts)),
+            ", ".join(sorted(wrong)),
             f"be arrays only if they are in {sorted(required)}, the arrays of "
             "this store and of its earlier rows",
             ", ".join(sorted(arrays)),
@@ -310,36 +287,37 @@ def checked_arrays(manifest, ids, arrays):
     counts = np.ones(len(ids), np.int64)
     if "counts" in arrays:
         kind = manifest.arrays(len(ids), 0)["counts"]
-        counts = _converted("counts", arrays["counts"], *kind, ids)
-    owners = np.repeat(ids, counts), ids  # Ids per region, and per image.
-    kinds = manifest.arrays(len(ids), len(owners[0]))
+        counts = _converted("counts", arrays["counts"], kind, ids)
+    owners = np.repeat(ids, counts)
     converted = {
-        part: _converted(part, arrays[part], *kind, owners[part in _LEAST])
-        for part, kind in kinds.items()
-        if part in arrays
+        name: _converted(
+            name, arrays[name], kind, ids if kind.of_images else owners
+        )
+        for name, kind in manifest.arrays(len(ids), len(owners)).items()
+        if name in arrays
     }
     if "boxes" in converted:
         check_boxes(converted["boxes"])
     return converted
 
 
-def _converted(part, array, shape, dtype, owners):
+def _converted(name, array, kind, owners):
     expected, allowed = "finite numbers", "fiu"
-    if part in _LEAST:
-        expected, allowed = f"integers >= {_LEAST[part]}", "iu"
-    if array.shape != shape or array.dtype.kind not in allowed:
+    if kind.of_images:
+        expected, allowed = f"integers >= {kind.minimum}", "iu"
+    if array.shape != kind.shape or array.dtype.kind not in allowed:
         raise InputError(
-            part,
-            f"be {expected} of shape {shape}",
+            name,
+            f"be {expected} of shape {kind.shape}",
             f"shape {array.shape} and dtype {array.dtype}",
         )
     with np.errstate(over="ignore"):
-        stored = np.ascontiguousarray(array, dtype)
-    bad = stored < _LEAST[part] if part in _LEAST else ~np.isfinite(stored)
-    for place in map(tuple, np.argwhere(bad)):
+        stored = np.ascontiguousarray(array, kind.dtype)
+    good = stored >= kind.minimum if kind.of_images else np.isfinite(stored)
+    for place in map(tuple, np.argwhere(~good)):
         raise InputError(
-            part,
-            f"be {expected} as {dtype.name}",
+            name,
+            f"be {expected} as {kind.dtype.name}",
             f"{array[place]} for the image {str(owners[place[0]])!r}",
         )
     return stored
