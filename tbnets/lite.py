@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tbnets.checks import Path, Photos, refuse_single, short_repr
-from tbnets.data.pictures import read_square
+from tbnets.data.pictures import BrokenImageError, read_square
 from tbnets.errors import InputError, MissingFileError, import_extra
 from tbnets.files import CheckedFile, is_kind
 from tbnets.serving import zoo
@@ -150,9 +150,10 @@ class Model(PhotoSearch):
         return self._stacked([embedding for embedding, _ in pairs]), reasons
 
     def _try_image(self, photo):
-        pixels, reason = read_square(photo, self._side)
-        if reason:
-            return np.zeros(self.embedding_dim, np.float32), reason
+        try:
+            pixels = read_square(photo, self._side)
+        except BrokenImageError as error:
+            return np.zeros(self.embedding_dim, np.float32), error.reason
         return self._embed(IMAGE, pixels=pixels[None]), ""
 
     def _stacked(self, rows):

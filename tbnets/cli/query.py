@@ -380,7 +380,7 @@ def write_explanations(options, model, titles, ids, ranked):
             if path is None:
                 continue
             [maps] = model.heat_maps([path], phrases)
-            photo, _ = open_upright(path, 2 * PHOTO_SIZE)
+            photo = open_upright(path, 2 * PHOTO_SIZE)
             mark = "?" * bool(is_doubtful)
             name = montage.shorten(files.readable(name), PHOTO_SIZE)
             label = f"{rank}    {similarity:.3f}{mark}    {name}"

@@ -17,6 +17,9 @@ import tensorflow as tf
 from tbnets.checks import Array, Photo, checked_number, refuse_single
 from tbnets.data import archives, pictures
 from tbnets.data.pictures import (
+    JPEG_START,
+    ORIENTATION_TAG,
+    PNG_START,
     ROOM,
     SCALES,
     BrokenImageError,
@@ -24,13 +27,10 @@ from tbnets.data.pictures import (
 )
 from tbnets.startup import usable_cores
 
-_JPEG_START = b"\xff\xd8\xff"
-_PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD_BYTES = 24  # The signature, and the start of the chunk IHDR.
 _TOO_LARGE = "pixels; scale it down. Received width and height:"
 """The part of an error message by which `_reason` recognises the error."""
 UPRIGHT = 1
-_ORIENTATION_TAG = 0x0112
 _KINDS = (3, 8), (4, 9)
 """The types, unsigned and signed, of TIFF values of 16 and of 32 bits."""
 _SEGMENT_HEAD = 10
@@ -50,14 +50,14 @@ def require(value, condition, expectation, received):
 
 def is_jpeg(image_bytes):
     """Returns whether each file's content starts like a JPEG file."""
-    start = tf.strings.substr(image_bytes, 0, len(_JPEG_START))
-    return tf.equal(start, _JPEG_START)
+    start = tf.strings.substr(image_bytes, 0, len(JPEG_START))
+    return tf.equal(start, JPEG_START)
 
 
 def is_known(image_bytes):
     """Returns, for each file, whether it starts like a JPEG or PNG file."""
-    start = tf.strings.substr(image_bytes, 0, len(_PNG_START))
-    return is_jpeg(image_bytes) | tf.equal(start, _PNG_START)
+    start = tf.strings.substr(image_bytes, 0, len(PNG_START))
+    return is_jpeg(image_bytes) | tf.equal(start, PNG_START)
 
 
 def read_sides(image_bytes, max_pixels=None):
@@ -98,10 +98,10 @@ def small_enough(image_bytes, max_pixels=None):
 def _png_sides(image_bytes):
     head = tf.strings.substr(image_bytes, 0, _PNG_HEAD_BYTES)
     head = tf.strings.join([head, bytes(_PNG_HEAD_BYTES)])
-    start = tf.strings.substr(head, 0, len(_PNG_START))
+    start = tf.strings.substr(head, 0, len(PNG_START))
     head = require(
         head,
-        (start == _PNG_START) & (tf.strings.substr(head, 12, 4) == b"IHDR"),
+        (start == PNG_START) & (tf.strings.substr(head, 12, 4) == b"IHDR"),
         "`image_bytes` must be the content of a JPEG or PNG file; convert it. "
         "Received another kind, of so many bytes:",
         tf.strings.length(image_bytes),
@@ -245,7 +245,7 @@ def _read_orientation(exif):
     values = tf.where(is_short, short, long)
     # Otherwise, the entry contains a place instead of the values.
     fits = (is_short & (count <= 2)) | (is_long & (count <= 1))
-    is_orientation = number(entries, 0, 2) == _ORIENTATION_TAG
+    is_orientation = number(entries, 0, 2) == ORIENTATION_TAG
     is_valid = is_tiff & is_orientation & fits & (count > 0)
     values = tf.boolean_mask(values, is_valid)
     value = tf.concat([[UPRIGHT], tf.cast(values, tf.int32)], axis=0)[-1]
@@ -458,6 +458,8 @@ def fault_of(photo):
 
 def _judged(photo, decode):
     content = read_content(photo)
+    if not content.startswith((JPEG_START, PNG_START)):
+        pictures.convert(photo, content)  # Raises an error with the reason.
     try:
         return decode(content).numpy()
     except tf.errors.InvalidArgumentError as error:
@@ -465,10 +467,6 @@ def _judged(photo, decode):
 
 
 def _reason(content, error):
-    if not content:
-        return "is empty"
-    if not is_known(content):
-        return pictures.convert(content)[1]
     if _TOO_LARGE in error.message:
         width, height = read_sides(content, math.inf).numpy()
         most = pictures.MAX_PIXELS

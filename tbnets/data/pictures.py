@@ -57,13 +57,9 @@ def read_content(photo) -> bytes:
             does not contain pixels.
     """
     photo = photo.numpy() if hasattr(photo, "numpy") else photo
-    is_pixels = isinstance(photo, np.ndarray)
-    picture = picture_of(photo) if is_pixels else photo
+    picture = picture_of(photo) if isinstance(photo, np.ndarray) else photo
     if isinstance(picture, PIL.Image.Image):
-        content, reason = png_of(picture)
-        if reason:
-            raise BrokenImageError(photo, reason)
-        return content
+        return _png_of(photo, picture)
     return as_decodable(read_file(photo))
 
 
@@ -86,7 +82,9 @@ def read_file(photo) -> bytes:
         raise BrokenImageError(photo, reason) from error
 
 
-_DECODED = {"JPEG": rb"\xff\xd8\xff", "PNG": rb"\x89PNG\r\n\x1a\n"}
+JPEG_START = b"\xff\xd8\xff"
+PNG_START = b"\x89PNG\r\n\x1a\n"
+_DECODED = {"JPEG": JPEG_START, "PNG": PNG_START}
 _STARTS = {
     "GIF": rb"GIF8",
     "BMP": rb"BM",
@@ -107,7 +105,7 @@ _OTHER_ORIENTATIONS = {"xmp", "XML:com.adobe.xmp", "Raw profile type exif"}
 """Names under which Pillow keeps orientations that are not in EXIF data."""
 
 
-_ORIENTATION_TAG = 0x0112
+ORIENTATION_TAG = 0x0112
 _TURNS = {
     2: PIL.Image.Transpose.FLIP_LEFT_RIGHT,
     3: PIL.Image.Transpose.ROTATE_180,
@@ -125,38 +123,43 @@ def as_decodable(content: bytes) -> bytes:
     Returns the content unchanged if it is a JPEG or PNG, or if Pillow cannot
     read it.
     """
-    return convert(content)[0] or content
+    with contextlib.suppress(BrokenImageError):
+        return convert(content, content)
+    return content
 
 
-def convert(content):
-    """Converts a photo in one of the formats in `_STARTS` to PNG.
+def convert(photo, content):
+    """Converts a photo in a format of `_STARTS` to PNG; returns its content.
 
-    Returns (content, reason), as `png_of` does.
+    Raises BrokenImageError, which names `photo`, if that fails.
     """
-    picture, reason = _opened(content, _STARTS)
-    return (b"", reason) if reason else png_of(picture)
+    return _png_of(photo, _opened(photo, content, _STARTS))
 
 
-def _opened(content, starts):
+def _opened(photo, content, starts):
     kinds = [
         kind
         for kind, start in starts.items()
         if re.match(start, content, re.DOTALL)
     ]
     if not kinds:
-        return None, "is not a photo" if content else "is empty"
+        reason = "is not a photo" if content else "is empty"
+        raise BrokenImageError(photo, reason)
     name = kinds[0].upper()
     if not _is_read(name):
-        return None, f"is a {kinds[0]} file: {_CURES.get(name, 'convert it')}"
+        cure = _CURES.get(name, "convert it")
+        raise BrokenImageError(photo, f"is a {kinds[0]} file: {cure}")
+    cut = BrokenImageError(photo, f"is not a complete {kinds[0]} file")
     try:
         picture = PIL.Image.open(io.BytesIO(content), formats=[name])
-    except PIL.Image.DecompressionBombError:
-        return None, f"has more than {MAX_PIXELS} pixels"
-    except Exception:  # Pillow raises many types for a damaged header.
-        return None, f"is not a complete {kinds[0]} file"
+    except PIL.Image.DecompressionBombError as error:
+        reason = f"has more than {MAX_PIXELS} pixels"
+        raise BrokenImageError(photo, reason) from error
+    except Exception as error:  # Pillow has many types for a damaged header.
+        raise cut from error
     if content[12:16] == b"VP8 " and _is_too_short(content, *picture.size):
-        return None, f"is not a complete {kinds[0]} file"
-    return picture, ""
+        raise cut
+    return picture
 
 
 def _is_too_short(content, width, height):
@@ -196,28 +199,24 @@ def is_cured(reason: str) -> bool:
     return can_read or reason.startswith(_PASSING)
 
 
-def png_of(picture) -> tuple[bytes, str]:
-    """Encodes a `PIL.Image.Image` as PNG, in its upright orientation.
-
-    Returns (content, reason): the PNG and "", or b"" and a verb phrase that
-    explains why the encoding failed.
-    """
-    upright, reason = _upright(picture)
-    if reason:
-        return b"", reason
+def _png_of(photo, picture):
+    """Returns a `PIL.Image.Image` as an upright PNG, in bytes."""
     stream = io.BytesIO()
     # The PNG is decoded soon, so compression would waste time.
-    upright.save(stream, "PNG", compress_level=0)
-    return stream.getvalue(), ""
+    _upright(photo, picture).save(stream, "PNG", compress_level=0)
+    return stream.getvalue()
 
 
-def _upright(picture):
-    """Decodes a picture like `images.decode_photo`; returns (picture, reason).
+def _upright(photo, picture):
+    """Decodes a picture like `images.decode_photo`.
 
-    Alpha is dropped and 16-bit values keep their upper 8 bits.
+    Alpha is dropped and 16-bit values keep their upper 8 bits. Errors name
+    `photo`.
     """
-    if reason := _why_not_size(*picture.size):
-        return None, reason
+    _check_size(photo, picture)
+    if picture.mode == "F":
+        reason = "has floating-point pixels of an unknown range"
+        raise BrokenImageError(photo, reason)
     try:
         picture = _turned(picture)
         if picture.mode.startswith("I"):
@@ -226,12 +225,10 @@ def _upright(picture):
             if picture.mode != "I" or pixels.max() > 2**8 - 1:
                 pixels >>= 8
             picture = PIL.Image.fromarray(pixels.astype(np.uint8))
-        if picture.mode == "F":
-            return None, "has floating-point pixels of an unknown range"
         picture.info = {}  # Avoids a warning about palettes.
-        return picture.convert("RGB"), ""
-    except Exception as error:  # Pillow raises many types for damaged pixels.
-        return None, f"does not decode: {error}"
+        return picture.convert("RGB")
+    except Exception as error:  # Pillow has many types for damaged pixels.
+        raise BrokenImageError(photo, f"does not decode: {error}") from error
 
 
 def _turned(picture):
@@ -245,71 +242,62 @@ def _turned(picture):
         if "exif" in info:  # Pillow may have added an orientation at opening.
             exif = PIL.Image.Exif()
             exif.load(info["exif"])
-        turn = _TURNS.get(exif.get(_ORIENTATION_TAG))
+        turn = _TURNS.get(exif.get(ORIENTATION_TAG))
     except Exception:  # Pillow raises many types for damaged EXIF data.
         turn = None
     picture.info = info
     return picture.copy() if turn is None else picture.transpose(turn)
 
 
-def _why_not_size(width, height):
-    if not width * height:
-        return f"has {width} x {height} pixels"
-    if width * height > MAX_PIXELS:
-        return f"has {width} x {height} pixels, more than {MAX_PIXELS}"
-    return ""
+def _check_size(photo, picture):
+    width, height = picture.size
+    if not 0 < width * height <= MAX_PIXELS:
+        most = f", more than {MAX_PIXELS}" * bool(width * height)
+        reason = f"has {width} x {height} pixels{most}"
+        raise BrokenImageError(photo, reason)
 
 
 def read_square(photo, side):
     """Decodes a photo and resizes it to a square, like `images.decode_image`.
 
     Pillow and TensorFlow decode JPEG differently, and pixels are rounded here,
-    so the pixels differ by about 1 of 255. `photo` is as in `open_upright`.
+    so the pixels differ by about 1 of 255. For `photo` and errors, see
+    `open_upright`.
 
     Returns:
-        (pixels, reason): uint8 `[side, side, 3]` and "", or None and a verb
-        phrase that explains why the file is not a photo.
+        uint8 `[side, side, 3]`.
     """
-    picture, reason = open_upright(photo, side)
-    if reason:
-        return None, reason
+    picture = open_upright(photo, side)
     square = picture.resize((side, side), PIL.Image.Resampling.BILINEAR)
-    return np.asarray(square), ""
+    return np.asarray(square)
 
 
 def open_upright(photo, side):
     """Decodes a photo with Pillow, in its upright orientation.
 
-    `photo` is anything that `read_content` accepts, except a tensor. `side` is
-    the side to which the photo will be resized: a large JPEG is decoded at a
+    `photo` is an argument of `read_content`, but not a tensor. `side` is the
+    side to which the photo will be resized: a large JPEG is decoded at a
     smaller scale, as in `images.decode_photo`.
 
     Returns:
-        (picture, reason): a `PIL.Image.Image` in RGB and "", or None and a verb
-        phrase that explains why the file is not a photo.
+        A `PIL.Image.Image` in RGB.
+
+    Raises:
+        BrokenImageError: the file is not a photo.
     """
-    is_pixels = isinstance(photo, np.ndarray)
-    picture = picture_of(photo) if is_pixels else photo
-    is_file = not isinstance(picture, PIL.Image.Image)
-    if is_file:
-        try:
-            content = read_file(photo)
-        except BrokenImageError as error:
-            return None, error.reason
-        picture, reason = _opened(content, _DECODED | _STARTS)
-        if reason:
-            return None, reason
-    if is_file and picture.format == "JPEG":
-        width, height = picture.size
-        if reason := _why_not_size(width, height):  # `draft` reduces it.
-            return None, reason
-        scale = max(
-            each
-            for each in SCALES
-            if each == 1 or min(width, height) >= each * ROOM * side
-        )
-        picture.draft("RGB", (width // scale, height // scale))
-    return _upright(picture)
+    picture = picture_of(photo) if isinstance(photo, np.ndarray) else photo
+    if not isinstance(picture, PIL.Image.Image):
+        picture = _opened(photo, read_file(photo), _DECODED | _STARTS)
+        if picture.format == "JPEG":
+            _check_size(photo, picture)  # `draft` reduces the size.
+            width, height = picture.size
+            scale = max(
+                each
+                for each in SCALES
+                if each == 1 or min(width, height) >= each * ROOM * side
+            )
+            picture.draft("RGB", (width // scale, height // scale))
+    return _upright(photo, picture)
 
 
 def picture_of(pixels):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import check_finite
-from tbnets.data.pictures import BrokenImageError, read_square
+from tbnets.data.pictures import read_square
 from tbnets.errors import InputError, check_choice
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.files import write_json, write_text
@@ -70,7 +70,7 @@ def write_litert(network, endpoints, path, kind, photos=(), metadata=None):
     check_choice("litert", kind, KINDS)
     check_convertible(endpoints)
     side, forward = pixels_of(network, endpoints.photos)
-    squares = [_square(photo, side) for photo in photos]
+    squares = [read_square(photo, side) for photo in photos]
     reader = endpoints.tokenizer
     if kind == "int8" and not squares:
         expected = "be photos like the training photos, for --litert=int8"
@@ -145,13 +145,6 @@ def pixels_of(network, reader):
     return sides.pop(), lambda pixels: read.forward((pixels,) * len(parts))
 
 
-def _square(photo, side):
-    pixels, reason = read_square(photo, side)
-    if reason:
-        raise BrokenImageError(photo, reason)
-    return pixels
-
-
 def _functions(network, side, forward, reader):
     pixels = tf.TensorSpec([1, side, side, 3], tf.uint8, "pixels")
     ids = [tf.TensorSpec([1, None], tf.int32, name) for name in _sizes(reader)]
@@ -221,7 +214,7 @@ def _compare(folder, functions, kind, squares, reader):
     # Coarse noise, as photos are smooth too.
     noise = rng.integers(0, 256, (_COMPARED, 8, 8, 3)).astype(np.uint8)
     pictures = squares[:_COMPARED] or [
-        _square(picture, pixels.shape[1]) for picture in noise
+        read_square(picture, pixels.shape[1]) for picture in noise
     ]
     texts = [
         {

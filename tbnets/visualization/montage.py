@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from tbnets.data.photos import find_photo
-from tbnets.data.pictures import open_upright
+from tbnets.data.pictures import BrokenImageError, open_upright
 from tbnets.files import readable
 
 MARGIN, QUERY_WIDTH, PHOTO_SIZE, LABEL_HEIGHT = 16, 230, 190, 46
@@ -53,7 +53,9 @@ def open_photo(folder, image_id):
     path = find_photo(folder, image_id)
     if path is None:
         return None
-    return open_upright(path, MOST_SIDE)[0]
+    with contextlib.suppress(BrokenImageError):
+        return open_upright(path, MOST_SIDE)
+    return None
 
 
 def draw_photo(folder, image_id, size=PHOTO_SIZE):

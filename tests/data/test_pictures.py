@@ -235,7 +235,7 @@ def test_orientation_is_found_wherever_the_exif_data_are(content):
     assert int(images.orientation(content)) == 6
     assert read_photo_sizes([content]).tolist() == [[12, 20]]
     assert read_photo(content).shape == (20, 12, 3)
-    assert open_upright(content, 24)[0].size == (12, 20)
+    assert open_upright(content, 24).size == (12, 20)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ XMP = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
 def test_orientation_outside_exif_data_is_ignored(content):
     content = content[:2] + segment(0xE1, XMP) + content[2:]
     assert read_photo(content).shape == (12, 20, 3)
-    assert open_upright(content, 24)[0].size == (20, 12)
+    assert open_upright(content, 24).size == (20, 12)
 
 
 SIDE = 24
@@ -288,8 +288,7 @@ def picture(width=90, height=60, mode="RGB"):
 )
 def test_square_is_close_to_that_of_the_graph(content):
     expected = decode_images([content], SIDE)[0].numpy()
-    pixels, reason = read_square(content, SIDE)
-    assert reason == ""
+    pixels = read_square(content, SIDE)
     assert pixels.dtype == np.uint8
     # Pillow rounds after each of two passes, and decodes JPEG more exactly.
     assert np.abs(pixels - expected).max() <= 10
@@ -300,23 +299,30 @@ def test_square_of_pixels_pictures_and_files_are_equal(tmp_path):
     image, path = picture(), tmp_path / "a.png"
     image.save(path)
     photos = [np.asarray(image), image, str(path), path, path.read_bytes()]
-    squares = [read_square(photo, SIDE)[0] for photo in photos]
+    squares = [read_square(photo, SIDE) for photo in photos]
     for square in squares[1:]:
         np.testing.assert_array_equal(square, squares[0])
 
 
 def test_faults_have_reasons(tmp_path, monkeypatch):
     jpeg = file_of(picture(), "JPEG")
-    assert read_square(b"", SIDE) == (None, "is empty")
-    assert read_square(b"text", SIDE)[1] == "is not a photo"
-    assert read_square(tmp_path / "gone.jpg", SIDE)[1] == "does not exist"
-    assert "truncated" in read_square(jpeg[:-200], SIDE)[1]
+    reasons = {
+        b"": "is empty",
+        b"text": "is not a photo",
+        tmp_path / "gone.jpg": "does not exist",
+        jpeg[:-200]: "does not decode: image file is truncated",
+    }
+    for photo, reason in reasons.items():
+        with pytest.raises(BrokenImageError, match=f"which {reason}") as error:
+            read_square(photo, SIDE)
+        assert error.value.path == photo
     # A JPEG is decoded at a part of its size, but limited by the whole.
     content = file_of(PIL.Image.new("RGB", (400, 300)), "JPEG")
     monkeypatch.setattr(pictures, "MAX_PIXELS", 400 * 300)
-    assert not read_square(content, 4)[1]
+    assert read_square(content, 4).shape == (4, 4, 3)
     monkeypatch.setattr(pictures, "MAX_PIXELS", 400 * 300 - 1)
-    assert "400 x 300" in read_square(content, 4)[1]
+    with pytest.raises(BrokenImageError, match="400 x 300"):
+        read_square(content, 4)
 
 
 def test_damaged_photos_and_pixels_of_an_unknown_range_are_refused():

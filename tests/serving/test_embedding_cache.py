@@ -8,7 +8,7 @@ import PIL.Image
 import pytest
 
 from tbnets.data import archives
-from tbnets.data.pictures import read_square
+from tbnets.data.pictures import BrokenImageError, read_square
 from tbnets.serving import embedding_cache
 from tbnets.serving.checksums import identity_of
 from tests import photo_files
@@ -37,12 +37,14 @@ class MeanColour:
         self._lock = threading.Lock()
 
     def try_images(self, contents):
-        squares = [read_square(content, 2) for content in contents]
-        reasons = [reason for _, reason in squares]
+        reasons = [""] * len(contents)
         rows = np.zeros((len(contents), 3), np.float32)
-        for row, (pixels, reason) in zip(rows, squares):
-            if not reason:
-                row[:] = pixels.mean((0, 1), np.float32) / 255
+        for place, content in enumerate(contents):
+            try:
+                pixels = read_square(content, 2)
+                rows[place] = pixels.mean((0, 1), np.float32) / 255
+            except BrokenImageError as error:
+                reasons[place] = error.reason
         with self._lock:
             self.count += reasons.count("")
         if self._stop_after is not None and self.count > self._stop_after:
