@@ -402,7 +402,6 @@ def run_scores(options, run_dir):
         run_dir,
         options.checkpoint,
         data_root=options.data_root,
-        more_splits=splits,
     )
     task, fitted = session.task, session.state.fitted
     scores = [

@@ -33,7 +33,7 @@ from tbnets.data.archives import list_archives, stamp
 from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import OF_SEVERAL_FILES, read_file
 from tbnets.data.layouts import Columns
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import InputError
 from tbnets.files import ProblemError
 
 # Matching the captions of two sources. Flickr30K Entities, for example, has the
@@ -290,11 +290,7 @@ class CaptionSource:
         If there are no splits, returns ("all",).
         """
         if pattern := self.pattern():
-            names = split_names.splits_in_path(pattern)
-            if not names:
-                expected = "match at least one file"
-                raise MissingFileError("path", expected, f"path={self.path}")
-            return names
+            return split_names.require_splits(pattern)
         problems: list[Any] = []
         records, _ = self._read_file(os.fspath(self.path), problems)
         if problems and not records:

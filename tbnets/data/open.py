@@ -7,12 +7,11 @@
 """
 
 import collections
-import contextlib
 import functools
 import os
 
 from tbnets.data import splits as split_names
-from tbnets.data.archives import has_archives, is_file, is_folder
+from tbnets.data.archives import is_file
 from tbnets.data.batches import FeatureRows, FileNames
 from tbnets.data.captions import caption_key, common_images
 from tbnets.data.photos import (
@@ -28,7 +27,6 @@ from tbnets.data.splits import WHOLE_FILE, NoSuchSplit
 from tbnets.data.store.reader import (
     extraction_differences,
     load_features,
-    read_made_by,
 )
 from tbnets.errors import InputError, MissingFileError
 from tbnets.files import shown
@@ -50,11 +48,8 @@ class SplitData:
     @functools.cached_property
     def photos(self):
         """The `FileNames` of the photos. Raises an error if one is missing."""
-        sources = self._data.sources
-        sources.value("images")
-        folder = sources.photo_folder
-        if not is_folder(folder):
-            raise sources.nowhere("images", folder)
+        self._data.sources.file("images")
+        folder = self._data.sources.photo_folder
         paths = [folder / name for name in self.records.names]
         missing = [path for path in paths if not is_file(path)]
         if missing:
@@ -102,7 +97,8 @@ class SplitData:
 
     def trees(self):
         """Reads the `Tree`s of the captions or phrases. Does not cache them."""
-        return trees_of(self._data.file("trees"), self.text_records.captions)
+        [path] = self._data.paths("trees")
+        return trees_of(path, self.text_records.captions)
 
     @functools.cached_property
     def regions(self):
@@ -178,7 +174,7 @@ class Data:
         self._plan = plan or (lambda flag, data: {})
         self._photos_of = photos_of
         self._recipe_results = {}
-        self._later_checks = collections.defaultdict(list)
+        self._made_by = collections.defaultdict(list)
         self.cuts = None
         self.matches = None
         self._splits = {}
@@ -229,8 +225,9 @@ class Data:
         try:
             records = self.split(split).records
         except NoSuchSplit as error:
-            names, path = error.names, error.path
-            raise NoSuchSplit(split, names, path, f"--{flag}") from error
+            raise NoSuchSplit(
+                split, error.names, error.path, f"--{flag}"
+            ) from error
         if not records.num_captions:
             received = f"--{flag}={split}, without captions in {records.path}"
             raise InputError(
@@ -244,87 +241,52 @@ class Data:
             self._recipe_results[flag] = self._plan(flag, self)
         return self._recipe_results[flag]
 
-    def make(self, flag):
-        """Runs the recipes of a flag if their results are missing."""
-        for result in self.recipe_results(flag).values():
-            result.make_if_missing()
-        for check in self._later_checks.pop(flag, ()):
-            check()
+    def paths(self, flag, split=None):
+        """Returns the existing paths in a flag, after running its recipes.
 
-    def _is_made(self, flag):
-        with contextlib.suppress(MissingFileError):  # Photos may be gone.
-            results = self.recipe_results(flag).values()
-            return not any(result.missing() for result in results)
-        return False
-
-    def file(self, flag):
-        """Returns the file that a flag names or that its recipe makes."""
-        self.make(flag)
-        recipe = getattr(self.original_sources, flag).strip()
-        result = self.recipe_results(flag).get(recipe)
-        return result.path if result else self.sources.file(flag)
-
-    def paths(self, flag, split):
-        """Returns the paths of a split's features. The files need not exist."""
-        results, paths = self.recipe_results(flag), []
-        sources = self.original_sources
-        for item in sources.items(flag):
-            result = results.get(item)
-            path = result.path if result else sources.resolve(item, split)
-            paths.append(path)
-        return tuple(map(os.fspath, paths))
-
-    def _paths_there(self, flag, split):
-        sources = self.original_sources
+        `split` replaces `{split}`.
+        """
+        sources, results = self.sources, self.recipe_results(flag)
         sources.value(flag)
-        try:
-            paths = self.paths(flag, split)
-        except NoSuchSplit as error:
-            if not error.names:
-                raise sources.nowhere(flag, error.path) from error
-            expected = f"name features of split {split}"
-            received = f"{error.path}, which has {', '.join(error.names)}"
-            raise InputError(f"--{flag}", expected, received) from error
-        if missing := [path for path in paths if not _exists(path)]:
-            raise sources.nowhere(flag, missing[0])
-        return paths
+        for result in results.values():
+            result.make_if_missing()
+        return tuple(
+            os.fspath(
+                results[item].path
+                if item in results
+                else sources.file(flag, item, split)
+            )
+            for item in sources.items(flag)
+        )
 
     def parts(self, name, splits):
         """Returns a dict from each split to its attribute `name`."""
         return {split: getattr(self.split(split), name) for split in splits}
 
-    def check_made_by(self, flag, splits, made_by, where, but=()):
-        """Raises ValueError if features were extracted with different settings.
+    def expect_made_by(self, flag, made_by, where, but=()):
+        """Requires settings with which the features of a flag were extracted.
 
-        Splits without features are skipped. If a recipe has not made the
-        features yet, they are checked after it has run. `made_by` is the
-        expected `Features.made_by`, read from the path `where`. Keys in `but`
-        are ignored.
+        `made_by` is the expected `Features.made_by`, read from the path
+        `where`. Keys in `but` are ignored. The settings are compared when
+        features are opened.
         """
-        arguments = flag, splits, made_by, where, but
-        if not self._is_made(flag):
-            check = functools.partial(self.check_made_by, *arguments)
-            self._later_checks[flag].append(check)
-            return
+        self._made_by[flag].append((made_by, where, but))
 
-        def compared(made_by):
-            return {k: v for k, v in made_by.items() if k not in but}
-
-        for split in splits:
-            try:
-                paths = self.paths(flag, split)
-            except NoSuchSplit:
-                continue  # This split has no features.
-            if not all(map(_exists, paths)):
-                continue
-            here = ", ".join(paths)
-            values = compared(made_by), compared(read_made_by(*paths))
-            if lines := extraction_differences(*values, where, here):
+    def _check_made_by(self, flag, features):
+        for made_by, where, but in self._made_by[flag]:
+            values = (
+                {key: value for key, value in each.items() if key not in but}
+                for each in (made_by, features.made_by)
+            )
+            if lines := extraction_differences(*values, where, features.path):
                 raise InputError(
                     f"--{flag}",
                     f"name features with the settings of {where}",
-                    f"--{flag}={here}, which differ: {'; '.join(lines)}",
+                    f"--{flag}={features.path}, which differ: "
+                    f"{'; '.join(lines)}",
                 )
+        # The features of all splits must match.
+        self._made_by[flag].append((features.made_by, features.path, ()))
 
     @functools.cached_property
     def photos(self):
@@ -383,8 +345,7 @@ class Data:
         Raises ValueError or FileNotFoundError if features are missing, damaged
         or not finite, or if their extraction settings differ between splits.
         """
-        self.make(flag)
-        paths = self._paths_there(flag, split)
+        paths = self.paths(flag, split)
         if paths in self._features:
             return self._features[paths]
         results = self.recipe_results(flag).values()
@@ -392,8 +353,7 @@ class Data:
         features, _ = load_features(
             [made[path].open() if path in made else path for path in paths]
         )
-        train = [self.original_sources.train_split]
-        self.check_made_by(flag, train, features.made_by, features.path)
+        self._check_made_by(flag, features)
         self._features[paths] = features
         return features
 
@@ -423,16 +383,11 @@ class Data:
     def _read_split(self, split):
         sources = self.sources
         captions = sources.caption_source()
-        try:
-            if sources.split_lists:
-                lists = sources.resolve(sources.split_lists)
-                records = read_listed(captions, lists, split)
-            else:
-                records = captions.read(split)
-        except NoSuchSplit as error:
-            if error.names:
-                raise
-            raise sources.nowhere("captions", captions.path) from error
+        if sources.split_lists:
+            lists = sources.resolve(sources.split_lists)
+            records = read_listed(captions, lists, split)
+        else:
+            records = captions.read(split)
         if names := self._matched_names(records):
             records = with_matches(records, names)
         return self.own.usable_records(records) if self.own else records
@@ -444,8 +399,3 @@ class Data:
         if self.matches is None:
             self.matches = match_names(folder, self.sources.caption_source())
         return self.matches
-
-
-def _exists(path):
-    """Returns whether features exist; the path may be a pattern of files."""
-    return os.path.exists(path) or has_archives(path)

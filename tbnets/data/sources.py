@@ -12,7 +12,6 @@ from tbnets.data.layouts import Columns
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
-from tbnets.data.store.reader import MANIFEST
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 
@@ -104,23 +103,18 @@ class Sources:
     def resolve(self, path, split=None):
         """Resolves `path` against the data root and replaces `{split}`.
 
-        A file or feature store that does not exist there is looked up in
-        `started_in`, where the tools write their results. Raises NoSuchSplit if
-        neither folder contains the split.
+        A path that does not exist there is looked up in `started_in`. Raises
+        NoSuchSplit or FileNotFoundError if neither folder has the split.
         """
-        below = self.from_start(self.data_root) / path
-        places = [below, self.from_start(path)]
+        places = [start / path for start in self.starts]
         for place in places:
-            with contextlib.suppress(NoSuchSplit):
+            with contextlib.suppress(NoSuchSplit, MissingFileError):
                 file = place if split is None else fill_split(place, split)
-                file = pathlib.Path(file)
-                is_made = file.is_file() or (file / MANIFEST).is_file()
-                is_made = is_made or has_archives(file)
-                if is_made or (place is below and file.exists()):
-                    return file
+                if os.path.exists(file) or has_archives(file):
+                    return pathlib.Path(file)
         if split is None:
-            return below
-        # Neither folder has the split: report the folder with more splits.
+            return places[0]
+        # Report the folder with more splits.
         pattern = max(places, key=lambda place: len(splits_in_path(place)))
         return pathlib.Path(fill_split(pattern, split))
 
@@ -131,15 +125,22 @@ class Sources:
             raise InputError(f"--{flag}", "be set", f"--{flag}=", _ADVICE[flag])
         return value
 
-    def file(self, flag):
-        """Returns the path that a flag names.
+    def file(self, flag, item="", split=None):
+        """Returns an existing path that a flag names.
 
-        The path must exist unless it contains `{split}`.
+        `item` is one of the flag's items, by default the whole value. `split`
+        replaces `{split}`; if it is None, such a path need not exist.
         """
-        path = self.resolve(self.value(flag))
+        path = self.resolve(item or self.value(flag), split)
         is_pattern = splits.SPLIT_FIELD in os.fspath(path)
         if not (is_pattern or path.exists() or has_archives(path)):
-            raise self.nowhere(flag, path)
+            raise MissingFileError(
+                f"--{flag}",
+                "name an existing file or folder",
+                f"--{flag}={getattr(self, flag)}, which is not at {path}",
+                f"Set --data_root={self.data_root}, or the environment "
+                "variable TBNETS_DATA, to the folder of your data.",
+            )
         return path
 
     def has_archives(self, path):
@@ -166,24 +167,11 @@ class Sources:
 
     @property
     def photo_folder(self):
-        """The folder of the photos, below the data root or `started_in`."""
-        here = self.from_start(self.images)
-        below = self.resolve(self.images)
-        is_here = here.is_dir() and not below.exists()
-        return photo_root(here if is_here else below)
+        """The folder or archive to which the names of photos are relative."""
+        return photo_root(self.resolve(self.images))
 
     def captions_beside_photos(self):
         """Returns {"captions": path} if captions are beside photos, else {}."""
         paths = (self.photo_folder / name for name in METADATA)
         found = [os.path.abspath(path) for path in paths if path.is_file()]
         return {"captions": found[0]} if found else {}
-
-    def nowhere(self, flag, path):
-        """Returns the error for a path that does not exist."""
-        return MissingFileError(
-            f"--{flag}",
-            "name an existing file or folder",
-            f"--{flag}={getattr(self, flag)}, which is not at {path}",
-            f"Set --data_root={self.data_root}, or the environment variable "
-            "TBNETS_DATA, to the folder of your data.",
-        )

@@ -14,7 +14,7 @@ import re
 
 import numpy as np
 
-from tbnets.errors import InputError
+from tbnets.errors import InputError, MissingFileError
 
 SPLIT_FIELD = "{split}"
 WHOLE_FILE = "all"
@@ -41,7 +41,7 @@ class NoSuchSplit(InputError):
     """
 
     def __init__(self, split, names, path, argument="split"):
-        known = ", ".join(map(repr, names)) or "no split"
+        known = ", ".join(map(repr, names))
         advice = ""
         if tuple(names) == (WHOLE_FILE,):
             advice = " Add a split to its rows, or put {split} into the path."
@@ -101,13 +101,22 @@ def fill_split(pattern, split):
     """Replaces `{split}` in a path with an existing split.
 
     Equivalent names are tried, too: "val" matches `dev_ims.npy`. Raises
-    NoSuchSplit if no path matches.
+    FileNotFoundError if no path matches, and NoSuchSplit if only paths of other
+    splits match.
     """
     pattern = os.fspath(pattern)
     if SPLIT_FIELD not in pattern:
         return pattern
-    name = choose_split(split, splits_in_path(pattern), pattern)
+    name = choose_split(split, require_splits(pattern), pattern)
     return pattern.replace(SPLIT_FIELD, name)
+
+
+def require_splits(pattern):
+    """Returns `splits_in_path`; raises FileNotFoundError if there are none."""
+    if names := splits_in_path(pattern):
+        return names
+    received = f"path={pattern}"
+    raise MissingFileError("path", "match at least one file", received)
 
 
 def place_of(image_id):

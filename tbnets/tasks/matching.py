@@ -127,9 +127,9 @@ class MatchingTask(Task):
             self.data.cuts = None  # Draw splits from the remaining photos.
         self.data.check_splits()
 
-    def resume(self, state, splits, where):
+    def resume(self, state, where):
         """Restores the state of a run, including the preset of the images."""
-        super().resume(state, splits, where)
+        super().resume(state, where)
         self._preset = state.fitted.get("image_preset", {})
 
     def notes(self, fitted):

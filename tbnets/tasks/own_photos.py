@@ -6,7 +6,7 @@ captions. Its checkpoints list these photos.
 
 import functools
 
-from tbnets.data.archives import is_file, is_folder
+from tbnets.data.archives import is_file
 from tbnets.data.batches import FeatureRows
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, likely_name, list_files
@@ -117,8 +117,7 @@ class OwnPhotos:
 
         In a new run, images without a photo file are also left out.
         """
-        if not is_folder(self.folder):
-            raise self.sources.nowhere("images", self.folder)
+        self.sources.file("images")
         ids = records.image_ids
         for image_id, name in zip(ids, records.names):
             if not self.is_resumed and not is_file(self.folder / name):

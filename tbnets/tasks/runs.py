@@ -164,15 +164,14 @@ def prepare(settings: Settings, folder, queries=(), workers=None):
     check_same_run(workers, settings, last)
     lock = lock_run(folder) if workers.is_chief and folder.is_dir() else None
     task = registry.open_task(settings)
-    splits = settings.run.train_split, settings.run.dev_split
     if last.exists():
         saved = checkpoints.read_checkpoint(last)
         before = records.completed(saved.state.settings, last)
         records.check_resumable(before, settings, last)
-        task.resume(saved.state, splits, last)
+        task.resume(saved.state, last)
     elif settings.run.from_:
         begun = open_trained(settings.run.from_, settings.started_in)
-        task.begin_with(begun, splits)
+        task.begin_with(begun)
     with workers.chief_first():
         task.make()
         task.check(queries)
@@ -282,9 +281,7 @@ def finish(session):
     return report
 
 
-def open_run(
-    run_dir, checkpoint="best", *, data_root=None, more_splits=(), adjust=None
-):
+def open_run(run_dir, checkpoint="best", *, data_root=None, adjust=None):
     """Rebuilds the network of a run with the weights of a checkpoint.
 
     Returns a `Session` whose `dev` is None.
@@ -294,7 +291,6 @@ def open_run(
         checkpoint: `best` or `last`.
         data_root: base folder of relative data paths. If None, TBNETS_DATA or
             the run's settings name the folder.
-        more_splits: names of additional splits whose data are checked.
         adjust: optional function from the run's settings to changed settings.
     """
     places = records.read_record(run_dir)
@@ -312,9 +308,7 @@ def open_run(
         settings = adjust(settings)
     with _naming_checkpoint(path):
         task = registry.open_task(settings)
-    run = settings.run
-    splits = {run.train_split, run.dev_split, run.test_split, *more_splits}
-    task.resume(state, splits, path)
+    task.resume(state, path)
     with _naming_checkpoint(path):
         network = _build(task, state.fitted, saved)
     checkpoints.put_into(saved, path, network)

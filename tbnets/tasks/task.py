@@ -99,7 +99,7 @@ class Task:
 
     A task loads data, computes scores and makes endpoints::
 
-        task.resume(state, splits, where)    # a resumed run
+        task.resume(state, where)            # a resumed run
         task.make()                          # own photos' features, recipes
         task.check(queries)                  # raises errors early
         fitted  = task.fit()                 # `Fitted`: words, sizes, ...
@@ -181,12 +181,12 @@ class Task:
         """The `SplitData` of the test split or, if there is none, of dev."""
         return self.split(self.test_split or self.settings.run.dev_split)
 
-    def resume(self, state, splits, where):
+    def resume(self, state, where):
         """Restores the state of a resumed run, before any data are read.
 
         `state` is the `checkpoints.RunState` that was read from the path
-        `where`. Raises ValueError if a fitted value is invalid, or if existing
-        data of `splits` have changed.
+        `where`. Raises ValueError if a fitted value is invalid. Features that
+        were extracted differently raise an error when they are opened.
         """
         fitted = state.fitted
         check_fitted_kinds(fitted, where, ("words", "image_dim", "text_dim"))
@@ -194,19 +194,19 @@ class Task:
         if self.own_photos:
             self.own_photos.remember(fitted)
         self.data.cuts = fitted.get("split_cuts")
-        self._check_made_by(fitted, splits, where)
+        self._expect_made_by(fitted, where)
         self._check_recipes(fitted.get("recipes", {}), where)
         if begun := fitted.get("begun_with"):
             self.texts.begin_with(fitted["words"], begun)
 
-    def begin_with(self, trained, splits):
+    def begin_with(self, trained):
         """Uses a trained model's words and the extraction of its features.
 
-        Raises ValueError if the features of `splits` were extracted
-        differently, apart from the boxes and the dtype.
+        Features that were extracted differently, apart from the boxes and the
+        dtype, raise an error when they are opened.
         """
         fitted, but = trained.fitted, ("proposals", "store")
-        self._check_made_by(fitted, splits, trained.path, but)
+        self._expect_made_by(fitted, trained.path, but)
         words = fitted["words"]
         begun = {"sha256": trained.sha256, "words": len(words)}
         self.texts.begin_with(words, begun)
@@ -214,10 +214,10 @@ class Task:
             made_by = fitted.get("image_features_made_by", {})
             self.own_photos.make_as(made_by)
 
-    def _check_made_by(self, fitted, splits, where, but=()):
+    def _expect_made_by(self, fitted, where, but=()):
         for flag, name in self.made_by.items():
             if made_by := fitted.get(name):
-                self.data.check_made_by(flag, splits, made_by, where, but)
+                self.data.expect_made_by(flag, made_by, where, but)
 
     def _check_recipes(self, before, where):
         now = plan.recorded_flags(self.data) if before else {}

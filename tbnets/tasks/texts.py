@@ -176,7 +176,6 @@ class Texts:
             read = PresetFeatures.made
             places = [hub.placed(preset, *self.settings.sources().starts)]
         else:
-            self._data.make("text_features")
             read, split = load_encoder_of, self.settings.run.train_split
             places = self._data.paths("text_features", split)
         key = made_by["encoder_sha256"], *places

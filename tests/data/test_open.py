@@ -1,7 +1,7 @@
 """Tests of where data are looked for, and of splits and their features."""
 
+import contextlib
 import dataclasses
-import functools
 import json
 import pathlib
 
@@ -12,6 +12,7 @@ from tbnets.data.open import Data
 from tbnets.data.sources import Sources
 from tbnets.data.splits import NoSuchSplit
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.errors import MissingFileError
 from tests import refusals, tiny
 
 
@@ -29,12 +30,15 @@ def test_features_with_other_extraction_settings_raise_an_error(
     write_store(tmp_path / "features" / "dev")
     store = {"dim": 1, "dtype": "float32", "kind": "images"}
     made_by = {"layers": "fc7", "store": store}
-    data = Data(Sources(image_features="features/{split}"))
-    check = functools.partial(data.check_made_by, "image_features")
-    check(["test"], made_by, "last.npz")  # There are no features of test.
-    with refusals.refused("--image_features"):
-        check(["test", "dev"], made_by, "last.npz")
-    check(["dev"], made_by, "last.npz", ["layers"])
+    for but in ((), ["layers"]):
+        data = Data(Sources(image_features="features/{split}"))
+        data.expect_made_by("image_features", made_by, "last.npz", but)
+        with (
+            contextlib.nullcontext()
+            if but
+            else refusals.refused("--image_features")
+        ):
+            data.open_features("image_features", "dev")
 
 
 def test_a_store_that_splits_share_is_opened_once(tmp_path, monkeypatch):
@@ -161,7 +165,8 @@ def test_arrays_are_found_under_either_name_of_a_split(here):
         for split in ("dev", "val"):
             found = Sources().resolve(pattern, split)
             assert found == pathlib.Path(root, place)
-    for missing, names in ((pattern, ("dev",)), ("absent/{split}", ())):
-        with pytest.raises(NoSuchSplit) as error:
-            Sources().resolve(missing, "test")
-        assert error.value.names == names
+    with pytest.raises(NoSuchSplit) as error:
+        Sources().resolve(pattern, "test")
+    assert error.value.names == ("dev",)
+    with pytest.raises(MissingFileError):
+        Sources().resolve("absent/{split}", "test")

@@ -34,7 +34,6 @@ from tbnets.data.store.features import (
     Features,
     SideBySide,
     check_finite,
-    joined_made_by,
     open_array,
 )
 from tbnets.data.store.npy import COPY_AGAIN, open_numbers
@@ -502,14 +501,3 @@ def check_features(part):
         part.verify()
         check_finite(part)
         _checked.add(key)
-
-
-def read_made_by(*paths) -> dict:
-    """Returns `Features.made_by` for `paths`, but reads only the manifests."""
-
-    def made_by(path):
-        if os.fspath(path).endswith(SUFFIX):
-            return ParquetFeatures(path).made_by
-        return read_manifest(path).made_by if os.path.isdir(path) else {}
-
-    return joined_made_by([made_by(path) for path in paths])

@@ -12,7 +12,6 @@ from tbnets.data.store.reader import (
     FeatureStore,
     load_features,
     open_features,
-    read_made_by,
 )
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
@@ -110,7 +109,6 @@ def test_features_are_concatenated_by_id(two, tmp_path):
     taken = features.take(rows).tolist()
     assert taken == [[*first[1], 1, 2], [*first[0], 3, 4]]
     assert load_features(with_store)[1] == range(2)
-    assert read_made_by(*with_store) == features.made_by
     features = open_features(*paths)
     assert features.ids == ("b", "a") and features.dim == 5
     expected = {"a": [*first[1], *second[0]], "b": [*first[0], *second[1]]}

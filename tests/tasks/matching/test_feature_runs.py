@@ -105,8 +105,9 @@ def test_concatenated_arrays_and_stores(folder, tmp_path):
     runs.open_run(tmp_path / "run")
     prepare(folder, tmp_path / "run", resume=True, image_features=pattern)
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
+    task = runs.open_run(tmp_path / "run").task
     with refused("--image_features"):
-        runs.open_run(tmp_path / "run")
+        task.split("test").images  # noqa: B018
 
 
 def test_features_of_an_additional_split_are_checked(folder, tmp_path):
@@ -119,9 +120,10 @@ def test_features_of_an_additional_split_are_checked(folder, tmp_path):
     save(session, "best")
     shutil.rmtree(folder / "stores" / "train")
     replace(folder, "stores/test", ["test"], {**EXTRACTION, "crops": 10})
-    runs.open_run(tmp_path / "run")
+    task = runs.open_run(tmp_path / "run").task
+    assert task.split("dev").images.features.dim
     with refused("--image_features"):
-        runs.open_run(tmp_path / "run", more_splits=["test"])
+        task.split("test").images  # noqa: B018
 
 
 def test_images_shared_by_splits_are_reported(folder, tmp_path):
