@@ -23,7 +23,7 @@ from tbnets.errors import (
     MissingFileError,
     NotAFileError,
 )
-from tbnets.files import BESIDE_SUFFIX, CheckedFile
+from tbnets.files import BESIDE_SUFFIX, CheckedFile, ProblemError
 
 PHOTO_SUFFIXES = tuple(
     ".jpg .jpeg .png .webp .gif .bmp .tif .tiff .avif .heic .heif".split()
@@ -39,16 +39,14 @@ def list_archives(path, suffixes=SUFFIXES):
     """Returns the archives that a path names, in the order of their names.
 
     `path` is an archive, a folder, or a pattern in which `{split}` and `*`
-    match any name and `{000..009}` stands for ten numbers. Returns (root,
-    paths): the folder of the archives, and their paths. If `path` is an
-    archive, it is also the root. Raises FileNotFoundError if a pattern or one
-    of its numbers matches no file.
+    match any name and `{000..009}` means ten numbers. Raises FileNotFoundError
+    if a pattern or one of its numbers matches no file.
     """
     path = os.fspath(path)
     if not path.endswith(suffixes) or os.path.isdir(path):
-        return path, sorted(_below(path, suffixes))
+        return sorted(_below(path, suffixes))
     if os.path.isfile(path):
-        return path, [path]
+        return [path]
     archives = []
     for pattern in _expand_numbers(path.replace(SPLIT_FIELD, "*")):
         paths = sorted(glob.glob(pattern))
@@ -56,12 +54,23 @@ def list_archives(path, suffixes=SUFFIXES):
             received = f"path={path}, but {pattern} does not exist"
             raise MissingFileError("path", "match archives", received)
         archives += paths
-    return os.path.dirname(re.split(r"[{*]", path)[0]), archives
+    return archives
 
 
-def name_below(root, path):
-    """Returns the path of an archive relative to `root`; "" if it is `root`."""
-    return "" if path == root else os.path.relpath(path, root or ".")
+def open_archives(path, suffixes=SUFFIXES, problems=None):
+    """Opens the archives that a path names.
+
+    Returns a list of (path below `photo_root`, archive). A damaged archive is
+    left out after its `Problem` is added to `problems`; None raises it.
+    """
+    root, opened = photo_root(path), []
+    for each in list_archives(path, suffixes):
+        name = "" if root.is_file() else os.path.relpath(each, root)
+        try:
+            opened.append((name, open_archive(each)))
+        except ProblemError as error:
+            error.problem.raise_or_add_to(problems)
+    return opened
 
 
 def _below(folder, suffixes):
@@ -120,8 +129,10 @@ def is_left_out(name):
 
 def photo_root(path):
     """Returns the folder or the archive to which photo names are relative."""
-    is_archives = os.fspath(path).endswith(SUFFIXES)
-    return pathlib.Path(list_archives(path)[0] if is_archives else path)
+    path = os.fspath(path)
+    if path.endswith(SUFFIXES) and not os.path.exists(path):
+        path = os.path.dirname(re.split(r"[{*]", path)[0])
+    return pathlib.Path(path)
 
 
 def photos_inside(path):
@@ -130,20 +141,18 @@ def photos_inside(path):
     The id is the photo's name in its archive, or the path if another archive
     has a photo with this name.
     """
-    root, paths = list_archives(path)
-    archives = [open_archive(path) for path in paths]
-    repeated = repeated_names(archives)
-    for archive in archives:
-        before = name_below(root, archive.path)
+    opened = open_archives(path)
+    repeated = repeated_names(opened)
+    for before, archive in opened:
         for name in archive.photos:
             place = posixpath.join(before, name)
             yield place if name in repeated else name, place
 
 
-def repeated_names(archives):
-    """Returns the names of photos that occur in several opened archives."""
+def repeated_names(opened):
+    """Returns the names of photos in several archives of `open_archives`."""
     counts = collections.Counter(
-        name for archive in archives for name in archive.photos
+        name for _, archive in opened for name in archive.photos
     )
     return {name for name, count in counts.items() if count > 1}
 
@@ -151,7 +160,7 @@ def repeated_names(archives):
 def has_archives(path):
     """Returns whether `list_archives` finds archives."""
     with contextlib.suppress(MissingFileError):
-        return bool(list_archives(path)[1])
+        return bool(list_archives(path))
     return False
 
 
@@ -247,13 +256,10 @@ class TarFiles:
 
     def read(self, name):
         """Returns the content of a file."""
-        return _read_part(self.path, *self.places[name])
-
-
-def _read_part(path, offset, size):
-    with open(path, "rb", buffering=0) as file:
-        file.seek(offset)
-        return file.read(size)
+        offset, size = self.places[name]
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(offset)
+            return file.read(size)
 
 
 _BLOCK, _CHUNK_BYTES = 512, 1 << 20
@@ -272,27 +278,11 @@ class _Member(tarfile.TarInfo):
 
 
 def _tar_places(file):
-    """Returns {name: (offset, size)} for the files in a tar archive.
-
-    Reads also the archives that follow the end of the first, as `cat` writes
-    them.
-    """
-    places, start, size = {}, 0, os.path.getsize(file.path)
-    with open(file.path, "rb") as stream:
-        while start is not None:
-            stream.seek(start)
-            end = _add_members(file, stream, places, size)
-            start = _after_zeros(stream, end)
-    return places
-
-
-def _add_members(file, stream, places, size):
-    """Adds the places of one archive's files; returns where its end begins."""
-    end = stream.tell()
+    """Returns {name: (offset, size)} for the files in a tar archive."""
+    places, end, size = {}, 0, os.path.getsize(file.path)
     kind = {"tarinfo": _Member, "encoding": "utf-8", "errors": "strict"}
-    expected = "expected a tar archive; found"
     try:
-        with tarfile.open(fileobj=stream, mode="r:", **kind) as members:
+        with tarfile.open(file.path, "r:", **kind) as members:
             for member in members:
                 place = f"byte {member.offset}"
                 if member.offset < end or member.size < 0 or member.issparse():
@@ -306,21 +296,21 @@ def _add_members(file, stream, places, size):
                     _add_place(file, places, member, place)
                 members.members.clear()  # They would take memory.
     except (tarfile.TarError, RecursionError, UnicodeDecodeError) as error:
-        file.report(f"{expected}: {error}.", f"byte {end}")
-    stream.seek(end)
-    if (last := stream.read(_BLOCK)) != bytes(_BLOCK):
-        file.refuse("the end of a tar archive", last[:16], f"byte {end}")
-    return end
+        found = f"expected a tar archive; found: {error}."
+        file.report(found, f"byte {end}")
+    _check_end(file, end, size)
+    return places
 
 
-def _after_zeros(stream, place):
-    """Returns the place of the next block that is not zero, or None."""
-    stream.seek(place)
-    while chunk := stream.read(_CHUNK_BYTES):
-        if rest := chunk.lstrip(b"\0"):
-            return (place + len(chunk) - len(rest)) // _BLOCK * _BLOCK
-        place += len(chunk)
-    return None
+def _check_end(file, end, size):
+    """Reports an archive that is cut, or followed by other bytes than zeros."""
+    with open(file.path, "rb") as stream:
+        stream.seek(end)
+        chunks = iter(lambda: stream.read(_CHUNK_BYTES), b"")
+        last = next((chunk for chunk in chunks if chunk.strip(b"\0")), b"")
+    if last or end + _BLOCK > size:
+        expected = "zeros after the last file of a tar archive"
+        file.refuse(expected, last[:16], f"byte {end}")
 
 
 def _add_place(file, places, member, place):

@@ -20,7 +20,7 @@ from tbnets.data.caption_files import (
 )
 from tbnets.data.layouts import caption_columns
 from tbnets.data.splits import SPLIT_ORDER, WHOLE_FILE
-from tbnets.files import CheckedFile, ProblemError, parse_json
+from tbnets.files import CheckedFile, parse_json
 
 _TEXTS = ("txt", "json", "cls")
 """Extensions of caption files. If a photo has several, the first is read."""
@@ -61,7 +61,7 @@ def read_shards(file):
     file.used = f"{len(shards)} shards"
     classes = _read_classes(archives.photo_root(file.path))
     counts = collections.Counter()
-    for before, split, archive in shards:
+    for before, archive, split in shards:
         shard = CheckedFile(archive.path, file.problems)
         for key, files in _samples(archive).items():
             photos = [*filter(archives.is_photo_name, files)]
@@ -85,17 +85,13 @@ def read_shards(file):
 def _open_all(file, suffix):
     """Opens the archives of a caption file; reports damaged ones.
 
-    Returns a list of (path below the root, split, archive), and the names of
+    Returns a list of (path below the root, archive, split), and the names of
     photos in several archives.
     """
-    root, paths = archives.list_archives(file.path, (suffix,))
-    names, opened = [archives.name_below(root, path) for path in paths], []
-    for name, path, split in zip(names, paths, archive_splits(names)):
-        try:
-            opened.append((name, split, archives.open_archive(path)))
-        except ProblemError as error:
-            CheckedFile(path, file.problems).report(error.problem.message)
-    return opened, archives.repeated_names(archive for *_, archive in opened)
+    opened = archives.open_archives(file.path, (suffix,), file.problems)
+    splits = archive_splits([name for name, _ in opened])
+    triples = [(*pair, split) for pair, split in zip(opened, splits)]
+    return triples, archives.repeated_names(opened)
 
 
 def _samples(archive):
@@ -168,7 +164,7 @@ def read_parquet(file):
     id begins with the path of the file.
     """
     files, repeated = _open_all(file, ".parquet")
-    for before, split, archive in files:
+    for before, archive, split in files:
         part = CaptionFile(
             archive.path, file.problems, file.columns, file.images
         )

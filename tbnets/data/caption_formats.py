@@ -451,7 +451,7 @@ def read_file(file):
 def _format_of(file):
     """Returns the format of a file, or "" if it has none."""
     for suffix, name in ((".tar", "webdataset"), (".parquet", "parquet")):
-        if list_archives(file.path, (suffix,))[1]:
+        if list_archives(file.path, (suffix,)):
             return name
     require_file(file.path)
     if file.path.endswith("_caps.txt"):

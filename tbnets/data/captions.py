@@ -331,7 +331,7 @@ class CaptionSource:
                 return pattern
         # The splits of archives are in their names.
         has_field = split_names.SPLIT_FIELD in path
-        return path if has_field and not list_archives(path)[1] else ""
+        return path if has_field and not list_archives(path) else ""
 
     def _read_split(self, name, problems):
         before, pattern = len(problems or ()), self.pattern()
@@ -351,7 +351,7 @@ class CaptionSource:
 
         Caches the last file, if it is valid and does not depend on others.
         """
-        files = list_archives(path)[1] or [path]
+        files = list_archives(path) or [path]
         stamps = [stamp(file) for file in files if os.path.isfile(file)]
         key = path, self.columns, self.images, *stamps
         if (result := _CACHE.get(key)) is None:

@@ -1,18 +1,15 @@
 """Reads photos and captions in parquet files.
 
 A row group can only be decoded from its start. Photos that are read in the
-order of the rows, and the first others, are decoded one by one. When more
-photos of a row group had to be skipped than it has, its photos are copied to a
-temporary file, and equal photos are copied once.
+order of the rows are decoded one by one. Before any other photo is read, the
+photos of its row group are copied to a temporary file. Equal photos are copied
+once.
 """
 
 import atexit
-import collections
 import contextlib
-import errno
 import functools
 import hashlib
-import itertools
 import os
 import tempfile
 import threading
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tbnets.data.layouts import COLUMN_NAMES, column_key, named_columns
-from tbnets.errors import FileError, import_extra
+from tbnets.errors import import_extra
 from tbnets.files import CheckedFile, listed
 
 _PHOTO_NAMES = [
@@ -41,10 +38,10 @@ byte of the file."""
 _LOCK = threading.Lock()
 
 
-_LAST: list[Any] = [None, 0, None]
-"""The file and row group of the photo that was decoded last, the next row, and
-the photos from this row on. Only one file remains open."""
-atexit.register(_LAST.clear)
+_NEXT: list[Any] = [None, iter(())]
+"""The file and the row of the photo after the last that was decoded, and the
+photos from this row on. Only one file remains open."""
+atexit.register(_NEXT.clear)
 
 
 class ParquetFile:
@@ -72,7 +69,6 @@ class ParquetFile:
         sizes = [self._metadata.row_group(group).num_rows for group in groups]
         self._starts = np.cumsum([0, *sizes])
         self._copies, self._copy_of_digest = {}, {}
-        self._skipped = collections.Counter()
         self.names = self._find_names() if self._photo else []
         self.places = {}
         for row, name in enumerate(self.names):
@@ -101,17 +97,15 @@ class ParquetFile:
         the only one of bytes or of `{bytes, path}`; a column of bytes is not
         used if there is a column of names of photos.
         """
+        flat = {x.name: x.type for x in schema.empty_table().flatten().schema}
         columns = {}
-        for field in schema:
-            if _is_kind(field.type, "binary"):
-                columns[field.name] = field.name, ""
-            elif import_extra("data", "pyarrow").types.is_struct(field.type):
-                parts = {part.name: part.type for part in field.type}
-                if "bytes" in parts and _is_kind(parts["bytes"], "binary"):
-                    has_path = "path" in parts
-                    has_path = has_path and _is_kind(parts["path"], "string")
-                    path = f"{field.name}.path" * has_path
-                    columns[field.name] = f"{field.name}.bytes", path
+        for name, kind in flat.items():
+            is_whole = name in schema.names
+            column = name if is_whole else name.removesuffix(".bytes")
+            if column in schema.names and _is_kind(kind, "binary"):
+                path = "" if is_whole else f"{column}.path"
+                has_path = path in flat and _is_kind(flat[path], "string")
+                columns[column] = name, path * has_path
         if names := named_columns([*columns], _PHOTO_NAMES):
             return columns[names[0]]
         if self._column_of_names():
@@ -179,29 +173,23 @@ class ParquetFile:
         A row without a valid name is named by its number, and so are rows with
         one name and different photos.
         """
-        count, file = int(self._starts[-1]), CheckedFile(self.path, [])
-        names = [None] * count
+        file, names = CheckedFile(self.path, []), []
         if column := self._names or self._column_of_names():
             values = self._values(column)
             names = [file.file_name(_relative(value)) for value in values]
+        differ = {None}
+        if len({*names}) < len(names):
+            groups, digests = range(self._metadata.num_row_groups), {}
+            for name, content in zip(names, self._contents(groups)):
+                digest = hashlib.sha256(content).digest()
+                if digests.setdefault(name, digest) != digest:
+                    differ.add(name)
         stem = os.path.splitext(os.path.basename(self.path))[0]
-        differ = self._names_of_several_photos(names)
+        names = names or [None] * int(self._starts[-1])
         return [
-            f"{stem}-{row}" if name is None or name in differ else name
+            f"{stem}-{row}" if name in differ else name
             for row, name in enumerate(names)
         ]
-
-    def _names_of_several_photos(self, names):
-        counts, first, differ = collections.Counter(names), {}, set()
-        if len(counts) == len(names):
-            return differ
-        groups = range(self._metadata.num_row_groups)
-        for name, content in zip(names, self._contents(groups)):
-            if counts[name] > 1:
-                digest = hashlib.sha256(content).digest()
-                if first.setdefault(name, digest) != digest:
-                    differ.add(name)
-        return differ
 
     @property
     def photos(self):
@@ -211,41 +199,30 @@ class ParquetFile:
     def read(self, name):
         """Returns the content of a photo."""
         row = self.places[name]
+        group = int(np.searchsorted(self._starts, row, "right")) - 1
         with _LOCK:
             if row not in self._copies:
-                group = int(np.searchsorted(self._starts, row, "right")) - 1
-                if (content := self._read_ahead(row, group)) is not None:
-                    return content
+                if row == self._starts[group]:
+                    _NEXT[:] = None, None  # Frees memory.
+                    _NEXT[:] = (self, row), self._contents([group])
+                if _NEXT[0] == (self, row):
+                    _NEXT[0] = self, row + 1
+                    # An iterator ends where its file is damaged.
+                    if (content := next(_NEXT[1], None)) is not None:
+                        return content
                 self._copy_group(group)
             file, offset, size = self._copies[row]
             return os.pread(file.fileno(), size, offset)
 
-    def _read_ahead(self, row, group):
-        """Decodes a photo and skips those before it.
-
-        Returns None if more photos of the row group would be skipped, in all
-        calls, than it has.
-        """
-        place, start, contents = _LAST
-        if place != (self, group) or row < start:
-            _LAST[2] = contents = None  # Frees memory.
-            start, contents = self._starts[group], self._contents([group])
-        self._skipped[group] += row - start
-        if self._skipped[group] > self._starts[group + 1] - self._starts[group]:
-            return None
-        content = next(itertools.islice(contents, row - start, None), None)
-        _LAST[:] = (self, group), row + 1, contents
-        return content
-
     def _copy_group(self, group):
-        _LAST[:] = None, 0, None
+        _NEXT[:] = None, None
         # Forked processes would write at the same place in one file.
         file, row = _temporary_file(os.getpid()), int(self._starts[group])
         for content in self._contents([group]):
             digest = hashlib.sha256(content).digest()
             if digest not in self._copy_of_digest:
                 offset = file.seek(0, os.SEEK_END)
-                _write(file, content)
+                file.write(content)
                 self._copy_of_digest[digest] = file, offset, len(content)
             self._copies[row] = self._copy_of_digest[digest]
             row += 1
@@ -292,17 +269,6 @@ def _temporary_file(process):
     file = tempfile.TemporaryFile(buffering=0)
     atexit.register(file.close)
     return file
-
-
-def _write(file, content):
-    try:
-        file.write(content)
-    except OSError as error:
-        raise FileError(
-            errno.ENOSPC,
-            f"The photos of parquet files are copied to {tempfile.gettempdir()}"
-            f": {error.strerror}. Set TMPDIR to a folder with more space.",
-        ) from error
 
 
 def _relative(name):

@@ -1,6 +1,5 @@
 """Tests of captions and photos in parquet files."""
 
-import io
 import os
 import tempfile
 
@@ -265,19 +264,6 @@ def test_damaged_files(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(InputError, match="expected a parquet file; found"):
             read(path)
-
-
-def test_a_full_disk(tmp_path, monkeypatch):
-    class Full(io.BytesIO):
-        def write(self, content):
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(parquet, "_temporary_file", lambda _: Full())
-    path = tmp_path / "data.parquet"
-    write(path, image=photos_of(), caption=CAPTIONS["caption"])
-    with pytest.raises(InputError, match="TMPDIR"):
-        for _ in range(3):
-            images.read_photo(path / NAMES[1])
 
 
 def test_a_forked_process_reads_the_copies_of_its_parent(tmp_path, monkeypatch):

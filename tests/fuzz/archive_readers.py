@@ -33,12 +33,6 @@ def _reader(name, write):
     )
 
 
-def _write_two_tars(path):
-    names = [{"0.jpg": PHOTO, "0.txt": "A dog."}, {"1.png": PHOTO}]
-    parts = [write_tar(path, files).read_bytes() for files in names]
-    path.write_bytes(b"".join(parts))
-
-
 def _write_parquet(path):
     import pyarrow
     from pyarrow import parquet
@@ -49,9 +43,6 @@ def _write_parquet(path):
     parquet.write_table(table, path, row_group_size=2)
 
 
-READERS = {
-    "tar": _reader("s.tar", lambda x: write_tar(x, FILES)),
-    "tars_in_one": _reader("s.tar", _write_two_tars),
-}
+READERS = {"tar": _reader("s.tar", lambda x: write_tar(x, FILES))}
 if importlib.util.find_spec("pyarrow"):
     READERS["parquet"] = _reader("p.parquet", _write_parquet)

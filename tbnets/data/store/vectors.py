@@ -45,7 +45,7 @@ def read_vectors(path):
 
     `path` is a file or a pattern, as in `archives.list_archives`.
     """
-    for file in list_archives(path, (SUFFIX,))[1]:
+    for file in list_archives(path, (SUFFIX,)):
         yield file, *read_file(file)
 
 
