@@ -495,17 +495,12 @@ def readable(name):
     )
 
 
-def nearest_folder(path):
-    """Returns a path, or its nearest parent that exists."""
-    path = pathlib.Path(path).absolute()
-    return next(parent for parent in (path, *path.parents) if parent.exists())
-
-
 def can_be_written(folder):
     """Returns whether a folder is writable, or can be created.
 
     Returns False for a read-only folder, even for root.
     """
-    nearest = nearest_folder(folder)
+    path = pathlib.Path(folder).absolute()
+    nearest = next(x for x in (path, *path.parents) if x.exists())
     may = nearest.is_dir() and nearest.stat().st_mode & 0o222
     return bool(may) and os.access(nearest, os.W_OK | os.X_OK)

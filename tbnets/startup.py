@@ -77,9 +77,13 @@ def quiet_tensorflow():
     """
     is_shown = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3") != "3"
     is_shown = is_shown or sys.stderr is None  # A program without a terminal.
-    hidden = contextlib.nullcontext() if is_shown else _hidden()
-    # Garbage collection would take a seventh of the import time.
-    with _importing, _uncollected(), hidden:
+    with _importing, contextlib.ExitStack() as stack:
+        # Garbage collection would take a seventh of the import time.
+        if gc.isenabled():
+            gc.disable()
+            stack.callback(gc.enable)
+        if not is_shown:
+            stack.enter_context(_hidden())
         yield
 
 
@@ -112,17 +116,6 @@ class _PreparedTensorFlow(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = execute_quietly
         return spec
-
-
-@contextlib.contextmanager
-def _uncollected():
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @contextlib.contextmanager

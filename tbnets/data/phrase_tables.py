@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tbnets.checks import letters
 from tbnets.data.caption_files import CaptionFile
-from tbnets.files import CheckedFile, shown
+from tbnets.files import CheckedFile, is_kind, shown
 
 
 class MarkedPhrase(NamedTuple):
@@ -155,9 +155,7 @@ def _words(file, line, value, kind):
 
 def _types(file, line, value):
     names = [value] if isinstance(value, str) else value
-    if isinstance(names, list) and all(
-        isinstance(name, str) and _TYPE.fullmatch(name) for name in names
-    ):
+    if is_kind(names, list[str]) and all(map(_TYPE.fullmatch, names)):
         return tuple(names)
     return file.refuse("one word, or a list of words, as 'type'", value, line)
 
@@ -172,10 +170,10 @@ def _chain(file, line, value):
 def _size(file, line, row):
     # A missing size is (0, 0), and an invalid size is None.
     size = row.get("width", 0), row.get("height", 0)
-    whole = all(type(side) is int and side < MOST_PIXELS for side in size)
     has_size = "width" in row or "height" in row
-    if whole and (min(size) > 0 or not has_size):
-        return size
+    if is_kind([*size], list[int]) and max(size) < MOST_PIXELS:
+        if min(size) > 0 or not has_size:
+            return size
     expected = "the integers 'width' and 'height' in pixels, or neither"
     return file.refuse(expected, size, line)
 
@@ -185,11 +183,8 @@ def _box(file, line, row, size):
     is_clipped = "bbox" in row
     edges = row["bbox" if is_clipped else "box"]
     limits = [side or MOST_PIXELS for side in size] * 2
-    is_valid = isinstance(edges, list) and len(edges) == 4
-    is_valid = is_valid and all(
-        type(edge) in (int, float) and abs(edge) <= MOST_PIXELS
-        for edge in edges
-    )
+    is_valid = is_kind(edges, list[float]) and len(edges) == 4
+    is_valid = is_valid and all(abs(edge) <= MOST_PIXELS for edge in edges)
     if is_valid and is_clipped:
         x, y, width, height = edges
         pairs = zip((x, y, x + width, y + height), limits)
