@@ -73,15 +73,6 @@ def test_file_that_changes_after_it_was_found_is_noticed(paths, tmp_path):
     assert changed == ["a"]
 
 
-def test_files_that_cannot_be_read_have_reasons(paths):
-    paths["a"].unlink()
-    paths["b"].unlink()
-    paths["b"].mkdir()
-    (keys, reasons), _ = read(paths)
-    assert keys == {"c": key(b"c")}
-    assert reasons == {"a": "does not exist", "b": "is not a file"}
-
-
 def test_processes_share_the_file_of_keys(paths, tmp_path):
     first, second = (cache.FileKeys(tmp_path) for _ in range(2))
     for name, files in zip("ab", (first, second)):

@@ -12,15 +12,11 @@ from tbnets.features.cnn import (
     Architecture,
     build_cnn,
     full_network_outputs,
-    pooled_network,
 )
 from tbnets.features.cnn_weights import load_weights, weights_sha256
 from tbnets.features.photo_features import PhotoFeatures
 from tests.features.tiny_cnn import (
-    NAME,
-    SIDE,
     TOP,
-    known,
     tiny_cnn,
     tiny_network,
 )
@@ -71,33 +67,6 @@ def test_squeezenet_features_are_near_those_of_the_original_photos(data_root):
     assert (cosines.argmax(axis=1) == np.arange(12)).all()
 
 
-def test_pooled_network_averages_maps_and_joins_vectors():
-    cnn = tiny_cnn()
-    pixels = np.random.default_rng(0).normal(size=(2, 8, 8, 3))
-    pixels = pixels.astype(np.float32)
-    outputs = cnn.outputs(["first", "fc1"])
-    pooled = pooled_network(cnn, outputs)(pixels).numpy()
-    maps = cnn.network.get_layer("first")(pixels).numpy()
-    assert pooled.shape == (2, 4 + 5)
-    np.testing.assert_allclose(pooled[:, :4], maps.mean(axis=(1, 2)), rtol=1e-5)
-
-
-def test_last_layer_is_the_input_of_the_classifier():
-    for top, name in ((True, "fc2"), (False, "pool2")):
-        cnn = tiny_cnn(top)
-        ((_, last),) = cnn.outputs(["last"])
-        assert last is cnn.network.get_layer(name).output
-
-
-def test_sizes_of_networks():
-    with pytest.raises(InputError, match="at least 32x32"):
-        build_cnn("MobileNetV2", image_size=8, top=False)
-    with known():
-        assert build_cnn(NAME).network.input_shape == (None, SIDE, SIDE, 3)
-        assert build_cnn(NAME, image_size=16, top=False).image_size == 16
-    assert NETWORKS["MobileNetV2"].image_size == 224
-
-
 def test_failed_download_of_weights_is_an_input_error(monkeypatch):
     def constructor(include_top, weights, input_shape):
         raise Exception(f"URL fetch failure on\nhttps://x/{weights}.h5: None")
@@ -136,15 +105,6 @@ def test_weights_of_each_layout_are_read(tmp_path):
             np.testing.assert_array_equal(one, other)
         assert weights_sha256(source) == weights_sha256(target)
         path.unlink()
-
-
-def test_weights_of_missing_layers_are_skipped(tmp_path):
-    source, target = tiny_network(), tiny_network(top=False)
-    load_weights(target, write_old_layout(tmp_path / "w.h5", source))
-    np.testing.assert_array_equal(
-        source.get_layer("second").get_weights()[0],
-        target.get_layer("second").get_weights()[0],
-    )
 
 
 def edited(layer, edit):

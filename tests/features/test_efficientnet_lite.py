@@ -187,38 +187,6 @@ def test_networks_grow_in_width_depth_and_size(
     np.testing.assert_array_equal(pixels, np.float32([-127 / 128, 0, 1]))
 
 
-def test_weights_load_without_the_classifier(tensors, published):
-    bare = build_cnn("EfficientNetLite0", published, 40, top=False).network
-    assert bare.output_shape == (None, 2, 2, 1280)
-    np.testing.assert_array_equal(
-        bare.get_layer("head_conv").get_weights()[0][0, 0],
-        tensors["_conv_head.weight"][:, :, 0, 0].T,
-    )
-
-
-def test_weights_of_another_network_are_refused(
-    tensors, network, published, tmp_path
-):
-    wide = {"_blocks.3._depthwise_conv.weight": np.zeros((144, 1, 3, 3))}
-    name = "_blocks.7._bn1.bias"
-    without = {k: v for k, v in tensors.items() if k != name}
-    path, before = tmp_path / "x.pth", network.get_weights()
-    for content, named in (
-        (checkpoint(tensors | wide), "block3"),
-        (checkpoint(without), "block7_depthwise_bn"),
-        (b"no weights", "x.pth"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=named):
-            efficientnet_lite.load_lite_weights(network, path)
-    for old, new in zip(before, network.get_weights()):
-        np.testing.assert_array_equal(old, new)
-    with pytest.raises(InputError, match="efficientnet_lite1"):
-        efficientnet_lite.load_lite_weights(built(1).network, published)
-    with pytest.raises(FileNotFoundError):
-        efficientnet_lite.load_lite_weights(network, tmp_path / "absent")
-
-
 class MissingFile(str):
     def locate(self):
         return pathlib.Path("/nowhere", self)

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from tbnets.features import fisher
-from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.features.fisher import (
     SCALE_FLOOR,
     FisherFeatures,
     HybridMixture,
     gradient_terms,
     independent_components,
-    weighted_medians,
 )
 from tbnets.text.word_vectors import WordVectors
 from tests import reference
@@ -105,31 +103,6 @@ def test_ica_recovers_mixed_white_components():
     np.testing.assert_allclose(found.T @ found / 4000, np.eye(3), atol=1e-3)
     matches = np.abs(np.corrcoef(found.T, sources.T)[:3, 3:])
     np.testing.assert_allclose(np.sort(matches.max(axis=0)), 1, atol=0.02)
-
-
-@pytest.mark.parametrize("number, rank", [(60, 4), (4, 3)])
-def test_directions_without_variance_are_left_out(number, rank):
-    vectors = VECTORS.vectors[:number].copy()
-    vectors[:, 4:] = 7.0
-    found = independent_components(vectors)(VECTORS.vectors)
-    assert found.shape == (60, rank) and np.isfinite(found).all()
-    captions = sentences(30, words=WORDS[:number])
-    wide = WordVectors(WORDS[:number], vectors)
-    rows = FisherFeatures(2).fit(captions, wide).transform(captions)
-    assert rows.shape == (30, rank * 2 * 2) and np.isfinite(rows).all()
-
-
-def test_mean_vectors_by_hand():
-    vectors = WordVectors(
-        ("dog", "cat"), np.array([[1, 2], [3, 6]], np.float32)
-    )
-    encoder = MeanFeatures().fit([], vectors)
-    # Two dogs and a cat, whose "a" has no vector: (1 + 1 + 3) / 3, (2+2+6) / 3.
-    np.testing.assert_allclose(
-        encoder.transform(["dog, dog, a cat", "a bird", ""]),
-        [[5 / 3, 10 / 3], [0, 0], [0, 0]],
-        rtol=1e-6,
-    )
 
 
 TRUTH = {
@@ -236,35 +209,9 @@ def test_gradients_are_the_derivatives_of_the_log_likelihood(k):
     np.testing.assert_allclose(found, np.transpose(expected), atol=2e-5)
 
 
-def test_weighted_medians_by_hand():
-    points = np.array([[1.0], [10.0], [2.0], [4.0]])
-    weights = np.array([[1.0, 0.0], [1.0, 3.0], [1.0, 1.0], [1.0, 0.0]])
-    order = np.argsort(points, axis=0)
-    medians, deviations = weighted_medians(
-        points, order, weights, weights.sum(axis=0)
-    )
-    # 1 2 | 4 10: half of the mass is reached at 2; |1-2| + |4-2| + |10-2| = 11.
-    # 2 once, 10 three times: 10; |2 - 10| = 8 of mass 4.
-    np.testing.assert_array_equal(medians, [[2], [10]])
-    np.testing.assert_allclose(deviations, [[11 / 4], [8 / 4]])
-
-
 def test_a_component_on_one_point_keeps_its_width():
     points = np.concatenate([np.zeros((30, 2)), draw(300)[:, :2]])
     mixture = HybridMixture(8).fit(points)
     floor = SCALE_FLOOR * points.std(axis=0)
     assert (mixture.scales_ >= floor * (1 - 1e-12)).all()
     assert np.isfinite(log_likelihood(mixture, points)).all()
-
-
-@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
-def test_degenerate_points_have_finite_parameters():
-    flat, high = draw(50), draw(50)
-    flat[:, 1], high[:, 1] = 0.0, 1e6
-    for points, count in (
-        *((flat, 2), (high, 2), (np.zeros((5, 3)), 2)),
-        *((np.full((5, 3), 1e6), 2), (draw(5), 5)),
-    ):
-        mixture = HybridMixture(count).fit(points)
-        for array in (*parameters(mixture), mixture.posteriors(draw(9))):
-            assert np.isfinite(array).all()

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tbnets.features.cnn import fold_batch_normalization
 
@@ -32,43 +33,30 @@ def with_statistics(network):
     return network
 
 
-def num_normalisations(network):
-    kind = keras.layers.BatchNormalization
-    return sum(isinstance(layer, kind) for layer in network.layers)
+def with_two_outputs(network, name):
+    outputs = [network.get_layer(name).output, network.output]
+    return keras.Model(network.input, outputs)
 
 
-PIXELS = np.random.default_rng(1).uniform(-1, 1, (2, 6, 6, 3)).astype("f4")
+# The number of normalisations that are left, and the network.
+CHAINS = {
+    "no_bias": (0, lambda: chain(use_bias=False)),
+    "bias": (0, lambda: chain(use_bias=True)),
+    "activation_between": (1, lambda: chain(activation="relu")),
+    "layer_between": (1, lambda: chain(keras.layers.ReLU())),
+    "convolution_is_an_output": (1, lambda: with_two_outputs(chain(), "plain")),
+}
 
 
-@pytest.mark.parametrize("use_bias", [False, True])
-def test_folded_network_gives_equal_outputs(use_bias):
-    network = with_statistics(chain(use_bias=use_bias))
+@pytest.mark.parametrize("left, make", CHAINS.values(), ids=CHAINS)
+def test_folded_network_gives_equal_outputs(left, make):
+    network = with_statistics(make())
     folded = fold_batch_normalization(network)
-    assert num_normalisations(network) == 2
-    assert num_normalisations(folded) == 0
-    found, expected = (x(PIXELS, training=False) for x in (folded, network))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_batch_normalization_behind_an_activation_is_not_folded():
-    for network in (chain(keras.layers.ReLU()), chain(activation="relu")):
-        folded = fold_batch_normalization(with_statistics(network))
-        assert num_normalisations(folded) == 1
-
-
-def test_convolution_that_is_an_output_is_not_folded():
-    network = with_statistics(chain())
-    outputs = [network.get_layer("plain").output, network.output]
-    network = keras.Model(network.input, outputs)
-    folded = fold_batch_normalization(network)
-    assert num_normalisations(folded) == 1
-    for found, expected in zip(
-        folded(PIXELS, training=False), network(PIXELS, training=False)
-    ):
+    kinds = [type(layer) for layer in folded.layers]
+    assert kinds.count(keras.layers.BatchNormalization) == left
+    pixels = np.random.default_rng(1).uniform(-1, 1, (2, 6, 6, 3)).astype("f4")
+    outputs = (tf.nest.flatten(one(pixels)) for one in (folded, network))
+    for found, expected in zip(*outputs, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_network_without_batch_normalization_is_returned_unchanged():
-    inputs = keras.Input((6, 6, 3))
-    network = keras.Model(inputs, keras.layers.Conv2D(4, 3)(inputs))
-    assert fold_batch_normalization(network) is network
+    if left == 0:
+        assert fold_batch_normalization(folded) is folded

@@ -62,28 +62,6 @@ def test_batch_statistics_change_only_in_fine_tuning(fine_tune):
         np.testing.assert_array_equal(outputs, before)
 
 
-@pytest.mark.parametrize(
-    "make, jit_compile", [(lambda: SmallConvNet((4, 6)), False), (tuned, True)]
-)
-def test_empty_batch_has_no_features(make, jit_compile):
-    encoder = make()
-    encoder.build((None, 8, 8, 3))
-
-    @tf.function(autograph=False, jit_compile=jit_compile)
-    def gradients_of(pixels):
-        with tf.GradientTape() as tape:
-            outputs = encoder(pixels, training=True)
-            loss = tf.reduce_sum(outputs)
-        variables = encoder.trainable_variables
-        return outputs, tape.gradient(loss, variables)
-
-    outputs, gradients = gradients_of(tf.zeros((0, 8, 8, 3)))
-    assert outputs.shape == (0, encoder.output_dim)
-    for gradient in gradients:
-        np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
-    assert all(np.isfinite(value).all() for value in encoder.get_weights())
-
-
 def test_empty_batch_with_one_dnn():
     """oneDNN makes of no images as many channels as it was given."""
     # The first layer is a convolution without padding, nothing before it.

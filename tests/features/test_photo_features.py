@@ -76,17 +76,6 @@ def full(request):
     return PhotoFeatures(tiny_cnn(), ["full_network"], request.param)
 
 
-def test_empty_batch_of_photos(full):
-    assert full.dim == 4 + 6 + 5 + 3
-    assert full(tf.zeros([0], tf.string)).shape == (0, 18)
-    forwards = [full.forward, full.compiled_forward]
-    if full.crops == "ten":
-        forwards.append(tf.function(full.forward, jit_compile=True))
-    for forward in forwards:
-        side = full.photo_size
-        assert forward(tf.zeros([0, side, side, 3])).shape == (0, 18)
-
-
 def test_a_photo_does_not_depend_on_its_batch(full):
     contents = [photo(seed) for seed in range(3)]
     together = full(contents).numpy()
@@ -108,25 +97,6 @@ def test_features_built_from_a_description_are_equal(tmp_path):
     np.testing.assert_array_equal(features([content]), again([content]))
     with refusals.refused("crops"):
         PhotoFeatures(cnn, crops="5")
-
-
-@pytest.fixture(scope="module")
-def decoders():
-    """Returns functions that decode a photo to 8 and 9 pixels: eager, graph."""
-    parts = [PhotoFeatures(tiny_cnn()), PhotoFeatures(tiny_cnn(), crops="ten")]
-    decode = SeveralNetworks(parts).decode
-    return decode, tf.function(decode, [tf.TensorSpec([], tf.string)])
-
-
-def test_batch_of_squares_equals_single_squares(decoders):
-    # Of 130 pixels a side, JPEG is decoded at a half for 8, whole for 9.
-    contents = [photo(size=size) for size in ((100, 70), (200, 130))]
-    for content in (*contents, photo(format="PNG", size=(200, 130))):
-        expected = [decode_image(content, side) for side in (8, 9)]
-        for decode in decoders:
-            squares = zip(decode(content), expected, strict=True)
-            for square, one in squares:
-                np.testing.assert_array_equal(square, one)
 
 
 def test_features_of_two_networks_are_concatenated():
@@ -161,8 +131,3 @@ def test_features_are_the_means_of_the_maps(crops, layers):
         means, features.forward(photos), rtol=1e-4, atol=1e-6
     )
     assert features.maps(photos[:0]).shape == (0, *maps.shape[1:])
-
-
-@pytest.mark.parametrize("crops, layers", [("ten", ["last"]), ("one", ["fc1"])])
-def test_features_without_maps_have_no_map_network(crops, layers):
-    assert PhotoFeatures(tiny_cnn(), layers, crops).maps is None

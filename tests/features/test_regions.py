@@ -150,21 +150,6 @@ def test_roi_pool_equals_the_loop(size):
 
 
 @EAGERLY
-@pytest.mark.parametrize("kind, layer", [("warp", "fc1"), ("roi_pool", "last")])
-def test_features_of_the_whole_photo_equal_the_forward_pass(kind, layer):
-    cnn = vgg_like()
-    photo = random_photo(SIDE, SIDE)
-    sides = {"shorter_side": SIDE} if kind == "roi_pool" else {}
-    extract = regions.EXTRACTORS[kind](cnn, layer, **sides)
-    [found] = extract(photo, [[0, 0, SIDE, SIDE]])
-    name = "fc2" if layer == "last" else layer
-    expected = plain_forward(cnn, name, photo[None].astype(np.float32))[0]
-    assert np.abs(expected).max() > 1e-3
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert extract.dim == 6 and found.dtype == np.float32
-
-
-@EAGERLY
 @pytest.mark.parametrize(
     "kind, options",
     [
@@ -214,20 +199,6 @@ def test_roi_features_equal_the_head_on_pooled_bins():
     bins = loop_roi_pool(feature_map.numpy(), boxes, 4)
     expected = cnn.network.get_layer("fc1")(bins.reshape(3, -1))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-@EAGERLY
-def test_roi_features_of_a_map_are_averaged_bins():
-    extract = RoiFeatures(vgg_like(), "conv2", 3, shorter_side=17)
-    photo = random_photo(17, 22).astype(np.float32)
-    feature_map = extract.feature_map(photo).numpy()
-    assert feature_map.shape == (8, 11, 5) and extract.dim == 5
-    # Of 17 rows the map has 8, which is less than a half.
-    scale = np.array([0.5, 8 / 17] * 2)
-    boxes = np.array([[0, 0, 16, 16], [3, 1, 15, 15], [3, 5, 12, 9]])
-    bins = loop_roi_pool(feature_map, boxes * scale, 3)
-    found = extract(photo, boxes)
-    np.testing.assert_allclose(found, bins.mean(axis=(1, 2)), rtol=1e-4)
 
 
 @EAGERLY
@@ -332,29 +303,6 @@ def test_roi_average_equals_the_loop():
             assert average(feature_map, tf.zeros((0, 4))).shape == (0, 2)
 
 
-def test_roi_average_clips_boxes_to_the_map():
-    feature_map = np.random.default_rng(1).normal(size=(7, 5, 3)).astype("f")
-    found = roi_average(feature_map, [[0, 0, 5, 7], [-3, -2, 50, 70]])
-    expected = [feature_map.mean(axis=(0, 1))] * 2
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    beyond = [[-9, 1, -5, 2], [-9, 1, 2, 2]]
-    found = roi_average(feature_map, [[0, 1, 0, 2], [0, 1, 2, 2]])
-    np.testing.assert_allclose(
-        found, roi_average(feature_map, beyond), atol=1e-6
-    )
-
-
-def test_roi_average_of_a_point_is_the_interpolated_map():
-    feature_map = np.random.default_rng(2).normal(size=(4, 4, 2))
-    points = [(1.5, 2.5), (2, 2), (0, 0), (4, 4), (3.2, 0.1), (0.7, 3.9)]
-    boxes = np.array([[x, y, x, y] for x, y in points])
-    found = roi_average(feature_map.astype("f"), boxes)
-    # A point counts as 1/16 of a cell, which rounds the corners of the map.
-    expected = [reference.interpolated(feature_map, *p) for p in points]
-    np.testing.assert_allclose(found, expected, atol=0.1)
-    np.testing.assert_allclose(found[1:2], expected[1:2], atol=1e-5)
-
-
 def test_roi_average_of_a_grid_equals_its_cells():
     feature_map = np.random.default_rng(4).normal(size=(5, 7, 3)).astype("f")
     boxes = np.array([[0, 0, 7, 5], [1.5, 0.5, 4.5, 5], [-2, 1, 2, 3]])
@@ -393,24 +341,6 @@ def test_features_are_averages_of_each_map_and_geometry():
     assert described["layers"] == ["last", "early"] and described["geometry"]
     assert described["grids"] == described["scales"] == [1, 1]
     assert described["weights_sha256"] == weights_sha256(cnn.network)
-
-
-@EAGERLY
-def test_features_of_layers_are_ordered_by_layer_and_grid():
-    cnn = two_depths()
-    extract = AveragedFeatures(cnn, ["last", "early", "early"], grids=[1, 1, 2])
-    photo = random_photo(20, 40)
-    boxes = np.array([[4, 2, 36, 18], [0, 0, 10, 20]])
-    found = extract(photo, boxes)
-    assert found.shape == (2, 6 + 4 + 16 + 5) and extract.dim == 31
-    plain = AveragedFeatures(cnn, ["last", "early"])(photo, boxes)
-    np.testing.assert_allclose(found[:, :10], plain[:, :10], atol=1e-5)
-    # The mean of the four parts is that of the box; the first part is the
-    # box of the upper left quarter.
-    parts = found[:, 10:26].reshape(2, 4, 4)
-    np.testing.assert_allclose(parts.mean(1), plain[:, 6:10], atol=1e-4)
-    quarter = AveragedFeatures(cnn, ["early"])(photo, [[4, 2, 20, 10]])
-    np.testing.assert_allclose(parts[0, 0], quarter[0, :4], atol=1e-4)
 
 
 @EAGERLY

@@ -13,7 +13,6 @@ from tbnets.errors import InputError, MissingPackageError
 from tbnets.features import caption_features, text_presets
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.text_presets import MINILM, PresetFeatures
-from tbnets.serving.saved_files import check_ops
 from tests import tiny_bert
 from tests.refusals import refused
 from tests.text.test_word_pieces import ODD
@@ -220,32 +219,6 @@ def minilm():
         return PresetFeatures.of(MINILM)
     except MissingPackageError as error:
         pytest.skip(str(error))
-
-
-def test_minilm_knows_which_sentences_are_similar(minilm):
-    vectors = minilm.transform(
-        [
-            "a dog runs in the snow",
-            "a puppy plays in winter",
-            "the stock market fell sharply today",
-        ]
-    )
-    similarities = vectors @ vectors.T
-    assert similarities[0, 1] > 0.5 > 0.2 > similarities[0, 2]
-    check_ops("captions", minilm.opened.tokenizer.graph_def())
-
-
-def test_shares_of_words_distinguish_english(minilm):
-    shares = [
-        text_presets.minilm_share([caption])
-        for caption in (
-            "A boy jumps off the jetty into the water.",
-            "Ein Junge springt vom Steg ins Wasser.",
-            "Un garçon saute du ponton dans l'eau.",
-            "一个小女孩爬进木制的游戏屋。",
-        )
-    ]
-    assert shares[0] > 0.85 and max(shares[1:]) < 0.7
 
 
 def test_minilm_equals_the_definition(minilm):

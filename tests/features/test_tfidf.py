@@ -61,23 +61,6 @@ def test_features_equal_the_definition(num_terms):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_words_outside_the_training_captions_are_ignored():
-    encoder = TfidfFeatures().fit(CAPTIONS)
-    row = encoder.transform(["a dog and a parrot", "parrots"])
-    np.testing.assert_array_equal(row[0], encoder.transform(["dog"])[0])
-    np.testing.assert_array_equal(row[1], 0)
-    assert encoder.transform([]).shape == (0, encoder.dim)
-
-
-def test_chunks_contain_all_rows(monkeypatch):
-    monkeypatch.setattr(TfidfFeatures, "chunk", 4)
-    encoder = TfidfFeatures().fit(CAPTIONS)
-    rows, parts = zip(*encoder.chunks(CAPTIONS))
-    assert rows == (slice(0, 4), slice(4, 6))
-    expected = encoder.transform(CAPTIONS)
-    np.testing.assert_array_equal(np.concatenate(parts), expected)
-
-
 def test_wordnet_is_used_if_its_data_are_installed(monkeypatch):
     class WordNet:
         def lemmatize(self, word, pos="n"):

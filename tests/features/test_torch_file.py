@@ -61,16 +61,6 @@ def test_tensors_are_read_by_name(tmp_path):
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_offset_and_strides_count_numbers(tmp_path):
-    for place, expected in (
-        ((0, (2, 3), (3, 1)), [[0, 1, 2], [3, 4, 5]]),
-        ((0, (3, 2), (1, 3)), [[0, 3], [1, 4], [2, 5]]),
-        *(((2, (2,), (3,)), [2, 5]), ((4, (), ()), 4)),
-    ):
-        found = read(tmp_path, one_tensor(tensor(floats(), *place)))
-        np.testing.assert_array_equal(found["x"], expected)
-
-
 def test_function_in_a_pickle_is_not_called(tmp_path):
     class Evil:
         def __reduce__(self):
