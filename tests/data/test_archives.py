@@ -52,23 +52,6 @@ def test_folder_may_be_named_like_an_archive(tmp_path):
     assert images.read_file(str(path)).numpy() == encode()
 
 
-def test_missing_photo_in_an_archive(shard):
-    for name in ("nowhere.jpg", "dog", "../shard.tar", "more"):
-        assert not archives.is_file(shard / name)
-        with pytest.raises(OSError):
-            archives.read_bytes(shard / name)
-        assert images.fault_of(shard / name) == "does not exist"
-
-
-def test_archives_are_listed_once(tmp_path, shard):
-    for name in (".cache/hidden.tar", ".hidden.tar", "b/0.tar"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(shard.read_bytes())
-    (tmp_path / "b" / "loop").symlink_to(tmp_path)
-    paths = [str(tmp_path / name) for name in ("b/0.tar", "shard.tar")]
-    assert archives.list_archives(tmp_path) == paths
-
-
 def test_links_are_not_followed(tmp_path):
     path = tmp_path / "shard.tar"
     (tmp_path / "secret.jpg").write_bytes(encode())

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tbnets
 from tbnets.data import batches
@@ -58,39 +57,6 @@ def test_the_ids_of_a_batch_are_identities():
     assert batch["image_ids"].dtype == np.int64
 
 
-def test_an_epoch_draws_every_captioned_image_once():
-    for images, count in ((1, 3), (2, 1), (3, 1)):
-        found = rows(images=images)
-        drawn = [image for image_rows, _ in found for image in image_rows]
-        assert sorted(drawn) == [0, 2, 3]
-        made = EpochBatches(examples(), images, 9, seed=0)
-        assert made.num_batches == len(found) == count
-
-
-@pytest.mark.parametrize(
-    "count, per_batch, sizes",
-    [
-        (0, 2, []),
-        (1, 2, [1]),
-        # One that is left comes to the batch before.
-        (5, 2, [2, 3]),
-        (9, 4, [4, 5]),
-        # Two stay a batch.
-        (10, 4, [4, 4, 2]),
-        (4, 9, [4]),
-        # Who asks for batches of one gets them.
-        (3, 1, [1, 1, 1]),
-    ],
-)
-def test_a_single_last_item_is_added_to_the_previous_batch(
-    count, per_batch, sizes
-):
-    bounds = batches.batch_bounds(count, per_batch)
-    assert [stop - start for start, stop in bounds] == sizes
-    drawn = [row for bound in bounds for row in range(*bound)]
-    assert drawn == list(range(count))
-
-
 def test_batches_depend_only_on_the_seed_and_the_epoch():
     several = {str(rows(seed, epoch)) for seed in (0, 1) for epoch in range(5)}
     assert len(several) > 5
@@ -118,16 +84,6 @@ def test_batches_contain_the_drawn_rows(ids):
             assert batch.keys() == expected.keys()
             for key, array in expected.items():
                 np.testing.assert_array_equal(batch[key], array)
-
-
-def test_examples_from_arrays_contain_the_rows_of_the_arrays():
-    [batch] = pairs_of_words().dataset.as_numpy_iterator()
-    # Image i has the features 2 i and 2 i + 1.
-    images, owners = batch["image_ids"], batch["caption_image_ids"]
-    assert sorted(images) == [0, 1, 2, 3, 4]
-    assert (batch["images"] == 2 * images[:, None] + [0, 1]).all()
-    owner_of = np.array([0, 0, 1, 2, 2, 4, 3])
-    assert (owner_of[batch["captions"][:, 0]] == owners).all()
 
 
 def pairs_of_words():
@@ -178,13 +134,3 @@ def test_fewer_photos_than_replicas_raise_an_error():
     batches.smallest = 5
     with refusals.refused("images_per_batch"):
         distributed(Strategy(), batches)
-
-
-def test_untuned_datasets_keep_their_elements_and_options():
-    options = tf.data.Options()
-    options.deterministic = True
-    dataset = tf.data.Dataset.range(3).prefetch(1).with_options(options)
-    dataset = batches.untuned(dataset)
-    assert dataset.options().autotune.enabled is False
-    assert dataset.options().deterministic
-    assert list(dataset.as_numpy_iterator()) == [0, 1, 2]

@@ -7,7 +7,6 @@ import pytest
 from tbnets.data import archives
 from tbnets.data.captions import CaptionSource, read_captions
 from tbnets.data.open import Data
-from tbnets.data.photos import find_photos
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
 from tests.archives import write_shards, write_tar
@@ -61,13 +60,6 @@ def test_captions_are_read_from_each_kind_of_file(tmp_path):
         "g.jpg": ["First.", "Second."],
     }
     assert images.names == images.image_ids
-
-
-def test_an_archive_that_is_written_again_is_read_again(tmp_path):
-    for text in ("A dog.", "A longer caption."):
-        files = {"a.jpg": PHOTO, "a.txt": text * 200}
-        shard = write_tar(tmp_path / "a.tar", files)
-        assert read(shard).captions == (text * 200,)
 
 
 def test_numbers_of_classes_are_lines_of_a_file(tmp_path):
@@ -138,20 +130,6 @@ def test_captions_that_are_invalid(tmp_path, name, content):
     assert [problem.path for problem in problems][0] == str(shard)
 
 
-def test_names_that_repeat_in_shards_begin_with_the_shard(tmp_path):
-    for split, text in (("train", "A cat."), ("val", "A cup.")):
-        files = {"0.jpg": PHOTO, "0.txt": text, f"{split}.jpg": PHOTO}
-        write_tar(tmp_path / f"{split}.tar", files | {f"{split}.txt": text})
-    train, val = (read(tmp_path, split) for split in ("train", "dev"))
-    assert train.image_ids == ("train.tar/0.jpg", "train.jpg")
-    assert val.image_ids == ("val.tar/0.jpg", "val.jpg")
-    assert train.captions == ("A cat.",) * 2 and val.captions[0] == "A cup."
-    ids = [key for key, _ in find_photos(tmp_path)]
-    assert ids == [*train.image_ids, *val.image_ids]
-    for records in (train, val):
-        assert all(archives.is_file(tmp_path / x) for x in records.names)
-
-
 def test_two_photos_with_one_key_are_refused(tmp_path):
     shard = write_tar(tmp_path / "c.tar", {"1.0.jpg": PHOTO, "1.1.jpg": PHOTO})
     with pytest.raises(InputError, match="first dot"):
@@ -168,31 +146,6 @@ def test_a_damaged_shard_and_the_good_shards(tmp_path):
     assert [problem.path for problem in problems] == [str(tmp_path / "1.tar")]
 
 
-def test_examples_of_shards_are_those_of_a_folder(tmp_path):
-    samples = samples_of(40, txt="A dog.\nTwo dogs.")
-    write_shards(tmp_path / "shards", "{:02}.tar", samples, 3)
-    (tmp_path / "photos").mkdir()
-    rows = ["image,caption"]
-    for row in range(40):
-        (tmp_path / f"photos/{row}.jpg").write_bytes(PHOTO)
-        rows += [f"{row}.jpg,A dog.", f"{row}.jpg,Two dogs."]
-    (tmp_path / "captions.csv").write_text("\n".join(rows) + "\n")
-    root = str(tmp_path)
-    shards = Data(Sources(root, captions="shards", images="shards"))
-    folder = Data(Sources(root, captions="captions.csv", images="photos"))
-    for split in ("train", "dev", "test"):
-        pair = [data.split(split).records for data in (shards, folder)]
-        assert pair[0].image_ids == pair[1].image_ids
-        assert pair[0].captions == pair[1].captions
-        assert shards.split(split).photos.paths == [
-            tmp_path / "shards" / name for name in pair[0].names
-        ]
-        assert shards.split(split).photo_folder == tmp_path / "shards"
-    assert [key for key, *_ in shards.photos] == [
-        f"{row}.jpg" for row in range(40)
-    ]
-
-
 def test_photos_of_other_captions_are_found_in_the_shards(tmp_path):
     samples = [{f"{row}.jpg": PHOTO} for row in range(5)]
     write_shards(tmp_path / "shards", "{}.tar", samples, 2)
@@ -205,16 +158,3 @@ def test_photos_of_other_captions_are_found_in_the_shards(tmp_path):
         part = data.split(split)
         assert all(map(archives.is_file, part.photos.paths))
         assert all(name.endswith(".jpg") for name in part.records.names)
-
-
-def test_all_photos_of_shards(tmp_path):
-    samples = [{f"{row}.jpg": PHOTO} for row in range(3)]
-    write_shards(tmp_path, "{}.tar", samples, 2)
-    photos = find_photos(tmp_path)
-    assert [key for key, _ in photos] == ["0.jpg", "1.jpg", "2.jpg"]
-    assert all(archives.is_file(path) for _, path in photos)
-    assert find_photos(tmp_path / "{0..1}.tar") == photos
-    assert find_photos(tmp_path / "1.tar") == photos[2:]
-    write_tar(tmp_path / "0.tar", {"2.jpg": PHOTO})
-    keys = [key for key, _ in find_photos(tmp_path)]
-    assert keys == ["0.tar/2.jpg", "1.tar/2.jpg"]

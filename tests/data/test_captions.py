@@ -1,6 +1,5 @@
 """Tests of the record of captions, and of its readers of all formats."""
 
-import dataclasses
 import json
 import tracemalloc
 
@@ -62,20 +61,6 @@ def test_record_counts_captions_of_each_image():
     nothing = CaptionedImages((), (), np.asarray([]), "train", "here")
     assert nothing.caption_rows() == []
     assert nothing.captions_per_image.tolist() == []
-
-
-def test_images_of_one_identity_are_a_group():
-    images = dataclasses.replace(example(), identities=["7", "3", "7"])
-    assert images.image_groups.tolist() == [0, 1, 0]
-    assert images.subset([2, 1]).identities == ("7", "3")
-    assert example().image_groups.tolist() == [0, 1, 2]
-
-
-def test_subset_keeps_captions_with_their_images():
-    some = example().subset([2, 0])
-    assert columns(some) == (("z", "x"), ("q", "r", "p", "s"), [0, 0, 1, 1])
-    assert some.file_names == some.names == ("2/z.jpg", "1/x.jpg")
-    assert columns(example().subset([1])) == (("y",), (), [])
 
 
 # Splits.
@@ -392,17 +377,6 @@ def test_memory_is_proportional_to_the_size_of_the_file(tmp_path):
 # Paths.
 
 
-def test_pattern_may_name_the_split_twice(tmp_path):
-    for split in ("train", "test"):
-        folder = tmp_path / "[odd] name" / split
-        write(folder / f"{split}.csv", f"image,caption\n{split}.jpg,p\n")
-    write(tmp_path / "[odd] name" / "dev" / "test.csv", "")
-    pattern = tmp_path / "[odd] name" / "{split}" / "{split}.csv"
-    assert CaptionSource(pattern).splits() == ("train", "test")
-    images = read_captions(pattern, "train+test")
-    assert images.image_ids == ("train.jpg", "test.jpg")
-
-
 @pytest.mark.parametrize(
     "name, kind",
     [
@@ -455,11 +429,3 @@ def test_captions_of_two_sources_are_matched_within_their_photo():
     # `it` takes what is left of y. No caption is found twice.
     assert rows.tolist() == [3, 2, 1, 0, 4, 5, -1]
     assert is_exact.tolist() == [True, True, False, False, True, True, False]
-
-
-def test_images_without_captions_are_kept(tmp_path):
-    content = '[{"image": "a.jpg", "captions": ["p"]}, '
-    content += '{"image": "b.jpg", "captions": []}]'
-    images = read_captions(write(tmp_path / "x.json", content), "all")
-    assert images.names == ("a.jpg", "b.jpg")
-    assert images.captions_per_image.tolist() == [1, 0]

@@ -15,14 +15,6 @@ def make(captions, owners, num_images=3, split="train", ids="xyz"):
     return CaptionedImages(ids, captions, np.array(owners, int), split, "file")
 
 
-def test_words_are_those_of_the_models():
-    images = make(["A man's T-shirt", "don't DO N'T \u2019", "..."], [0, 1, 2])
-    counts = describe_data.describe_split(images, {"a", "s", "dont"})
-    # a man s t shirt, dont dont, nothing.
-    assert (counts["words"], counts["distinct_words"]) == (7, 6)
-    assert counts["unknown_words"] == 3
-
-
 def test_counts_of_a_split():
     # x: a dog twice, in capitals or not, two dogs and ""; y: a dog, "" and
     # "."; z: none.

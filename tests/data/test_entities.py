@@ -3,7 +3,6 @@
 import pytest
 
 from tbnets.data import entities
-from tbnets.data.phrase_tables import MarkedPhrase
 from tbnets.errors import InputError
 from tbnets.files import ProblemError
 from tests import refusals
@@ -35,24 +34,6 @@ def write(tmp_path):
         return path
 
     return write_one
-
-
-def test_annotations_count_from_one_and_are_clipped_to_the_photo(write):
-    path = write(
-        annotation(
-            "<name>1</name><name>12</name>" + box(3, 5, 3, 9),
-            "<name>12</name>" + box(0, 1, 21, 12),
-            "<name>2</name><scene>1</scene><nobndbox>0</nobndbox>",
-            "<name>3</name><scene>0</scene><nobndbox>1</nobndbox>",
-            "<name>2</name><scene>0</scene><nobndbox>1</nobndbox>",
-        )
-    )
-    found = entities.read_annotations(path)
-    # Pixel 3 alone reaches from 2 to 3; pixels 5 to 9 from 4 to 9.
-    first, second = [2, 4, 3, 9], [0, 0, 20, 12]
-    assert found.boxes == {"1": [first], "12": [first, second]}
-    assert (found.file_name, found.width, found.height) == ("7.jpg", 20, 30)
-    assert found.without == {"2": "scene", "3": "nobndbox"}
 
 
 @pytest.mark.parametrize(
@@ -133,25 +114,6 @@ def test_read_boxes_by_id_or_file_name_has_each_box_once_and_scaled(write):
             entities.read_boxes(path.parent, key)
 
 
-def test_a_caption_is_split_into_words_and_phrases():
-    found = entities.parse_caption(
-        "[/EN#41/people Two men] lift [/EN#7/other/vehicles a big cart] "
-        "over [/EN#0/notvisual it] .",
-        number=3,
-    )
-    assert found.number == 3
-    # Words: 0 Two 1 men 2 lift 3 a 4 big 5 cart 6 over 7 it 8 .
-    assert found.text == "Two men lift a big cart over it ."
-    assert found.phrases == [
-        MarkedPhrase("Two men", (0, 2), "41", ("people",)),
-        MarkedPhrase("a big cart", (3, 6), "7", ("other", "vehicles")),
-        MarkedPhrase("it", (7, 8), "0", ("notvisual",)),
-    ]
-    for phrase in found.phrases:
-        words = found.text.split()[slice(*phrase.span)]
-        assert " ".join(words) == phrase.text
-
-
 @pytest.mark.parametrize(
     "line, text, spans",
     [
@@ -188,20 +150,6 @@ def test_malformed_tags_raise_an_error(line):
     with pytest.raises(InputError) as error:
         entities.parse_caption(line)
     assert len(str(error.value)) < 400
-
-
-def test_the_error_of_a_bad_sentence_names_its_line(tmp_path):
-    path = tmp_path / "7.txt"
-    path.write_text("[/EN#1/a x] .\n[/EN#/a y]\n\n[/EN#2/b z\n[/EN#3/c w]\n")
-    found, problems = refusals.read_past(
-        lambda problems: entities.read_sentences(path, problems)
-    )
-    assert [problem.line for problem in problems] == [2, 4]
-    assert [(one.number, one.text) for one in found] == [
-        (0, "x ."),
-        (2, ""),
-        (4, "w"),
-    ]
 
 
 def test_empty_and_missing_sentences_raise_an_error(tmp_path):

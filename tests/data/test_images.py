@@ -9,7 +9,6 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from tbnets.data import pictures
 from tbnets.data.images import (
     BrokenImageError,
     decode_image,
@@ -55,13 +54,6 @@ def test_decoded_photos_equal_those_of_pillow(tmp_path, mode, format):
     with PIL.Image.open(path) as photo:
         by_pillow = np.asarray(photo.convert("RGB"), int)
     assert np.abs(found - by_pillow).mean() < (6 if mode == "CMYK" else 2)
-
-
-def test_an_alpha_channel_is_dropped():
-    clear = PIL.Image.fromarray(PIXELS.astype(np.uint8))
-    clear.putalpha(0)
-    found = decode_image(photo_files.file_of(clear, "PNG"), 8)
-    np.testing.assert_array_equal(found, decode_image(encode(), 8))
 
 
 @pytest.fixture(scope="module")
@@ -236,15 +228,6 @@ def test_eager_graph_and_map_decode_equally(decode):
     np.testing.assert_array_equal(photo, decode_image(encode(format="JPEG"), 8))
     np.testing.assert_allclose(upright, photo[::-1, ::-1], atol=1e-3)
     assert {*map(type, errors)} == {tf.errors.InvalidArgumentError}
-
-
-@pytest.mark.parametrize("format", ["PNG", "JPEG"])
-def test_photo_of_the_maximum_size_is_decoded(format, monkeypatch):
-    monkeypatch.setattr(pictures, "MAX_PIXELS", 40 * 60)
-    assert decode_image(encode(format=format), 8).shape == (8, 8, 3)
-    monkeypatch.setattr(pictures, "MAX_PIXELS", 40 * 60 - 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[60 40\]"):
-        decode_image(encode(format=format), 8)
 
 
 def smooth_pixels(width, height):

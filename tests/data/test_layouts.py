@@ -111,9 +111,3 @@ def test_repaired_rows_and_rows_without_a_photo_are_counted(name, reason):
     problems = []
     read_captions(FOLDER / name, "all", problems)
     assert [reason in problem.message for problem in problems] == [True]
-
-
-def test_photos_of_one_person_share_an_identity():
-    for name, ids in (("reid_raw.json", "11"), ("data_captions.json", "00")):
-        images = read_captions(FOLDER / "pedes" / name, "train")
-        assert images.identities == (*ids,)

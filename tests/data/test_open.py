@@ -149,14 +149,6 @@ def test_a_flag_without_a_value_raises_an_error(flag):
         Sources().value(flag)
 
 
-@pytest.mark.parametrize("name", ["features", "features/{split}"])
-def test_stores_are_looked_up_in_the_data_root_first(here, name):
-    path = pathlib.Path(name.replace("{split}", "train"))
-    for root in ("", "data"):  # The data root comes first.
-        write_store(here / root / path)
-        assert Sources().resolve(name, "train") == root / path
-
-
 def test_arrays_are_found_under_either_name_of_a_split(here):
     pattern, place = "features/{split}_ims.npy", "features/dev_ims.npy"
     for root in ("", "data"):

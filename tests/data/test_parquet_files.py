@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tbnets.data import archives, images, parquet
-from tbnets.data.captions import CaptionSource, read_captions
+from tbnets.data.captions import read_captions
 from tbnets.data.open import Data
 from tbnets.data.photos import find_photos
 from tbnets.data.sources import Sources
@@ -99,21 +99,6 @@ def test_rows_with_one_name_are_one_image_if_their_photos_are_equal(tmp_path):
     assert archives.read_bytes(path / found.names[1]) == PHOTOS[1]
 
 
-def test_splits(tmp_path):
-    texts = CAPTIONS["caption"]
-    for part, paths in (("train", NAMES), ("test", [f"x{n}" for n in NAMES])):
-        name = f"{part}-00000-of-00001.parquet"
-        write(tmp_path / name, image=photos_of(paths), caption=texts)
-    assert CaptionSource(tmp_path).splits() == ("train", "test")
-    test = read(tmp_path, "test")
-    assert test.names[0] == "test-00000-of-00001.parquet/x0.jpg"
-    splits = ["train", "train", "val", "val", "val"]
-    path = tmp_path / "test.parquet"
-    write(path, image=photos_of(), caption=texts, split=splits)
-    assert CaptionSource(path).splits() == ("train", "val")
-    assert read(path, "train").image_ids == (*NAMES[:2],)
-
-
 def test_captions_of_photos_in_a_folder(tmp_path):
     for name, content in zip(NAMES, PHOTOS):
         (tmp_path / name).write_bytes(content)
@@ -183,13 +168,6 @@ def test_the_column_of_photos_is_found(tmp_path, name):
     assert contents[4] == (b"" if name == "one_null" else PHOTOS[4])
 
 
-def test_bytes_beside_names_of_photos_are_not_photos(tmp_path):
-    texts = CAPTIONS["caption"]
-    path = tmp_path / "metadata.parquet"
-    write(path, file_name=NAMES, hash=BYTES, text=texts)
-    assert read(path).names == (*NAMES,)
-
-
 def test_several_columns_that_may_hold_photos_are_refused(tmp_path):
     texts = CAPTIONS["caption"]
     path = write(tmp_path / "a.parquet", x=PHOTOS, y=PHOTOS, text=texts)
@@ -252,18 +230,6 @@ def test_files_that_decompress_to_more_than_they_may_are_refused(
     pq.write_table(pa.table(columns), path, **options)
     with pytest.raises(InputError, match=r"bomb\.parquet: .*at most"):
         read(path)
-
-
-def test_damaged_files(tmp_path):
-    path = tmp_path / "a.parquet"
-    write(path, image=photos_of(), caption=CAPTIONS["caption"])
-    content = path.read_bytes()
-    cut = content[:500], content[:-9] + content[-8:]
-    for number, damaged in enumerate([b"", b"PAR1", *cut, PHOTOS[0]]):
-        path = tmp_path / f"{number}.parquet"
-        path.write_bytes(damaged)
-        with pytest.raises(InputError, match="expected a parquet file; found"):
-            read(path)
 
 
 def test_a_forked_process_reads_the_copies_of_its_parent(tmp_path, monkeypatch):

@@ -13,13 +13,12 @@ from tbnets.data.photos import (
     left_out_lines,
     list_photos,
     listed_rows,
-    match_names,
     read_listed,
     sort_files,
 )
 from tbnets.data.splits import NoSuchSplit
 from tbnets.errors import InputError, UserError
-from tests import photo_files, refusals
+from tests import refusals
 
 
 @pytest.fixture
@@ -33,25 +32,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_photos_of_captions_are_listed_once(folder):
-    captions = CaptionSource(folder / "t.csv")
-    paths = [(name, folder / "photos" / name) for name in ("b.jpg", "x.jpg")]
-    assert find_photos(folder / "photos", captions) == paths
-    assert find_photos(folder / "photos", captions, ["test"]) == paths[1:]
-
-
 def test_a_folder_without_photos_is_refused(tmp_path):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FileNotFoundError, match="notes.txt"):
         find_photos(tmp_path)
-
-
-def test_photos_of_a_folder_are_listed_by_name(tmp_path):
-    photo_files.write_all(tmp_path)
-    found = [path.relative_to(tmp_path) for path in list_photos(tmp_path)]
-    names = [path.as_posix() for path in found]
-    # A link that leads nowhere is missed; a folder is no photo.
-    assert names == sorted([*photo_files.CONTENTS, "link.jpg"])
 
 
 def test_other_files_are_listed(folder):
@@ -203,13 +187,6 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
     captions.path.write_text(f"image,text\n{other}{name},p\n")
     [*_, (key, path)] = find_photos(tmp_path / "photos", captions)
     assert (key, path) == (name, tmp_path / "photos" / (photo or name))
-
-
-def test_photo_is_not_matched_to_two_names(tmp_path):
-    (tmp_path / "0.jpg").touch()
-    path = tmp_path / "t.csv"
-    path.write_text("image,text\ntrain/0.jpg,p\ntest/0.jpg,q\n")
-    assert match_names(tmp_path, CaptionSource(path)) == {}
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 
 from tbnets.data.phrases import read_phrases
 from tests import refusals
-from tests.data.test_phrases import images_named
 
 REGIONS = [
     {
@@ -89,14 +88,6 @@ def test_regions_are_clipped_to_the_images_of_image_data(write):
     }
 
 
-def test_regions_without_image_data_have_boxes_in_photos(write):
-    path = write(REGIONS)
-    found = read_phrases(path, images_named("8.jpg", "7.jpg"))
-    assert found.phrases == ("a sky", "a sun", "a dog", "a dog", "a red ball")
-    assert found.image_sizes.tolist() == [[0, 0], [0, 0]]
-    assert found.boxes[0].tolist() == [0, 0, 96, 4]
-
-
 def test_references_have_the_boxes_of_instances(write):
     found = read_phrases(write(REFERENCES, instances=INSTANCES))
     assert found.images.image_ids == ("a.jpg", "b.jpg")
@@ -150,11 +141,3 @@ def test_the_error_of_a_bad_entry_names_its_place(write, content, place):
         lambda problems: read_phrases(path, problems=problems)
     )
     assert str(problems[0]).startswith(f"{path}: {place}")
-
-
-def test_instances_must_be_in_the_folder(write):
-    with pytest.raises(FileNotFoundError, match=r"instances\.json"):
-        read_phrases(write(REFERENCES))
-    path = write(REFERENCES, instances={"images": 3, "annotations": []})
-    with refusals.at(path.with_name("instances.json")):
-        read_phrases(path)

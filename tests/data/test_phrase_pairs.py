@@ -163,12 +163,6 @@ def test_a_batch_has_a_maximum_number_of_pairs(monkeypatch):
     assert set(few["phrase_nodes"]) < set(all_of_them["phrase_nodes"])
 
 
-def test_batches_have_the_shapes_of_the_signature():
-    [found] = batches({}).dataset.as_numpy_iterator()
-    shape = (len(found["region_of"]), len(found["regions"]) + 3)
-    assert found["is_contrast"].shape == shape
-
-
 WORDS = Vocabulary(("", "[UNK]", "a", "dog", "cat", "and"))
 
 
@@ -198,8 +192,3 @@ def test_the_highest_of_equal_spans_is_the_phrase():
     # Words 0 and 1, the verb phrase and the three noun phrases, the sentence.
     assert found.spans.tolist() == [[0, 1]]
     assert found.nodes.tolist() == [5]
-
-
-def test_no_captions_have_no_phrases():
-    assert noun_phrases(TreeRows([])).starts.tolist() == [0]
-    assert phrases_of("(NN dog)").spans.shape == (0, 2)

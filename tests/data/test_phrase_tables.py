@@ -118,13 +118,6 @@ def test_the_error_of_a_bad_row_names_its_line_and_other_rows_are_read(
     assert found.phrases == ("a red ball", "x")
 
 
-def test_paths_of_photos_are_normalised(write):
-    path = write(row("./a.jpg"), row("a.jpg", "a cat"), row("b//c.jpg"))
-    found = read_phrases(path, images_named("a.jpg", "./b/c.jpg"))
-    assert found.phrases == ("a red ball", "a cat", "a red ball")
-    assert found.phrase_to_image.tolist() == [0, 0, 1]
-
-
 def test_a_table_without_rows_is_refused(write):
     path = write()
     with refusals.at(path):

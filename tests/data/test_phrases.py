@@ -162,17 +162,6 @@ def test_the_error_of_a_bad_file_names_the_place_and_other_files_are_read(
     assert set(found.phrase_ids) < set(whole.phrase_ids) or "[" in place
 
 
-@pytest.mark.parametrize("missing", ["Sentences/7.txt", "Annotations/7.xml"])
-def test_sentences_without_annotations_raise_an_error(folder, missing):
-    (folder / missing).unlink()
-    with refusals.at(folder / missing):
-        read_phrases(folder)
-    problems = []
-    found = read_phrases(folder, images_named("7.jpg", "8_a.jpg"), problems)
-    assert found.images.image_ids == ("8_a.jpg",)
-    assert [one.path for one in problems] == [str(folder / missing)]
-
-
 def test_an_image_without_files_raises_an_error(folder, tmp_path):
     with refusals.at(folder / "Annotations" / "12.xml"):
         read_phrases(folder, images_named("12.jpg"))

@@ -74,40 +74,11 @@ def test_webp_and_tiff_are_turned_upright(format):
     assert read_photo_sizes([content]).tolist() == [[20, 12]]
 
 
-def test_gif_is_read_as_its_first_picture():
-    first, second = (
-        PIL.Image.fromarray(np.full((4, 6, 3), colour, np.uint8))
-        for colour in ([200, 10, 0], [0, 0, 0])
-    )
-    file = file_of(first, "GIF", save_all=True, append_images=[second])
-    assert np.unique(read_photo(file).reshape(-1, 3), axis=0).tolist() == [
-        [200, 10, 0]
-    ]
-
-
-def test_upper_8_of_16_bits_are_kept():
-    deep = PIL.Image.fromarray(GREY.astype(np.uint16) * 256 + 99)
-    by_tiff = read_photo(file_of(deep, "TIFF"))
-    np.testing.assert_array_equal(by_tiff, np.stack([GREY] * 3, axis=2))
-    by_png = read_photo(file_of(deep, "PNG"))
-    np.testing.assert_array_equal(by_tiff, by_png)
-
-
 @pytest.mark.parametrize("scale", [1, 256])
 def test_range_of_integers_follows_from_their_maximum(scale):
     picture = PIL.Image.fromarray(GREY.astype(np.int32) * scale)
     assert picture.mode == "I"
     np.testing.assert_array_equal(read_photo(picture)[..., 0], GREY)
-
-
-@pytest.mark.parametrize("mode", ["P", "L", "LA", "RGBA", "1"])
-def test_picture_equals_its_png_file(mode):
-    picture = PICTURE.convert(mode)
-    if mode == "P":
-        picture.info["transparency"] = bytes(range(256))
-    expected = read_photo(file_of(picture, "PNG"))
-    np.testing.assert_array_equal(read_photo(picture), expected)
-    assert mode != "P" or picture.info  # It is left as it is.
 
 
 def test_batch_of_paths_bytes_pictures_and_arrays(tmp_path):
@@ -133,12 +104,6 @@ def test_batch_of_paths_bytes_pictures_and_arrays(tmp_path):
         np.testing.assert_array_equal(decode_images(some, 12), wanted)
     np.testing.assert_array_equal(read_photo(tf.constant(PIXELS)), PIXELS)
     assert decode_images([], 8).shape == (0, 8, 8, 3)
-
-
-def test_jpeg_and_png_files_are_not_converted():
-    for format in ("JPEG", "PNG"):
-        content = encoded(format)
-        assert read_content(content) is content
 
 
 def test_error_names_the_package_for_a_format(monkeypatch):
@@ -183,20 +148,6 @@ def test_decoded_photo_is_upright_as_pillow_turns_it(value, order):
     turned = images.upright(pixels, images.orientation(content))
     np.testing.assert_array_equal(turned, expected)
     assert read_photo_sizes([content]).tolist() == [[*expected.shape[1::-1]]]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *map(with_orientation, (None, 0, 9, 1000)),
-        b"",
-        b"\xff\xd8\xff\xe1\0\x08Exif\0\0II*\0\xff\xff\xff\xff",
-        b"\xff\xd8\xff\xe1\0\x08Exif\0\0MM\0*\0\0\0\x08\xff\xff",
-        b"\xff\xd8\xff\xe2\0\x08Exif\0\0II*\0\x08\0\0\0",
-    ],
-)
-def test_orientation_of_nonsense_is_upright(content):
-    assert int(images.orientation(content)) == 1
 
 
 def segment(marker, content):
@@ -251,16 +202,6 @@ def test_search_for_exif_data_ends(first):
     assert int(images.orientation(with_orientation(6, first=first))) == 1
 
 
-XMP = b'http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation="6"/>'
-
-
-@pytest.mark.parametrize("content", [encoded("JPEG"), with_orientation(None)])
-def test_orientation_outside_exif_data_is_ignored(content):
-    content = content[:2] + segment(0xE1, XMP) + content[2:]
-    assert read_photo(content).shape == (12, 20, 3)
-    assert open_upright(content, 24).size == (20, 12)
-
-
 SIDE = 24
 
 
@@ -293,15 +234,6 @@ def test_square_is_close_to_that_of_the_graph(content):
     # Pillow rounds after each of two passes, and decodes JPEG more exactly.
     assert np.abs(pixels - expected).max() <= 10
     assert np.abs(pixels - expected).mean() <= 1.5
-
-
-def test_square_of_pixels_pictures_and_files_are_equal(tmp_path):
-    image, path = picture(), tmp_path / "a.png"
-    image.save(path)
-    photos = [np.asarray(image), image, str(path), path, path.read_bytes()]
-    squares = [read_square(photo, SIDE) for photo in photos]
-    for square in squares[1:]:
-        np.testing.assert_array_equal(square, squares[0])
 
 
 def test_faults_have_reasons(tmp_path, monkeypatch):

@@ -84,11 +84,3 @@ def test_drawn_splits_do_not_divide_an_identity():
         for name in ("train", "dev", "test")
     ]
     assert sum(map(len, parts)) == len(set().union(*parts)) == 10
-
-
-@pytest.mark.parametrize(
-    ("split", "can"),
-    [("train", True), ("validation+test", True), ("all", False), ("a", False)],
-)
-def test_splits_that_can_be_drawn(split, can):
-    assert splits.can_be_drawn(split) == can

@@ -49,25 +49,6 @@ def test_roles_equal_the_definition(positives, bounds, seed):
         )
 
 
-def test_roles_computed_by_hand():
-    # Of the box 0 0 10 10: IoU 0.9, 0.7 (no more than that), 0.29 and 1.
-    proposals = [
-        [[0, 0, 1, 1]],
-        [[0, 0, 10, 9], [0, 0, 10, 7], [0, 0, 10, 2.9], [0, 0, 10, 10]],
-    ]
-    truth = [[0, 0, 10, 10], [50, 50, 60, 60]]
-    found = proposal_roles(truth, [1, 1], proposals)
-    assert found.tolist() == [[1, 0, -1, 1], [-1, -1, -1, -1]]
-
-
-def test_photos_without_proposals_or_phrases():
-    found = proposal_roles([[0, 0, 1, 1]], [1], [[[0, 0, 1, 1]], []])
-    assert found.tolist() == [[0]]
-    found = proposal_roles(np.zeros((0, 4)), [], [])
-    assert found.shape == (0, 0)
-    assert with_common_negatives(found, np.zeros(0, int)).shape == (0, 0)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_equal_texts_of_a_photo_share_their_negatives(seed):
     generator = np.random.default_rng(seed)

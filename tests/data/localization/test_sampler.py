@@ -80,16 +80,6 @@ def test_draws_of_a_seed_do_not_change(examples):
     assert second.candidates.tolist() == [107, 109, 118, 54, 55, 58]
 
 
-def test_photos_are_shared_by_phrases_drawn_together(examples):
-    for batch in drawn(examples, pairs_per_batch=12, phrases_per_image=6):
-        images = examples.phrases.phrase_to_image[batch.phrases]
-        assert len(set(images.tolist())) == 2
-    batches = drawn(examples, pairs_per_batch=12, phrases_per_image=3)
-    for batch in batches:
-        images = examples.phrases.phrase_to_image[batch.phrases]
-        assert set(images.reshape(4, 3).std(axis=1)) == {0}
-
-
 @pytest.mark.parametrize("count, expected", [(1, 1), (2, 2), (9, 3), (0, 3)])
 def test_regions_of_a_phrase_are_distinct(examples, count, expected):
     for batch in drawn(examples, pairs_per_batch=10, regions_per_phrase=count):
@@ -98,33 +88,6 @@ def test_regions_of_a_phrase_are_distinct(examples, count, expected):
         assert counts.mean() > expected - 0.5
         pairs = set(zip(batch.drawn_for.tolist(), batch.regions.tolist()))
         assert len(pairs) == len(batch.regions)
-
-
-def test_other_phrases_of_an_object_are_added_once(examples):
-    chains, texts = (
-        examples.phrases.phrase_to_chain,
-        examples.phrases.phrase_to_text,
-    )
-    for batch in drawn(examples, pairs_per_batch=10, phrases_per_region=2):
-        of_thing = {}
-        for row in batch.phrases:
-            of_thing.setdefault(int(chains[row]), []).append(int(texts[row]))
-        # Each thing is said in two ways: both are there, once each.
-        assert all(
-            len(said) == len(set(said)) == 2 for said in of_thing.values()
-        )
-        # What was added ranks regions too, but none were drawn for it.
-        assert max(batch.drawn_for) <= 9 < len(batch.phrases)
-        added = batch.is_negative[10:]
-        assert added.any(axis=1).all()
-
-
-def test_few_candidates_are_drawn_of_each_photo(examples):
-    batches = drawn(examples, pairs_per_batch=20, candidates_per_image=4)
-    for batch in batches:
-        images = [places(examples)[c][0] for c in batch.candidates]
-        assert set(np.unique(images, return_counts=True)[1]) == {4}
-        assert len(set(batch.candidates.tolist())) == len(batch.candidates)
 
 
 def test_batches_contain_the_features_of_their_rows(examples):
@@ -243,17 +206,6 @@ def lists(table):
     return [row[row >= 0].tolist() for row in table]
 
 
-def test_negatives_before_the_last_positive_are_hard():
-    # Positives score 5 and 3; of the negatives 9, 4, 3 and 1, the third ties
-    # with a positive and the fourth ranks after both. 8 is neither.
-    values = np.array([[4, 5, 3, 9, 3, 8, 1]], np.float32)
-    roles = np.array([[-1, 1, 1, -1, -1, 0, -1]], np.int8)
-    table = hard_negatives(values, roles, 3)
-    assert table.dtype == np.int16
-    assert table.tolist() == [[3, 0, -1]]
-    assert hard_negatives(values, roles, 1).tolist() == [[3]]
-
-
 @pytest.mark.parametrize("shape", [(0, 4), (5, 0), (1, 1), (5000, 7)])
 @pytest.mark.parametrize("most", [1, 50])
 def test_hard_negatives_equal_the_loop(shape, most):
@@ -263,40 +215,3 @@ def test_hard_negatives_equal_the_loop(shape, most):
     found = hard_negatives(values, roles, most)
     assert found.shape == (shape[0], most)
     assert lists(found) == reference.hard_negatives(values, roles, most)
-
-
-def negatives_of(examples, batch):
-    """Phrase -> columns of its photo that are its negatives in a batch."""
-    found = {}
-    for row, mask in zip(batch.phrases.tolist(), batch.is_negative):
-        image = examples.phrases.phrase_to_image[row]
-        first = examples.regions.rows(image, 0)
-        found[row] = (batch.candidates[mask] - first).tolist()
-    return found
-
-
-def test_a_phrase_has_its_hard_negatives_or_all(examples):
-    roles = examples.roles
-    batches = PhraseBatches(examples, Sampling(pairs_per_batch=12), 0)
-    table = np.full((60, 2), -1, np.int16)
-    wrong = [np.flatnonzero(row == -1) for row in roles]
-    for row in range(0, 60, 3):  # Every third has a list, of two or of one.
-        table[row, : 1 + row % 2] = wrong[row][: 1 + row % 2]
-    batches.hard_negatives = table
-    found = {}
-    for batch in batches.draw(0):
-        found |= negatives_of(examples, batch)
-    assert len(found) == 60
-    for row, columns in found.items():
-        expected = [c for c in table[row] if c >= 0] or wrong[row].tolist()
-        assert columns == sorted(expected)
-
-
-def test_only_listed_regions_are_read(examples):
-    batches = PhraseBatches(examples, Sampling(pairs_per_batch=60), 0)
-    columns = [np.flatnonzero(row == -1)[0] for row in examples.roles]
-    batches.hard_negatives = np.array(columns, np.int16)[:, None]
-    [batch] = batches.draw(0)
-    rows = examples.regions.rows(examples.phrases.phrase_to_image, columns)
-    assert sorted(batch.candidates) == sorted({*rows})
-    assert batch.is_negative.sum() == 60

@@ -3,12 +3,9 @@
 import dataclasses
 import hashlib
 import json
-import re
 
 import pytest
-from PIL import Image
 
-from tbnets.data.entities import read_annotations
 from tbnets.data.scenes.dataset import (
     VERSION,
     annotation_xml,
@@ -20,12 +17,9 @@ from tbnets.data.scenes.dataset import (
 from tbnets.data.scenes.layout import (
     SPLITS,
     SceneSettings,
-    scene_split,
 )
-from tbnets.text.trees import read_tree
 
 SETTINGS = SceneSettings(6, 2, 2, image_size=64)
-PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\]]+)\]")
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +39,6 @@ def files_of(folder):
 
 def entries_of(folder):
     return json.loads((folder / "dataset.json").read_text())["images"]
-
-
-def records_of(folder):
-    lines = (folder / "scenes.jsonl").read_text().splitlines()
-    return {record["id"]: record for record in map(json.loads, lines)}
 
 
 @pytest.mark.parametrize(
@@ -79,59 +68,6 @@ def test_ensure_scenes_fewer_training_scenes_leave_the_others(folder, tmp_path):
     ensure_scenes(tmp_path / "b", dataclasses.replace(SETTINGS, seed=1))
     name = "images/1000000.jpg"
     assert files_of(tmp_path / "b")[name] != all_files[name]
-
-
-def test_files_of_a_scene_contain_its_captions(folder):
-    for entry in entries_of(folder):
-        with Image.open(folder / "images" / entry["filename"]) as image:
-            assert (image.format, image.mode) == ("JPEG", "RGB")
-            assert image.size == (64, 64)
-        captions = [one["raw"] for one in entry["sentences"]]
-        name = entry["filename"].replace(".jpg", ".txt")
-        lines = (folder / "Sentences" / name).read_text().splitlines()
-        assert [PHRASE.sub(r"\3", line) for line in lines] == captions
-        assert all(map(PHRASE.search, lines))
-        trees = (folder / "trees" / name).read_text().splitlines()
-        assert [" ".join(read_tree(line).words) for line in trees] == captions
-        assert all(re.match(r"\((S|NP) ", line) for line in trees)
-
-
-def test_chain_refers_to_one_object_in_all_captions(folder):
-    """Chain n is object n, whatever its words; a plural has all its boxes."""
-    for scene_id, record in records_of(folder).items():
-        text = (folder / "Sentences" / f"{scene_id}.txt").read_text()
-        found = read_annotations(folder / "Annotations" / f"{scene_id}.xml")
-        boxes, wholes, spoken = found.boxes, set(found.without), set()
-        for chain, kind, phrase in PHRASE.findall(text):
-            words = phrase.lower().split()
-            if kind == "/notvisual":
-                assert chain == "0"
-                continue
-            spoken.add(chain)
-            if kind == "/scene":
-                assert chain in wholes
-                assert words[-1] in ("background", "surface")
-                continue
-            assert kind == "/shapes"
-            if words[0] in ("two", "three", "four"):
-                # An object may be spoken of alone and in a group.
-                things = [one["box"] for one in record["objects"]]
-                count = {"two": 2, "three": 3, "four": 4}[words[0]]
-                assert len(boxes[chain]) == count
-                assert all(box in things for box in boxes[chain])
-            else:
-                one = record["objects"][int(chain) - 100 * int(scene_id) - 1]
-                assert boxes[chain] == [one["box"]]
-                assert 0 <= min(one["box"]) and max(one["box"]) <= 64
-        assert spoken == set(boxes) | wholes
-        assert {*found.without.values()} <= {"scene"}
-
-
-def test_objects_occur_in_one_split():
-    settings = SceneSettings(15, 15, 15, image_size=48)
-    for split in SPLITS:
-        for one in draw_scenes(split, settings):
-            assert scene_split(one.scene.objects) == split
 
 
 def test_existing_scenes_are_not_written_again(tmp_path):
@@ -171,12 +107,3 @@ def test_scenes_of_another_process_are_used(tmp_path):
     summary = ensure_scenes(tmp_path / "scenes", SETTINGS, meanwhile)
     assert summary["reused"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["scenes"]
-
-
-def test_ensure_scenes_interrupted_leaves_nothing(tmp_path):
-    def stop(count):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ensure_scenes(tmp_path / "scenes", SETTINGS, progress=stop)
-    assert list(tmp_path.iterdir()) == []

@@ -1,11 +1,7 @@
-import numpy as np
 import pytest
 
 from tbnets.data.scenes.layout import (
-    draw_objects,
-    find_position,
     find_relation,
-    scene_split,
 )
 
 
@@ -28,32 +24,3 @@ from tbnets.data.scenes.layout import (
 def test_find_relation_literal_boxes(box, other, expected, opposite):
     assert find_relation(box, other) == expected
     assert find_relation(other, box) == opposite
-
-
-@pytest.mark.parametrize(
-    ("centre", "expected"),
-    [
-        ((20, 20), "top left"),
-        ((50, 80), "bottom"),
-        ((50, 20), "top"),
-        ((20, 55), "left"),
-        ((50, 50), "centre"),
-        ((38, 20), None),
-        ((20, 38), None),
-    ],
-)
-def test_find_position_literal_places(centre, expected):
-    x, y = centre
-    box = (x - 5, y - 5, x + 5, y + 5)
-    assert find_position(box, 100) == expected
-
-
-def test_split_of_gives_one_eighth_to_dev_and_to_test():
-    rng = np.random.default_rng(0)
-    drawn = [draw_objects(rng) for _ in range(800)]
-    assert {*map(len, drawn)} == {2, 3, 4}
-    splits = [scene_split(objects) for objects in drawn]
-    assert splits == [scene_split(objects[::-1]) for objects in drawn]
-    # 100 of 800 expected, standard deviation sqrt(800 x 1/8 x 7/8) = 9.4.
-    assert abs(splits.count("val") - 100) < 40
-    assert abs(splits.count("test") - 100) < 40

@@ -9,7 +9,6 @@ import pytest
 from tbnets.data.store.features import (
     FeatureArray,
     check_finite,
-    first_equal_rows,
     ids_file,
     open_array,
 )
@@ -63,13 +62,6 @@ def test_number_of_ids_must_equal_number_of_rows(tmp_path):
         open_array(path)
 
 
-def test_repeated_ids_share_their_first_row(tmp_path):
-    rows = np.asarray([[1], [2], [1.0009]])  # Once more, in another batch.
-    path = save(tmp_path, rows, ["a", "b", "a"])
-    assert open_array(path).take([0]).tolist() == [[1]]
-    assert open_array(path).rows(["b", "a"]).tolist() == [1, 0]
-
-
 def test_repeated_ids_with_different_rows_raise_an_error(tmp_path, monkeypatch):
     # A chunk has two rows.
     monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", 16)
@@ -77,29 +69,6 @@ def test_repeated_ids_with_different_rows_raise_an_error(tmp_path, monkeypatch):
     path = save(tmp_path, array, ["a", "b", "a", "b"])
     with pytest.raises(ValueError, match="rows 1 and 3 of 'b'"):
         open_array(path)
-
-
-def test_chunks_contain_all_rows_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", 9)  # 2 rows
-    array = np.arange(10, dtype=np.int16).reshape(5, 2)
-    features = open_array(save(tmp_path, array))
-    rows, parts = zip(*features.chunks())
-    assert rows == (slice(0, 2), slice(2, 4), slice(4, 5))
-    assert all(isinstance(part, np.memmap) for part in parts)
-    joined = np.concatenate(parts)
-    assert joined.dtype == np.int16 and (joined == array).all()
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 8, 2**20])
-def test_first_equal_rows(monkeypatch, chunk_bytes):
-    monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", chunk_bytes)
-    nan = np.nan
-    array = np.asarray([[1, 2], [1, 2], [1, 3], [nan, 0], [nan, 0], [1, 2]])
-    features = FeatureArray("abcdef", array)
-    found = first_equal_rows(features)
-    assert found.tolist() == [0, 0, 2, 3, 3, 5]
-    one = FeatureArray("a", array[:1])
-    assert first_equal_rows(one).tolist() == [0]
 
 
 def saved(array):

@@ -120,17 +120,6 @@ def test_features_are_concatenated_by_id(two, tmp_path):
     assert features.path == f"{paths[0]}, {paths[1]}"
 
 
-def test_features_are_read_in_chunks(two, monkeypatch):
-    features = open_features(two[0][0])
-    for size in (1, 1000):
-        monkeypatch.setattr("tbnets.data.store.features.CHUNK_BYTES", size)
-        rows, arrays = zip(*features.chunks())
-        assert rows[-1].stop == len(features)
-        assert len(rows) == (1 if size == 1000 else len(features))
-        everything = features.take(range(len(features)))
-        np.testing.assert_array_equal(np.concatenate(arrays), everything)
-
-
 def test_error_about_a_missing_id_names_the_file(two, tmp_path):
     paths, *_ = two
     features = open_features(*paths)

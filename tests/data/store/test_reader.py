@@ -9,7 +9,6 @@ import pytest
 
 from tbnets.data.store.features import check_finite
 from tbnets.data.store.reader import (
-    extraction_differences,
     open_features,
     open_store,
 )
@@ -162,15 +161,6 @@ def test_reading_rows_of_another_kind_raises_an_error(
             read(0)
 
 
-def test_rows_outside_the_store_are_refused(path, tmp_path):
-    write(tmp_path / "regions", "regions")
-    images, regions = open_store(path), open_store(tmp_path / "regions")
-    for take, count in ((images.take, 6), (regions.take_regions, 7)):
-        for row in (-1, count):
-            with pytest.raises(ValueError, match="rows"):
-                take([0, row])
-
-
 def test_incomplete_store_is_opened_only_on_request(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 1)
     writer.add(["a", "b"], np.ones((2, 1)))
@@ -275,14 +265,3 @@ def test_error_about_nan_contains_the_id(path, tmp_path):
     np.save(tmp_path / "r" / "features.npy", rows)
     with pytest.raises(InputError, match="region 1 of id 'c': "):
         check_finite(open_store(tmp_path / "r"))
-
-
-def test_differences_between_extractions_name_both_values():
-    a = {"crops": 10, "low": {"x": -0.25, "y": 1}, "size": [4, 5]}
-    assert extraction_differences(a, json.loads(json.dumps(a)), "A", "B") == []
-    b = {"crops": 10.0, "low": {"y": 1}, "size": [4, 6], "new": None}
-    assert extraction_differences(a, b, "A", "B") == [
-        "low.x: -0.25 in A, nothing in B",
-        "new: nothing in A, null in B",
-        "size[1]: 5 in A, 6 in B",
-    ]

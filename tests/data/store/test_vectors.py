@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tbnets
-from tbnets.data.store.vectors import read_vectors, write_rows
+from tbnets.data.store.vectors import write_rows
 from tbnets.errors import InputError
 from tbnets.serving.checksums import identity_of
 from tests import tiny, verbs
@@ -22,22 +22,6 @@ def write(path, vectors, made_by=None, failed=()):
     names = "id", "embedding", "status"
     rows = [{**dict(zip(names, state)), "sha256": ""} for state in states]
     write_rows(path, rows, dim, made_by or {})
-
-
-def test_files_are_read_as_they_were_written(tmp_path):
-    write(tmp_path / "a.parquet", {"x": [1, 2], "y": [3, 4]}, {"cnn": "A"})
-    write(
-        tmp_path / "b.parquet", {"z": [5, 6]}, {"cnn": "A"}, {"w": "is empty"}
-    )
-    first, second = read_vectors(tmp_path / "*.parquet")
-    assert first[1:3] == ({"cnn": "A"}, ["x", "y"]) and first[4] == {}
-    assert first[3].tolist() == [[1, 2], [3, 4]]
-    assert second[2] == ["z"] and second[4] == {"w": "is empty"}
-    features = tbnets.open_features(tmp_path / "*.parquet")
-    assert features.take(features.rows(["z", "x"])).tolist() == [[5, 6], [1, 2]]
-    assert features.made_by["cnn"] == "A"
-    with pytest.raises(InputError, match="is empty"):
-        features.rows(["w"])
 
 
 def test_files_with_other_columns_are_refused(tmp_path):

@@ -112,28 +112,6 @@ def test_extraction_killed_at_any_write_continues_to_the_same_bytes(
     assert last == 2 * 4 + 5
 
 
-def test_failed_images_can_be_added_to_a_complete_store(
-    tmp_path,
-):
-    extract(tmp_path / "s")
-    before = content_of(tmp_path / "s")
-    extract(tmp_path / "s")  # Nothing is left to do.
-    writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
-    assert writer.done == set(IDS) - set(BROKEN)
-    assert writer.failed == open_features(tmp_path / "s").failed == BROKEN
-    assert before == content_of(tmp_path / "s")
-    writer.add(["4.jpg"], np.ones((1, 3)), failed=[("5.jpg", "again")])
-    assert writer.failed == {"2.jpg": "is cut", "5.jpg": "again"}
-    assert "4.jpg" in writer.done
-    assert not open_store(tmp_path / "s", incomplete=True).complete
-    writer.finish()
-    store = open_features(tmp_path / "s")
-    assert store.failed == writer.failed
-    rows = store.take(store.rows(["4.jpg", "6.jpg"]))
-    assert rows.tolist() == [[1, 1, 1], [6, 0.5, -1]]
-    store.verify()
-
-
 def test_files_of_killed_writers_are_removed_and_other_files_are_kept(tmp_path):
     writer = FeatureWriter(tmp_path / "s", EXTRACTION, 3)
     for name in ("scores-1.npy", f".ids.txt.{12 * '0'}.partial"):
@@ -257,32 +235,6 @@ def test_arrays_of_wrong_shape_or_value_raise_an_error(
     assert found in error.value.fields[2]
     assert writer.done == set()
     assert os.listdir(tmp_path) == ["manifest.json"]
-
-
-def test_all_calls_must_pass_the_same_arrays(tmp_path):
-    given = {"features": ROWS, "boxes": BOXES, "counts": [2]}
-    with FeatureWriter(tmp_path, EXTRACTION, 3, kind="regions") as writer:
-        writer.add(["a"], **given, sizes=[[4, 3]])
-        with refusals.refused("sizes"):
-            writer.add(["b"], **given)
-    with FeatureWriter(tmp_path, EXTRACTION, 3, kind="regions") as writer:
-        with refusals.refused("scores"):
-            writer.add(["b"], **given, sizes=[[4, 3]], scores=[1, 1])
-        assert writer.done == {"a"}
-
-
-def test_rows_are_added_to_a_store_that_is_read(tmp_path):
-    with FeatureWriter(tmp_path, EXTRACTION, 1) as writer:
-        writer.add(["a"], np.ones((1, 1)))
-        writer.finish()
-    old = open_features(tmp_path)
-    with FeatureWriter(tmp_path, EXTRACTION, 1) as writer:
-        writer.add(["b", "c"], np.full((2, 1), 2))
-        new = open_store(tmp_path, incomplete=True)
-        assert np.load(tmp_path / "features.npy").tolist() == [[1], [2], [2]]
-    old.verify()
-    assert (old.ids, old.take([0]).tolist()) == (("a",), [[1]])
-    assert (new.ids, new.take([2, 0]).tolist()) == (("a", "b", "c"), [[2], [1]])
 
 
 def test_two_writers_at_once_raise_an_error(tmp_path):
