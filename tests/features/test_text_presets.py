@@ -74,9 +74,14 @@ def test_half_precision_and_prefixed_weights_are_read(tmp_path):
     np.testing.assert_allclose(vector, wanted, atol=1e-5)
 
 
-def change(folder, file, **values):
-    path = folder / file
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def change(file, **values):
+    """Returns a function that changes values of a file of JSON."""
+
+    def damage(folder):
+        text = (folder / file).read_text()
+        (folder / file).write_text(json.dumps(json.loads(text) | values))
+
+    return damage
 
 
 def cut(folder):
@@ -101,45 +106,27 @@ def without(folder):
     path.write_bytes(tiny_bert.safetensors(weights))
 
 
-DAMAGES = {
-    "cut_weights": cut,
-    "huge_array": of_many_words,
-    "huge_header": lambda folder: (folder / "model.safetensors").write_bytes(
-        b"\xff" * 8
-    ),
-    "missing_weight": without,
-    "missing_file": lambda folder: (folder / "tokenizer.json").unlink(),
-    "distilbert": lambda folder: change(
-        folder, "config.json", model_type="distilbert"
-    ),
-    "relative_positions": lambda folder: change(
-        folder, "config.json", position_embedding_type="relative_key"
-    ),
-    "two_poolings": lambda folder: change(
-        folder, "1_Pooling/config.json", pooling_mode_max_tokens=True
-    ),
-    "other_pooling": lambda folder: change(
-        folder,
-        "1_Pooling/config.json",
-        pooling_mode_mean_tokens=False,
-        pooling_mode_lasttoken=True,
-    ),
-    "dense_layer": lambda folder: (folder / "modules.json").write_text(
-        json.dumps(
-            [
-                {"type": f"x.{kind}", "path": ""}
-                for kind in ("Transformer", "Dense")
-            ]
-        )
-    ),
-    "no_json": lambda folder: (folder / "modules.json").write_text("{"),
-}
+def with_dense_layer(folder):
+    kinds = [{"type": f"x.{x}", "path": ""} for x in ("Transformer", "Dense")]
+    (folder / "modules.json").write_text(json.dumps(kinds))
+
+
+DAMAGES = [
+    cut,
+    of_many_words,
+    without,
+    with_dense_layer,
+    lambda folder: (folder / "tokenizer.json").unlink(),
+    change("config.json", model_type="distilbert"),
+    change("config.json", position_embedding_type="relative_key"),
+    change("1_Pooling/config.json", pooling_mode_max_tokens=True),
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_and_other_models_are_refused(tmp_path, damage):
     tiny_bert.write_folder(tmp_path)
-    DAMAGES[damage](tmp_path)
+    damage(tmp_path)
     with pytest.raises(InputError, match=str(tmp_path)) as caught:
         PresetFeatures.of(f"hub:{tmp_path}")
     assert caught.value.argument == "preset"

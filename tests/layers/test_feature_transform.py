@@ -58,18 +58,6 @@ def test_ternary_agrees_with_the_oracle(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_bounds_are_strict_and_rounded_outwards():
-    # 1 + 0.15 and 1 - 0.25: 0.75 is a float32, so 0.75 itself is not low;
-    # 1.15 is none: the nearest, 1.14999998, is not above it.
-    bounds = ternary_bounds(np.array([1.0]), np.array([1.0]))
-    edge = np.float32(0.75)
-    rows = np.array([[edge], [np.nextafter(edge, np.float32(0))]])
-    assert cut(rows, bounds).ravel().tolist() == [0, -1]
-    near = np.float32(1.15)
-    rows = np.array([[near], [np.nextafter(near, np.float32(2))]])
-    assert cut(rows, bounds).ravel().tolist() == [0, 1]
-
-
 def test_features_nearest_to_a_bound_are_decided_exactly():
     # Half of the float32 nearest to a bound lie below it, half above.
     generator = np.random.default_rng(2)

@@ -143,13 +143,7 @@ def test_arrays_that_are_not_real_numbers_are_rejected(path, dtype):
 
 @pytest.mark.parametrize(
     "values",
-    [
-        {"settings": [1]},
-        {"epoch": "3"},
-        {"best_epoch": 1.5},
-        {"history": [{"loss": "low"}]},
-        {"surplus": 1},
-    ],
+    [{"epoch": "3"}, {"history": [{"loss": "low"}]}, {"surplus": 1}],
     ids=str,
 )
 def test_a_state_of_wrong_types_is_rejected(path, values):
@@ -196,13 +190,10 @@ def cut(share):
 
 PICKLED = np.array([{"format": "x"}], dtype=object)
 DAMAGES = {
-    **{f"cut at {share}": cut(share) for share in (0, 0.5, 0.99)},
+    "cut": cut(0.99),
     "pickled": saved(np.savez, PICKLED),
     "compressed": saved(np.savez_compressed, np.zeros(10**7, np.uint8)),
-    **{
-        f"an array of {shape}": forged(shape)
-        for shape in [(10**12,), (-1,), (2,)]
-    },
+    "larger than its file": forged((10**12,)),
 }
 
 
