@@ -11,7 +11,7 @@ from tbnets.data.captions import CaptionSource
 from tbnets.data.layouts import Columns
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
-from tbnets.data.splits import NoSuchSplit, fill_split, splits_in_path
+from tbnets.data.splits import NoSuchSplit, fill_split
 from tbnets.errors import InputError, MissingFileError
 from tbnets.progress import progress_bar
 
@@ -103,8 +103,8 @@ class Sources:
     def resolve(self, path, split=None):
         """Resolves `path` against the data root and replaces `{split}`.
 
-        A path that does not exist there is looked up in `started_in`. Raises
-        NoSuchSplit or FileNotFoundError if neither folder has the split.
+        A path that does not exist there is looked up in `started_in`. If it
+        does not exist in either folder, returns the path in the data root.
         """
         places = [start / path for start in self.starts]
         for place in places:
@@ -112,11 +112,10 @@ class Sources:
                 file = place if split is None else fill_split(place, split)
                 if os.path.exists(file) or has_archives(file):
                     return pathlib.Path(file)
-        if split is None:
-            return places[0]
-        # Report the folder with more splits.
-        pattern = max(places, key=lambda place: len(splits_in_path(place)))
-        return pathlib.Path(fill_split(pattern, split))
+        missing = os.fspath(places[0])
+        if split is not None:
+            missing = missing.replace(splits.SPLIT_FIELD, split)
+        return pathlib.Path(missing)
 
     def value(self, flag):
         """Returns the value of a flag. Raises ValueError if it is empty."""

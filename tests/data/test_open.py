@@ -10,9 +10,7 @@ import pytest
 
 from tbnets.data.open import Data
 from tbnets.data.sources import Sources
-from tbnets.data.splits import NoSuchSplit
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.errors import MissingFileError
 from tests import refusals, tiny
 
 
@@ -157,8 +155,7 @@ def test_arrays_are_found_under_either_name_of_a_split(here):
         for split in ("dev", "val"):
             found = Sources().resolve(pattern, split)
             assert found == pathlib.Path(root, place)
-    with pytest.raises(NoSuchSplit) as error:
-        Sources().resolve(pattern, "test")
-    assert error.value.names == ("dev",)
-    with pytest.raises(MissingFileError):
-        Sources().resolve("absent/{split}", "test")
+    for missing in (pattern, "absent/{split}"):
+        sources = Sources(image_features=missing)
+        with refusals.refused("--image_features"):
+            sources.file("image_features", split="test")

@@ -138,8 +138,9 @@ def test_a_run_opens_from_another_folder(home, monkeypatch):
     tiny.write_precomputed(home / "data")
     # Features where a tool leaves them: here, not below the data root.
     tiny.write_precomputed(home / "features")
-    features = "features/{split}_ims.npy"
-    settings = tiny.settings("data", "run", image_features=features)
+    files = {"captions": "{split}_caps.txt"}
+    files["image_features"] = "features/{split}_ims.npy"
+    settings = tiny.settings("data", "run", **files)
     run_dir = saved_run(settings)
     assert num_test_images(run_dir) == (8,)
     elsewhere = home.parent / "elsewhere"
