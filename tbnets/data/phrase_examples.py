@@ -217,14 +217,15 @@ class PhraseBatches(Batches):
         self._images = phrases.phrase_to_image
         self._chains = phrases.phrase_to_chain
         self._texts = phrases.phrase_to_text
-        rows, self._positives = np.nonzero(examples.roles == POSITIVE)
         count, ids = phrases.num_phrases, examples.text_ids
-        self._starts = np.searchsorted(rows, np.arange(count + 1))
-        self._drawable = np.flatnonzero(np.diff(self._starts))
+        rows, columns = np.nonzero(examples.roles == POSITIVE)
+        ends = np.searchsorted(rows, np.arange(1, count))
+        self._positives = np.split(columns, ends)  # A phrase's columns.
+        self._drawable = np.unique(rows)
         self._text_ids = np.arange(count) if ids is None else ids
         self._of_chain = rows_by(self._chains)
         self.num_drawable = len(self._drawable)
-        self.num_positives = len(self._positives)
+        self.num_positives = len(rows)
         if not self.num_drawable:
             expected = "overlap the boxes of phrases enough to be positives"
             received = f"no positives of {count} phrases"
@@ -282,11 +283,8 @@ class PhraseBatches(Batches):
 
     def _batch(self, rows, generator):
         most = self.sampling.regions_per_phrase or None
-        ranges = zip(self._starts[rows], self._starts[rows + 1])
-        drawn = [
-            generator.permutation(self._positives[start:stop])[:most]
-            for start, stop in ranges
-        ]
+        drawn = [generator.permutation(self._positives[row]) for row in rows]
+        drawn = [columns[:most] for columns in drawn]
         drawn_for = np.repeat(np.arange(len(rows)), [*map(len, drawn)])
         columns = np.concatenate(drawn)
         phrases = np.concatenate([rows, self._added_phrases(rows, generator)])
