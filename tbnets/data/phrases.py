@@ -42,8 +42,8 @@ class PhraseRegions:
         phrase_ids: num_phrases unique strings, `IMAGE#CAPTION#PHRASE`. The
             numbers start at 0 and also count phrases without a box.
         phrase_to_caption: int `[num_phrases]`, row of the caption.
-        spans: int `[num_phrases, 2]`, half-open range of words in
-            `caption.split()`.
+        spans: int `[num_phrases, 2]`, half-open range of words. Spaces separate
+            the words of a caption.
         types: num_phrases tuples of names such as "people".
         chains: num_phrases names of coreference chains. Phrases of
             an image with equal chains refer to one object.
