@@ -14,41 +14,13 @@ import tensorflow as tf
 
 from tbnets.data import images
 from tbnets.data.batches import untuned
-from tbnets.data.pictures import CHANGED, UNREAD
+from tbnets.data.pictures import UNREAD
 from tbnets.errors import InputError
+from tbnets.features.cache import remaining, write_results
 from tbnets.features.proposals import import_opencv
-from tbnets.progress import progress_bar
 from tbnets.startup import no_accelerator, usable_cores
 
-PHOTOS_PER_WRITE = 256
-"""Number of photos whose features a killed process may lose."""
 BATCH_SIZE = 32
-
-
-def remaining(photos, writer):
-    """Returns the (id, path) pairs of photos that are not in a writer's store.
-
-    Photos that failed before are tried again only if no new photos remain, or
-    if they had changed while they were read.
-    """
-    new = [photo for photo in photos if photo[0] not in writer.done]
-    failed = {k for k, why in writer.failed.items() if why != CHANGED}
-    fresh = [photo for photo in new if photo[0] not in failed]
-    return fresh or new
-
-
-def complete(photos, writer, what, work, **options):
-    """Processes the remaining photos, and completes the store of `writer`.
-
-    `photos` is a list of (id, path). `work` is a function such as
-    `extract_photos`, with its `options`; `what` describes it in the progress
-    bar. Returns a list of (path, reason) for the photos that failed.
-    """
-    num_left = len(remaining(photos, writer))
-    with progress_bar(num_left, what, "photo", leave=True) as bar:
-        failures = work(photos, writer=writer, progress=bar.update, **options)
-    writer.finish()
-    return failures
 
 
 def decoded_batches(photos, decode, batch_size=BATCH_SIZE):
@@ -72,70 +44,6 @@ def _decoded(photos, decode, batch_size):
     batches = decoded_batches(photos, decode, batch_size) if photos else ()
     for positions, decoded in batches:
         yield positions.numpy().tolist(), decoded
-
-
-def write_results(
-    photos,
-    writer,
-    batches,
-    reasons,
-    write_every=PHOTOS_PER_WRITE,
-    progress=lambda count: None,
-    has_changed=lambda path: False,
-):
-    """Writes the results of photos in groups, and records failed photos.
-
-    Args:
-        photos: list of (id, path).
-        writer: a `FeatureWriter`.
-        batches: iterator over (positions, results), in the order of the photos.
-            A result is a dict of the arrays of a photo, or None if it failed.
-        reasons: function that takes failed photos, and returns their reasons.
-        write_every: number of photos after which results are written.
-        progress: called with the number of newly processed photos.
-        has_changed: called with a path after its photo was read; if it returns
-            True, the photo has failed.
-
-    Returns:
-        list of (path, reason) for the photos that failed in this call. The
-        store also records the reasons.
-    """
-    failures, done, start, reported = [], {}, 0, 0
-
-    def write(end):
-        nonlocal start
-        group = range(start, end)
-        changed = [i for i in group if has_changed(photos[i][1])]
-        failed = [i for i in group if i not in done and i not in changed]
-        failed = [photos[i] for i in failed]
-        failed = list(zip(failed, reasons(failed)))
-        failed += [(photos[i], CHANGED) for i in changed]
-        for i in changed:
-            done.pop(i, None)
-        writer.add(
-            [photos[i][0] for i in done],
-            failed={key: reason for (key, _), reason in failed},
-            **{
-                name: np.concatenate([arrays[name] for arrays in done.values()])
-                for name in next(iter(done.values()), ())
-            },
-        )
-        failures.extend((path, reason) for (_, path), reason in failed)
-        progress(end - reported)
-        done.clear()
-        start = end
-
-    for positions, results in batches:
-        pairs = zip(positions, results)
-        done.update((i, result) for i, result in pairs if result is not None)
-        end = positions[-1] + 1
-        progress(end - reported)
-        reported = end
-        if end - start >= write_every:
-            write(end)
-    if start < len(photos):
-        write(len(photos))
-    return failures
 
 
 def _computed(features, batches):

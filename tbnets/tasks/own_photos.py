@@ -215,7 +215,7 @@ class OwnPhotos:
             ):
                 todo, what = [*photos.items()], "extracting features"
                 how = {"features": features, "has_changed": has_changed}
-                extraction.complete(todo, writer, what, work, **how)
+                cache.complete(todo, writer, what, work, **how)
             self._store = cache.open_cached(folder)
         return self._store.failed
 

@@ -29,9 +29,9 @@ BATCHES_PER_WRITE = 8
 
 
 def complete_store(photos, writer, what, work, **options):
-    """Calls `extraction.complete`, and prints what was done."""
+    """Calls `cache.complete`, and prints what was done."""
     start, before = time.perf_counter(), len(writer.done)
-    failures = extraction.complete(photos, writer, what, work, **options)
+    failures = cache.complete(photos, writer, what, work, **options)
     seconds = time.perf_counter() - start
     for path, reason in failures:
         tqdm.tqdm.write(f"left out: {path}, which {reason}")
