@@ -197,40 +197,26 @@ def file_sha256(path) -> str:
     return digest.hexdigest()
 
 
-def extraction_differences(a, b, name_a, name_b) -> list[str]:
+def extraction_differences(a, b, name_a, name_b, place="") -> list[str]:
     """Lists the differences between two JSON values that describe extractions.
 
     `name_a` and `name_b` are the names of `a` and `b` in the result. Returns
-    lines such as "layers[0]: fire9_concat in A, conv1 in B", or [] if the
-    values are equal.
+    lines such as "layers.0: fire9_concat in A, conv1 in B", or [] if the values
+    are equal. `place` is the place of both values.
     """
-    values_a, values_b = dict(_values(a)), dict(_values(b))
-    pairs = {
-        place: (values_a.get(place, "nothing"), values_b.get(place, "nothing"))
-        for place in {**values_a, **values_b}
-    }
-    return [
-        f"{place}: {_text(value_a)} in {name_a}, {_text(value_b)} in {name_b}"
-        for place, (value_a, value_b) in sorted(pairs.items())
-        if value_a != value_b
-    ]
-
-
-def _values(value, place=""):
-    """Yields (place, value) for each number, string and empty collection."""
-    items = ()
-    if isinstance(value, dict):
-        items = [(f"{place}.{key}", item) for key, item in value.items()]
-    elif isinstance(value, list):
-        items = [(f"{place}[{i}]", item) for i, item in enumerate(value)]
-    for inner, item in items:
-        yield from _values(item, inner.removeprefix("."))
-    if not items:
-        yield place, value
-
-
-def _text(value):
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(a, list) and isinstance(b, list):
+        a, b = dict(enumerate(a)), dict(enumerate(b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        lines = []
+        for key in sorted({**a, **b}):
+            values = a.get(key, "nothing"), b.get(key, "nothing")
+            inner = f"{place}.{key}".removeprefix(".")
+            lines += extraction_differences(*values, name_a, name_b, inner)
+        return lines
+    if a == b:
+        return []
+    texts = [x if isinstance(x, str) else json.dumps(x) for x in (a, b)]
+    return [f"{place}: {texts[0]} in {name_a}, {texts[1]} in {name_b}"]
 
 
 def check_same(path, stored, requested):
