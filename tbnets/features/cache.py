@@ -30,6 +30,7 @@ import weakref
 import numpy as np
 
 from tbnets.data import archives, pictures
+from tbnets.data.store.features import FeatureArray
 from tbnets.data.store.reader import (
     MANIFEST,
     check_features,
@@ -56,31 +57,67 @@ _SETTLED_SECONDS = 2
 
 
 class FileKeys:
-    """The SHA-256 digests of files, which are saved in a cache.
-
-    `cache` is the folder of the cache; None if the digests are not saved.
-    """
+    """The SHA-256 digests of files, which are saved in the folder `cache`."""
 
     def __init__(self, cache):
-        self._index = cache and pathlib.Path(cache, FILES)
-        self._saved, self._new, self._stamps = self._load(), {}, {}
+        self._index = pathlib.Path(cache, FILES)
+        self._stamps = {}
         self._here = os.getcwd()  # `os.path.abspath` is slow.
 
-    def find(self, path):
-        """Returns the key of a file that has not changed, or None.
+    def read(self, paths):
+        """Returns ({name: key}, {name: reason}) of files, with a progress bar.
 
-        The state of the file before it is read is kept for `add`.
+        `paths` maps any names to paths, which may be inside archives. A reason
+        is a verb phrase, such as "does not exist". If the keys cannot be saved,
+        the next call reads the files again.
         """
-        path = os.path.join(self._here, path)
+        places = {k: os.path.join(self._here, x) for k, x in paths.items()}
+        saved, entries, reasons = self._load(), {}, {}
+        keys = {k: self._find(saved, place) for k, place in places.items()}
+        new = [name for name in keys if not keys[name]]
+
+        def read(name):
+            try:
+                content = pictures.read_file(paths[name])
+            except pictures.BrokenImageError as error:
+                reasons[name] = error.reason
+                return
+            keys[name] = key = hashlib.sha256(content).hexdigest()
+            size, changed = self._stamps.get(places[name], (0, math.inf))
+            # A younger file could still change without a change of its time.
+            if changed < (time.time() - _SETTLED_SECONDS) * 1e9:
+                entries[places[name]] = f"{size} {changed} {key}"
+
+        with (
+            progress_bar(len(new), "reading", " files") as bar,
+            concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool,
+        ):
+            for _ in pool.map(read, new):
+                bar.update()
+        if entries:
+            with contextlib.suppress(OSError):
+                write_text(self._index, json.dumps(self._load() | entries))
+        reasons = {name: reasons[name] for name in new if name in reasons}
+        return {name: key for name, key in keys.items() if key}, reasons
+
+    def _find(self, saved, place):
         try:
-            stamp = self._stamps[path] = archives.stamp(path)
+            stamp = self._stamps[place] = archives.stamp(place)
         except OSError:
             return None
-        state, _, key = self._saved.get(path, "").rpartition(" ")
+        state, _, key = saved.get(place, "").rpartition(" ")
         return key if state == "{} {}".format(*stamp) else None
 
+    def _load(self):
+        """Returns {path: "SIZE TIME KEY"}; {} if the file is damaged."""
+        with contextlib.suppress(OSError, ValueError):
+            entries = parse_json(self._index.read_bytes())
+            if is_kind(entries, dict[str, str]):
+                return entries
+        return {}
+
     def has_changed(self, path):
-        """Returns whether a file has changed since `find` looked for its key.
+        """Returns whether a file has changed since `read` looked for its key.
 
         A file that no longer exists has not changed.
         """
@@ -89,56 +126,54 @@ class FileKeys:
             return self._stamps.get(path) != archives.stamp(path)
         return False
 
-    def add(self, path, key):
-        """Notes the key of a file that `find` did not know."""
-        path = os.path.join(self._here, path)
-        size, changed = self._stamps.get(path, (0, math.inf))
-        # A younger file could still change without a change of its time.
-        if changed < (time.time() - _SETTLED_SECONDS) * 1e9:
-            self._new[path] = f"{size} {changed} {key}"
 
-    def save(self):
-        """Writes the new keys. If this fails, the files are read again."""
-        if self._new and self._index:
-            content = json.dumps(self._load() | self._new)
-            with contextlib.suppress(OSError):
-                write_text(self._index, content)
+class VectorCache:
+    """The vectors of files by one network, in a store of a cache.
 
-    def _load(self):
-        """Returns {path: "SIZE TIME KEY"}; {} if the file is damaged."""
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            entries = parse_json(self._index.read_bytes())
-            if is_kind(entries, dict[str, str]):
-                return entries
-        return {}
+    Args:
+        cache: folder of the cache.
+        name: any first part of the name of the store's folder.
+        made_by: JSON value of everything that determines the vectors.
+    """
 
-    def read(self, paths):
-        """Returns ({name: key}, {name: reason}) of files, with a progress bar.
+    def __init__(self, cache, name, made_by):
+        self.folder: pathlib.Path = store_folder(cache, name, made_by)
+        self._cache, self._made_by = cache, made_by
+        self._keys, self._unreadable = {}, {}
 
-        `paths` maps any names to paths, which may be inside archives. A reason
-        is a verb phrase, such as "does not exist".
+    def complete(self, paths, make):
+        """Adds the vectors or faults of files that the store lacks.
+
+        Other processes that need the store wait.
+
+        Args:
+            paths: dict from any names of the files to their paths.
+            make: function that writes to `folder`, and takes a list of (key,
+                path) of all files, and the `has_changed` of their `FileKeys`.
         """
-        found = {name: self.find(path) for name, path in paths.items()}
-        new, reasons = [name for name in found if not found[name]], {}
-
-        def read(name):
+        files = FileKeys(self._cache)
+        self._keys, self._unreadable = files.read(paths)
+        photos = {key: paths[name] for name, key in self._keys.items()}
+        if has_all(open_cached(self.folder, self._made_by), photos):
+            return
+        with written_alone(self.folder):
             try:
-                content = pictures.read_file(paths[name])
-            except pictures.BrokenImageError as error:
-                reasons[name] = error.reason
-            else:
-                found[name] = key = hashlib.sha256(content).hexdigest()
-                self.add(paths[name], key)
+                make([*photos.items()], files.has_changed)
+            except KeyboardInterrupt:
+                say("\nstopped; run the command again to continue")
+                raise
 
-        with (
-            progress_bar(len(new), "reading", " files") as bar,
-            concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool,
-        ):
-            for _ in pool.map(read, new):
-                bar.update()
-        self.save()
-        reasons = {name: reasons[name] for name in new if name in reasons}
-        return {name: key for name, key in found.items() if key}, reasons
+    def features(self):
+        """Returns the `Features` of the files of `complete` so far, by name.
+
+        Files without vectors have reasons in `failed`.
+        """
+        store = FeatureArray((), np.empty((0, 0), np.float32))
+        if (self.folder / MANIFEST).is_file():
+            store = open_store(self.folder, incomplete=True)
+        features = store.under(self._keys)
+        features.failed |= self._unreadable
+        return features
 
 
 def store_folder(cache, name, description):
@@ -190,13 +225,9 @@ def has_all(store, keys):
     """
     if store is None:
         return False
-    return set(keys) <= {*store.ids, *lasting_faults(store)}
-
-
-def lasting_faults(store):
-    """Returns {key: reason} of the files that would fail again."""
     failed = store.failed.items()
-    return {key: why for key, why in failed if not pictures.is_cured(why)}
+    lasting = {key for key, why in failed if not pictures.is_cured(why)}
+    return lasting.union(store.ids).issuperset(keys)
 
 
 def remaining(photos, writer):

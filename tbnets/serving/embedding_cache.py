@@ -5,10 +5,12 @@ The cache, by default in FOLDER.tbnets, is described in `features.cache`.
 
 import concurrent.futures
 import errno
-import functools
 import hashlib
 import os
 import pathlib
+import shutil
+import tempfile
+import weakref
 
 import numpy as np
 
@@ -18,14 +20,11 @@ from tbnets.data.photos import left_out_lines, sort_files
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import cache as caches
-from tbnets.progress import progress_bar, say
+from tbnets.progress import say
 from tbnets.serving.checksums import identity_of
 
 PHOTO_BATCH_SIZE = 32
 """Larger batches are not faster on a CPU and need more memory."""
-PHOTOS_AT_ONCE = 256
-"""Number of photos embedded between two writes. A killed process loses at most
-this many embeddings."""
 HELD_BYTES = 2**28
 """Maximum size in bytes of the encoded photos in memory. Photos that are
 neither JPEG nor PNG are converted to PNG, which is large."""
@@ -34,73 +33,128 @@ AT_ONCE = 2
 
 
 def embed_folder(model, folder, cache=None, fault_of_name=lambda name: ""):
-    """Embeds the photos of a folder, reusing embeddings in the cache.
+    """Embeds the photos of a folder, including subfolders.
 
-    Files that are not photos are reported on standard error.
+    The arguments and the result are those of `EmbeddingCache` and its `embed`.
+    """
+    paths, left_out = sort_files(folder)
+    saved = EmbeddingCache(model, folder, cache)
+    return saved.embed(paths, left_out, fault_of_name)
+
+
+class EmbeddingCache:
+    """The embeddings of photos in a folder.
 
     Args:
         model: a `Served` that takes photos.
-        folder: folder of photos, including subfolders.
+        folder: folder of photos.
         cache: folder of the cache; None for FOLDER.tbnets next to `folder`,
-            False for no cache.
-        fault_of_name: function that takes the relative path of a photo and
-            returns "" or a reason to leave the photo out.
+            False for no cache. Embeddings from a server are not saved, because
+            the server may later use another model.
 
-    Returns:
-        `(ids, embeddings)`: the photos' paths relative to the folder, and their
-        embeddings, float32 `[n, embedding_dim]`.
-
-    Raises:
-        ValueError: no file is a valid photo.
+    Attributes:
+        vectors: the `VectorCache` that contains them.
     """
-    paths, left_out = sort_files(folder)
-    cache = EmbeddingCache(cache, model, folder)
-    return embed_photos(model, folder, paths, left_out, cache, fault_of_name)
+
+    def __init__(self, model, folder, cache=False):
+        self._model, self._folder, self._made_by = model, folder, {}
+        self._temporary = pathlib.Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, self._temporary, True)
+        place = self._temporary
+        if cache is not False and os.path.isdir(model.path):
+            place = files.folder_beside(folder, cache)
+            self._made_by = identity_of(model)
+        self._use(place)
+
+    def _use(self, place):
+        self._place = place
+        self.vectors = caches.VectorCache(place, "embeddings", self._made_by)
+
+    def embed(self, paths, left_out=(), fault_of_name=lambda name: ""):
+        """Embeds photos that are not in the cache.
+
+        Files that are not photos are reported on standard error.
+
+        Args:
+            paths: dict from the name of each file to its `pathlib.Path` or
+                `os.DirEntry`.
+            left_out: list of other files to report.
+            fault_of_name: function that takes the name of a photo and returns
+                "" or a reason to leave the photo out.
+
+        Returns:
+            `(ids, embeddings)`: the photos' names, and their embeddings,
+            float32 `[n, embedding_dim]`.
+
+        Raises:
+            ValueError: no file is a valid photo.
+        """
+        if paths:
+            self._complete(paths)
+        features = self.vectors.features()
+        reasons = {x: features.failed.get(x) or fault_of_name(x) for x in paths}
+        broken = {pathlib.Path(paths[x]): y for x, y in reasons.items() if y}
+        count = len(paths) + len(left_out)
+        for line in left_out_lines(broken, left_out, count):
+            _note(line)
+        ids = [name for name in paths if not reasons[name]]
+        if not ids:
+            raise InputError("images", "contain a valid photo", self._folder)
+        return ids, features.take(features.rows(ids))
+
+    def _complete(self, paths):
+        vectors, model = self.vectors, self._model
+
+        def make(photos, has_changed):
+            dim, what = model.embedding_dim, "embedding"
+            how = {"model": model, "has_changed": has_changed}
+            with FeatureWriter(vectors.folder, self._made_by, dim) as writer:
+                caches.complete(photos, writer, what, _embed, **how)
+
+        try:
+            files.make_folder_of(self._folder, self._place)
+            vectors.complete(paths, make)
+        except OSError as error:
+            if self._place == self._temporary:
+                raise
+            _note(
+                f"note: the embeddings are not saved in {vectors.folder}: "
+                f"{os.strerror(error.errno or errno.EIO)}. Choose another "
+                "folder with --cache."
+            )
+            self._use(self._temporary)
+            if vectors.folder.is_dir():
+                shutil.copytree(vectors.folder, self.vectors.folder)
+            self._complete(paths)
 
 
-def embed_photos(
-    model,
-    folder,
-    paths,
-    left_out=(),
-    cache=None,
-    fault_of_name=lambda name: "",
-):
-    """Embeds listed photos of a folder, like `embed_folder`.
+def _embed(photos, model, writer, **writing):
+    photos, faults = caches.remaining(photos, writer), {}
+    starts = range(0, len(photos), PHOTO_BATCH_SIZE)
 
-    `paths` maps the name of each file to its `pathlib.Path` or `os.DirEntry`.
-    `left_out` lists other files to report. `cache` is an `EmbeddingCache` or
-    None.
-    """
-    cache = cache or EmbeddingCache()
-    new = [name for name, path in paths.items() if not cache.finds(name, path)]
-    starts = range(0, len(new), PHOTO_BATCH_SIZE)
-    batches = [new[at : at + PHOTO_BATCH_SIZE] for at in starts]
-    embed = functools.partial(try_photos, model, paths, cache)
+    def embed(start):
+        batch = photos[start : start + PHOTO_BATCH_SIZE]
+        paths, results = dict(batch), []
+        keys, vectors, unreadable = try_photos(model, paths, (), paths)
+        for photo in batch:
+            key, result = photo[0], None
+            vector = unreadable.get(key) or vectors[keys[key]]
+            if isinstance(vector, str):
+                faults[photo] = vector
+            else:
+                result = {"features": vector[None]}
+            results.append(result)
+        return range(start, start + len(batch)), results
+
+    def reasons(failed):
+        return [faults[photo] for photo in failed]
+
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
-        with progress_bar(len(new), "embedding", " photos") as bar:
-            for batch, results in zip(batches, pool.map(embed, batches)):
-                cache.add(paths, *results)
-                cache.save(is_last=False)
-                bar.update(len(batch))
-    except KeyboardInterrupt:
-        if cache.save():
-            _note("interrupted; the embeddings are saved, the next run resumes")
-        raise
+        batches = pool.map(embed, starts)
+        return caches.write_results(photos, writer, batches, reasons, **writing)
     finally:
         pool.shutdown(cancel_futures=True)
-        cache.save()
-    rows, reasons = cache.get(paths)
-    reasons = {n: reasons.get(n) or fault_of_name(n) for n in paths}
-    broken = {pathlib.Path(paths[n]): why for n, why in reasons.items() if why}
-    for line in left_out_lines(broken, left_out, len(paths) + len(left_out)):
-        _note(line)
-    if len(broken) == len(paths):
-        raise InputError("images", "contain a valid photo", folder)
-    rows = {n: row for n, row in rows.items() if not reasons[n]}
-    # Much faster than `np.stack` for many rows.
-    return list(rows), np.concatenate([*rows.values()]).reshape(len(rows), -1)
 
 
 def try_photos(model, paths, cache, names, read=pictures.read_file):
@@ -144,97 +198,3 @@ def _ask(model, contents):
 
 def _note(text):
     say(files.readable(text))
-
-
-class EmbeddingCache:
-    """The embeddings of the photos in a folder, in memory and on disk.
-
-    `cache` is as in `embed_folder`. Embeddings from a server are not saved,
-    because the server may later use another model.
-    """
-
-    def __init__(self, cache=False, model=None, folder=""):
-        self._keys, self._results, self._unreadable = {}, {}, {}
-        self._unsaved, self._store = [], None
-        can_save = cache is not False and os.path.isdir(model.path)
-        self._cache = files.folder_beside(folder, cache) if can_save else None
-        self._folder, self._files = folder, caches.FileKeys(self._cache)
-        if can_save:
-            self._made_by = identity_of(model)
-            self._store = caches.store_folder(
-                self._cache, "embeddings", self._made_by
-            )
-            store = caches.open_cached(self._store, self._made_by)
-            if store is not None:
-                rows = store.take(range(len(store)))
-                self._results = dict(zip(store.ids, rows))
-                self._results |= caches.lasting_faults(store)
-
-    def __contains__(self, key):
-        return key in self._results
-
-    def finds(self, name, path):
-        """Returns whether the result of an unchanged file is known."""
-        key = self._keys[name] = self._files.find(path)
-        return key in self
-
-    def add(self, paths, keys, results, unreadable):
-        """Adds what `try_photos` returned. `paths` maps names to paths."""
-        for name, key in keys.items():
-            self._files.add(paths[name], key)
-        self._keys |= keys
-        self._unreadable |= unreadable
-        self._unsaved += [key for key in results if key not in self]
-        self._results |= results
-
-    def get(self, names):
-        """Returns ({name: embedding}, {name: reason}) of the files in `names`.
-
-        Files that were not read yet are in neither.
-        """
-        rows, reasons = {}, {}
-        for name in names:
-            result = self._results.get(self._keys.get(name))
-            result = self._unreadable.get(name) if result is None else result
-            if isinstance(result, str):
-                reasons[name] = result
-            elif result is not None:
-                rows[name] = result
-        return rows, reasons
-
-    def save(self, is_last=True):
-        """Writes new embeddings, if they are many or the last ones.
-
-        Returns whether the cache is writable.
-        """
-        is_due = is_last or len(self._unsaved) >= PHOTOS_AT_ONCE
-        if self._store and is_due:
-            try:
-                self._write(is_last)
-            except OSError as error:
-                _note(
-                    f"note: the embeddings are not saved in {self._store}: "
-                    f"{os.strerror(error.errno or errno.EIO)}. Choose another "
-                    "folder with --cache."
-                )
-                self._store = None
-        return bool(self._store)
-
-    def _write(self, is_last):
-        if self._unsaved:
-            files.make_folder_of(self._folder, self._cache)
-            dim = self._made_by["embedding_dim"]
-            with (
-                caches.written_alone(self._store),
-                FeatureWriter(self._store, self._made_by, dim) as writer,
-            ):
-                new = [x for x in self._unsaved if x not in writer.done]
-                results = {key: self._results[key] for key in new}
-                failed = {k: x for k, x in results.items() if type(x) is str}
-                ids = [key for key in new if key not in failed]
-                rows = np.array([results[x] for x in ids], np.float32)
-                writer.add(ids, rows.reshape(-1, dim), failed=failed)
-                if is_last:
-                    writer.finish()
-        self._unsaved = []
-        self._files.save()

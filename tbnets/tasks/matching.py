@@ -260,9 +260,8 @@ class MatchingTask(Task):
         if model.takes_photos:
             photos = self.data.sources.photo_folder
             paths = {row: photos / records.file_name(row) for row in rows}
-            rows, embeddings = embedding_cache.embed_photos(
-                model, photos, paths
-            )
+            saved = embedding_cache.EmbeddingCache(model, photos)
+            rows, embeddings = saved.embed(paths)
         else:
             features = np.concatenate(list(split.images.chunks()))
             embeddings = search.embed(model.embed_images, features, "image")

@@ -93,7 +93,7 @@ class OwnPhotos:
         )
         self.cache = folder_beside(self.folder, chosen)
         self.left_out, self.is_resumed, self._made_by = {}, False, None
-        self._num_reported, self._keys = 0, {}
+        self._num_reported = 0
 
     def remember(self, fitted):
         """Restores the list of skipped photos and the feature description."""
@@ -171,21 +171,19 @@ class OwnPhotos:
             names |= zip(records.names, records.image_ids)
         make_folder_of(self.folder, self.cache)
         paths = {name: self.folder / name for name in names}
-        files = cache.FileKeys(self.cache)
-        self._keys, problems = files.read(paths)
-        try:
-            faults = self._complete(
-                {key: paths[name] for name, key in self._keys.items()},
-                files.has_changed,
-            )
-        except KeyboardInterrupt:
-            say("\nstopped; run the command again to continue")
-            raise
-        problems |= {
-            name: faults[key]
-            for name, key in self._keys.items()
-            if key in faults
-        }
+        made_by = self._made_by or self._features.description()
+        vectors = cache.VectorCache(self.cache, made_by["cnn"], made_by)
+
+        def make(photos, has_changed):
+            features, work = self._features, extraction.extract_photos
+            how = {"features": features, "has_changed": has_changed}
+            what = "extracting features"
+            with FeatureWriter(vectors.folder, made_by, features.dim) as writer:
+                cache.complete(photos, writer, what, work, **how)
+
+        vectors.complete(paths, make)
+        self._store = vectors.features()
+        problems = self._store.failed
         if problems and self.is_resumed:
             name, reason = next(iter(problems.items()))
             expected = "contain the photos with which the run was started"
@@ -196,28 +194,6 @@ class OwnPhotos:
         if not self.is_resumed and len(self.left_out) > self._num_reported:
             self._num_reported = len(self.left_out)
             self._report(len(names) + len(self.left_out) - len(problems))
-
-    def _complete(self, photos, has_changed):
-        """Extracts the features that the store lacks.
-
-        `photos` maps keys to paths, and `has_changed` is that of their
-        `FileKeys`. Returns {key: reason} of the photos without
-        features.
-        """
-        made_by = self._made_by or self._features.description()
-        folder = cache.store_folder(self.cache, made_by["cnn"], made_by)
-        self._store = cache.open_cached(folder, made_by)
-        if not cache.has_all(self._store, photos):
-            features, work = self._features, extraction.extract_photos
-            with (
-                cache.written_alone(folder),
-                FeatureWriter(folder, made_by, features.dim) as writer,
-            ):
-                todo, what = [*photos.items()], "extracting features"
-                how = {"features": features, "has_changed": has_changed}
-                cache.complete(todo, writer, what, work, **how)
-            self._store = cache.open_cached(folder)
-        return self._store.failed
 
     def _report(self, num_images):
         reasons = self.left_out.items()
@@ -238,5 +214,4 @@ class OwnPhotos:
     def load(self, records):
         """Returns the `FeatureRows` of records returned by `usable_records`."""
         self.extract([records])
-        keys = [self._keys[name] for name in records.names]
-        return FeatureRows(self._store, self._store.rows(keys))
+        return FeatureRows(self._store, self._store.rows(records.names))

@@ -331,10 +331,8 @@ def scores_of_model(model, split, prompt="{}", cache=False):
     if model.takes_photos:
         names = map(records.file_name, range(records.num_images))
         paths = dict(zip(names, split.photos.paths, strict=True))
-        saved = embedding_cache.EmbeddingCache(cache, model, folder)
-        ids, images = embedding_cache.embed_photos(
-            model, folder, paths, cache=saved
-        )
+        saved = embedding_cache.EmbeddingCache(model, folder, cache)
+        ids, images = saved.embed(paths)
         kept = set(ids)  # Broken photos are left out.
         rows = [row for row, name in enumerate(paths) if name in kept]
         records = records.subset(rows)

@@ -49,7 +49,8 @@ def _time(models, folder, paths, repeats):
     named = {path.name: path for path in paths}
 
     def embed(model):
-        return lambda: embedding_cache.embed_photos(model, folder, named)
+        saved = embedding_cache.EmbeddingCache
+        return lambda: saved(model, folder).embed(named)
 
     runs = {name: embed(model) for name, model in models.items()}
     rows = dict.fromkeys(runs, len(named))

@@ -1,13 +1,18 @@
 """Times the first search of a folder of photos, and later searches."""
 
 import itertools
+import os
 import pathlib
 import tempfile
 
 from benchmarks import arrays, extraction, timing
+from tbnets import files
+from tbnets.data import archives
 from tbnets.data.photos import list_photos, sort_files
-from tbnets.features import cnn, photo_features
+from tbnets.data.store.writer import FeatureWriter
+from tbnets.features import cache, cnn, photo_features
 from tbnets.serving import embedding_cache, search, zoo
+from tbnets.serving.checksums import identity_of
 from tbnets.visualization import montage
 
 MODEL = "flickr8k_photos"
@@ -56,13 +61,17 @@ def _time_embedding(model, folder, count, repeats):
 def _time_answers(model, folder, count, repeats):
     rows = arrays.unit_rows(count, model.embedding_dim)
     place = folder.with_name("kept")
-    cache = embedding_cache.EmbeddingCache(place, model, folder)
-    paths, _ = sort_files(folder)
-    keys = {name: f"{number:064x}" for number, name in enumerate(paths)}
-    for name, path in paths.items():
-        cache.finds(name, path)
-    cache.add(paths, keys, dict(zip(keys.values(), rows)), {})
-    cache.save()
+    made_by, (paths, _) = identity_of(model), sort_files(folder)
+    keys = [f"{number:064x}" for number in range(count)]
+    store = cache.store_folder(place, "embeddings", made_by)
+    with FeatureWriter(store, made_by, model.embedding_dim) as writer:
+        writer.add(keys, rows)
+        writer.finish()
+    entries = {
+        os.fspath(path): "{} {} {}".format(*archives.stamp(path), key)
+        for path, key in zip(paths.values(), keys)
+    }
+    files.write_json(place / cache.FILES, entries)
 
     def rank():
         return search.rank(model, QUERIES, (), rows, 5)

@@ -53,9 +53,9 @@ SIDES = (400, 1280)
 class Photos:
     """The photos that the page ranks and displays.
 
-    `model` is a `Served` that takes photos. `cache` is the `cache` argument of
-    `embedding_cache.embed_folder`. `links_out` lists the links that are ignored
-    because their targets are outside the folder.
+    `model` is a `Served` that takes photos. `cache` is that of
+    `embedding_cache.EmbeddingCache`. `links_out` lists the links that are
+    ignored because their targets are outside the folder.
     """
 
     def __init__(self, model, folder, cache=None):
@@ -71,7 +71,7 @@ class Photos:
             raise MissingFileError("folder", "contain photos", received)
         self._names = dict(zip(_keys(self._paths), self._paths))
         self._uploaded = {}
-        self._index = embedding_cache.EmbeddingCache(cache, model, folder)
+        self._index = embedding_cache.EmbeddingCache(model, folder, cache)
         self._embedded = None
         self._lock = threading.Lock()
         # Limits the memory of concurrent decoding.
@@ -83,29 +83,29 @@ class Photos:
     @property
     def keys(self):
         """The keys of the folder's photos that are not known to be broken."""
-        _, reasons = self._index.get(self._paths)
+        reasons = self._index.vectors.features().failed
         return [key for key, x in self._names.items() if x not in reasons]
 
     @property
     def num_read(self):
         """Number of photos read so far, including broken photos."""
-        return sum(map(len, self._index.get(self._paths)))
+        features = self._index.vectors.features()
+        return len(features.row_of_id) + len(features.failed)
 
     def embed(self):
         """Embeds new photos in the folder. Other threads can still search."""
-        embedding_cache.embed_photos(
-            self._model, self.folder, self._paths, self._others, self._index
-        )
+        self._index.embed(self._paths, self._others)
         self._embedded = self.embedded()
 
     def embedded(self):
         """Returns the keys and the embeddings of the photos embedded so far."""
         if self._embedded:
             return self._embedded
-        rows, _ = self._index.get(self._paths)
-        keys = [key for key, name in self._names.items() if name in rows]
-        array = np.float32([*rows.values()])
-        return keys, array.reshape(len(keys), self._model.embedding_dim)
+        features = self._index.vectors.features()
+        rows = features.row_of_id
+        names = {key: x for key, x in self._names.items() if x in rows}
+        array = features.take(features.rows([*names.values()]))
+        return [*names], array.reshape(len(names), self._model.embedding_dim)
 
     def upload(self, content):
         """Stores an uploaded photo, drops old uploads, and returns its key."""

@@ -13,6 +13,7 @@ from werkzeug.test import Client
 
 from tbnets.cli import demo as verb
 from tbnets.data.images import read_photo
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.extras import demo, loopback
 from tests import photo_files
 from tests import refusals as errors
@@ -294,14 +295,14 @@ def test_photos_can_be_searched_while_others_are_embedded(
     about = get(client, "/about")
     assert (about["photos"], about["read"]) == (5, 0)
     seen = []
-    save = demo.embedding_cache.EmbeddingCache.save
+    finish = FeatureWriter.finish
 
-    def asked(*words, **more):
+    def asked(writer):
         found = get(client, "/search", q="red", top=9)
         seen.append((get(client, "/about")["read"], found["among"]))
-        return save(*words, **more)
+        return finish(writer)
 
-    monkeypatch.setattr(demo.embedding_cache.EmbeddingCache, "save", asked)
+    monkeypatch.setattr(FeatureWriter, "finish", asked)
     content.photos.embed()
     assert seen[-1] == (5, 4)
     refused(client, "/boxes", photo="red.png", phrase="x")
