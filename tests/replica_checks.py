@@ -207,7 +207,7 @@ def candidates():
     def make():
         return embedding_network(loss, mining=CandidateMining())
 
-    compare(make, test_candidates.batch(13), steps=2, traced=True)
+    compare(make, test_candidates.batch(13), traced=True)
 
 
 def compare_similarity(batch, **options):
