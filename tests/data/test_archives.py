@@ -43,15 +43,6 @@ def test_photos_in_an_archive_are_read_like_files(tmp_path, format):
         np.testing.assert_array_equal(images.read_photo(path), expected)
 
 
-def test_folder_may_be_named_like_an_archive(tmp_path):
-    path = tmp_path / "x.tar" / "dog.jpg"
-    path.parent.mkdir()
-    path.write_bytes(encode())
-    assert archives.is_file(path)
-    assert archives.read_bytes(path) == encode()
-    assert images.read_file(str(path)).numpy() == encode()
-
-
 def test_links_are_not_followed(tmp_path):
     path = tmp_path / "shard.tar"
     (tmp_path / "secret.jpg").write_bytes(encode())

@@ -250,15 +250,6 @@ def test_a_cell_may_have_a_list_as_numpy_prints_it(tmp_path):
     assert read_captions(path, "all").captions == (*texts,)
 
 
-def test_addresses_with_one_file_name_are_refused(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_text(
-        lines(f"{DOG}\thttp://h/1/a.jpg", f"{CAT}\thttp://h/2/a.jpg")
-    )
-    with refusals.at(path, 2):
-        read_captions(path, "all")
-
-
 OTHERS = {
     "photo.jpg": photo_files.encode(),
     "archive.zip": b"PK\x03\x04\x14\0\0\0\x08\0captions.csv" + bytes(99),

@@ -34,35 +34,6 @@ def columns(images):
     )
 
 
-# The record itself.
-
-
-def example():
-    # Image 0 has captions 0 and 3, image 1 none, image 2 captions 1 and 2.
-    return CaptionedImages(
-        image_ids=("x", "y", "z"),
-        captions=("p", "q", "r", "s"),
-        caption_to_image=np.asarray([0, 2, 2, 0]),
-        split="train",
-        path="here",
-        file_names=("1/x.jpg", "1/y.jpg", "2/z.jpg"),
-    )
-
-
-def test_record_counts_captions_of_each_image():
-    images = example()
-    assert (images.num_images, images.num_captions) == (3, 4)
-    assert images.file_name(2) == "2/z.jpg"
-    assert images.captions_per_image.tolist() == [2, 0, 2]
-    assert not images.caption_to_image.flags.writeable
-    rows = images.caption_rows()
-    assert [row.tolist() for row in rows] == [[0, 3], [], [1, 2]]
-    assert {row.dtype for row in rows} == {np.dtype(np.int64)}
-    nothing = CaptionedImages((), (), np.asarray([]), "train", "here")
-    assert nothing.caption_rows() == []
-    assert nothing.captions_per_image.tolist() == []
-
-
 # Splits.
 
 
@@ -280,26 +251,6 @@ def test_precomputed_captions_with_another_number_of_features(
     precomputed(tmp_path, [[1], [1]], captions, ids)
     with refusals.at(tmp_path / f"train_{file}.txt", line):
         read_captions(tmp_path, "train")
-
-
-def test_a_table_with_quotes_empty_lines_and_unnamed_columns(tmp_path):
-    path = write(
-        tmp_path / "t.csv",
-        "\ufeffImage, caption ,split,,\n"
-        'a.jpg,"A ""big"", dog",train,1,\n'
-        " a.jpg ,A cow,val,2,\n"
-        "\n"
-        "b.jpg,A cat,dev,2,\n"
-        'a.jpg,"Two\r\nlines",train,3,\r\n',
-    )
-    images = read_captions(path, "train")
-    said = ('A "big", dog', "Two\nlines")
-    assert columns(images) == (("a.jpg",), said, [0, 0])
-    # Several names of the dev split are splits of their own.
-    assert CaptionSource(path).splits() == ("train", "val", "dev")
-    for split, text in {"val": "A cow", "dev": "A cat"}.items():
-        assert read_captions(path, split).captions == (text,)
-    assert read_captions(path, "validation").captions == ("A cow",)
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,6 @@ def test_files_that_are_not_annotations_raise_an_error(write, text):
         assert error.value.problem.path == str(path)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "cp1252"])
-def test_annotations_may_declare_an_encoding(write, encoding):
-    head = f'<?xml version="1.0" encoding="{encoding}"?>'
-    path = write(annotation(head=head))
-    assert entities.read_annotations(path).width == 20
-
-
 def test_annotations_too_large_are_not_read(write, monkeypatch):
     path = write(annotation())
     monkeypatch.setattr(entities, "MOST_BYTES", 50)

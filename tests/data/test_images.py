@@ -100,19 +100,6 @@ def test_host_and_graph_accept_the_same_files(folder):
     )
 
 
-def test_sizes_of_photos_are_read_from_their_heads(folder, tmp_path):
-    names = ["good.jpg", "alpha.png"]
-    shapes = [read_photo(folder / name).shape[1::-1] for name in names]
-    found = read_photo_sizes(folder / name for name in names)
-    assert found.tolist() == [list(shape) for shape in shapes]
-    assert read_photo_sizes([]).shape == (0, 2)
-    # The head may stand behind comments of any length.
-    content = (folder / "good.jpg").read_bytes()
-    comments = 5 * (b"\xff\xfe\xff\xff" + bytes(65533))
-    (tmp_path / "a.jpg").write_bytes(content[:2] + comments + content[2:])
-    assert read_photo_sizes([tmp_path / "a.jpg"]).tolist() == [[40, 30]]
-
-
 def huge_png(side=20_000):
     """Returns a PNG of one colour and 49 kB, without drawing it."""
 

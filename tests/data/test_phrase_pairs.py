@@ -185,10 +185,3 @@ def test_noun_phrases_computed_by_hand():
     assert found.starts.tolist() == [0, 3, 3, 4]
     assert found.rows_of(np.array([2, 0])).tolist() == [3, 0, 1, 2]
     assert found.rows_of(np.array([1], int)).tolist() == []
-
-
-def test_the_highest_of_equal_spans_is_the_phrase():
-    found = phrases_of("(S (NP (NP (NP (NN dog)))) (VP (VBZ a)))")
-    # Words 0 and 1, the verb phrase and the three noun phrases, the sentence.
-    assert found.spans.tolist() == [[0, 1]]
-    assert found.nodes.tolist() == [5]

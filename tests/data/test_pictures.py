@@ -65,15 +65,6 @@ def test_converted_pixels_equal_the_stored_pixels(content):
     assert read_photo_sizes([content]).tolist() == [[20, 12]]
 
 
-@pytest.mark.parametrize("format", ["WEBP", "TIFF"])
-def test_webp_and_tiff_are_turned_upright(format):
-    stored = PIL.Image.fromarray(np.rot90(PIXELS))
-    options = {"lossless": True} if format == "WEBP" else {}
-    content = file_of(stored, format, exif=exif(6), **options)
-    np.testing.assert_array_equal(read_photo(content), PIXELS)
-    assert read_photo_sizes([content]).tolist() == [[20, 12]]
-
-
 @pytest.mark.parametrize("scale", [1, 256])
 def test_range_of_integers_follows_from_their_maximum(scale):
     picture = PIL.Image.fromarray(GREY.astype(np.int32) * scale)

@@ -45,14 +45,6 @@ def test_coco_1k_averages_five_blocks_of_image_rows(coco, images_per_group):
     assert {*metrics} - {*found} == {k for k in metrics if "text_to_text" in k}
 
 
-def test_coco_5k_is_the_whole_set(coco):
-    options = {"text_to_text": False, "recall_at": (1, 7)}
-    expected = retrieval.evaluate_retrieval(*coco, **options)
-    for name in ("full", "coco_5k"):
-        metrics = retrieval.evaluate_protocol(name, *coco, **options)
-        assert metrics == expected
-
-
 def test_a_fold_without_captions_raises_an_error(coco):
     images, texts, rows = coco
     with pytest.raises(ValueError, match="text_embeddings"):

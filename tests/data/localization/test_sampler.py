@@ -80,16 +80,6 @@ def test_draws_of_a_seed_do_not_change(examples):
     assert second.candidates.tolist() == [107, 109, 118, 54, 55, 58]
 
 
-@pytest.mark.parametrize("count, expected", [(1, 1), (2, 2), (9, 3), (0, 3)])
-def test_regions_of_a_phrase_are_distinct(examples, count, expected):
-    for batch in drawn(examples, pairs_per_batch=10, regions_per_phrase=count):
-        counts = np.bincount(batch.drawn_for, minlength=10)
-        assert counts.max() <= expected and counts.min() >= 1
-        assert counts.mean() > expected - 0.5
-        pairs = set(zip(batch.drawn_for.tolist(), batch.regions.tolist()))
-        assert len(pairs) == len(batch.regions)
-
-
 def test_batches_contain_the_features_of_their_rows(examples):
     sampling = Sampling(pairs_per_batch=25, phrases_per_region=2)
     batches = PhraseBatches(examples, sampling, 3)

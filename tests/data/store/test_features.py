@@ -45,14 +45,6 @@ def test_rows_are_found_by_id(tmp_path, dtype, order):
     assert features.path == str(path)
 
 
-def test_row_numbers_are_ids_without_a_file_of_ids(tmp_path):
-    features = open_array(save(tmp_path, np.zeros((3, 1))))
-    assert features.ids == ("0", "1", "2")
-    assert features.rows(["2"]).tolist() == [2]
-    with refusals.refused("image_ids"):
-        features.rows(["a.jpg"])
-
-
 def test_number_of_ids_must_equal_number_of_rows(tmp_path):
     path = save(tmp_path, np.zeros((2, 1)), ["a", "b", "c"])
     with refusals.at(ids_file(path), 3):

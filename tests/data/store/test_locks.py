@@ -67,17 +67,6 @@ def test_child_process_does_not_inherit_the_lock(tmp_path):
     process.communicate(b".")
 
 
-def test_process_can_take_its_own_lock_again(tmp_path):
-    lock = take(tmp_path)
-    (tmp_path / "link").symlink_to(tmp_path)
-    assert take(f"{tmp_path}/link") is lock
-    other = os.open(tmp_path / ".store.lock", os.O_RDONLY)
-    assert files.try_lock(other) is False
-    del lock
-    assert files.try_lock(other) is True
-    os.close(other)
-
-
 @pytest.mark.parametrize("known_to", ["no system", "no file system"])
 def test_lock_succeeds_on_file_systems_without_locks(
     tmp_path, monkeypatch, known_to

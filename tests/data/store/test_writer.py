@@ -126,25 +126,6 @@ def test_files_of_killed_writers_are_removed_and_other_files_are_kept(tmp_path):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"extraction": {**EXTRACTION, "model": "Big"}},
-        {"dim": 4},
-        {"dtype": "float16"},
-        {"kind": "regions"},
-    ],
-)
-def test_store_of_other_settings_is_not_continued(tmp_path, changes):
-    extract(tmp_path / "s")
-    before = content_of(tmp_path / "s")
-    with refusals.refused("path"):
-        FeatureWriter(
-            tmp_path / "s", **{"extraction": EXTRACTION, "dim": 3, **changes}
-        )
-    assert content_of(tmp_path / "s") == before
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
         {"kind": "video"},
         {"dtype": "float64"},
         {"dim": 0},
