@@ -3,6 +3,7 @@
 import os
 from typing import NamedTuple
 
+from tbnets.data.archives import has_archives
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError
 from tbnets.features import hub
@@ -180,7 +181,9 @@ def _implied_values(record):
         values = sources.captions_beside_photos()
     missing = [k for k in ("captions", "images") if not record[k]]
     if path and missing and not values and not record["scenes"]:
-        if sources.has_archives(path):  # They have photos and captions.
+        if has_archives(
+            sources.resolve(path)
+        ):  # They have photos and captions.
             values = dict.fromkeys(missing, path)
     settings = registry.settings_of(record | values)
     if hub.is_hub(record["image_encoder"]):

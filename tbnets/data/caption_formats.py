@@ -51,11 +51,7 @@ def read_table(file):
     is_conceptual = _CONCEPTUAL.fullmatch(first)
     match = is_conceptual or _DELIMITER.match(first)
     if not match or "\0" in file.start:
-        file.report(
-            f"expected captions; found {shown(first)}, which is no header of "
-            "columns. docs/bring_your_data.md shows the files that can be read."
-        )
-        return
+        return  # It has no header of columns.
     mark, (lines, ends_well) = match[1], file.lines(may_be_cp1252=True)
     rows = _parsed(file, lines, mark, '"' in first)
     line, header = next(rows, (1, [""]))
@@ -89,10 +85,21 @@ def _parsed(file, lines, delimiter, is_quoted):
         quoting=csv.QUOTE_NONE if is_raw else csv.QUOTE_MINIMAL,
         strict=True,
     )
-    for line, row in _with_lines(file, reader):
+    is_table_of_tabs = is_raw and delimiter == "\t"
+    row, first = [], 1
+    while row is not None:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            row = []
+            file.report(
+                f"expected a row; found: {error}. Close each double quote, and "
+                "end each row with a newline.",
+                first,
+            )
         if row:
-            is_table_of_tabs = is_raw and delimiter == "\t"
-            yield line, [*map(_unquoted, row)] if is_table_of_tabs else row
+            yield first, [*map(_unquoted, row)] if is_table_of_tabs else row
+        first = reader.line_num + 1
 
 
 def _unquoted(cell):
@@ -136,15 +143,12 @@ def _table_rows(file, header, rows, mark):
 def _value(cell):
     """Returns the items of a cell with a list, and all other cells as text."""
     if cell.lstrip()[:1] == "[" and _LIST.fullmatch(cell):
-        for parse in (parse_json, _python_strings):
-            with contextlib.suppress(ValueError, SyntaxError):
-                return parse(cell.strip())
+        with contextlib.suppress(ValueError):
+            return parse_json(cell.strip())
+        with contextlib.suppress(ValueError, SyntaxError):
+            # NumPy writes no commas. Python would join strings without commas.
+            return [*map(ast.literal_eval, re.findall(_STRING, cell))]
     return cell
-
-
-def _python_strings(text):
-    # NumPy writes no commas. Python would join strings without commas.
-    return [ast.literal_eval(part) for part in re.findall(_STRING, text)]
 
 
 def _with_bar(row, count):
@@ -152,21 +156,6 @@ def _with_bar(row, count):
     match = re.fullmatch(r"\s*(\d+)\s+(.+)", row[-1])
     is_short = match and len(row) + 1 == count
     return [*row[:-1], *match.groups()] if is_short else []
-
-
-def _with_lines(file, reader):
-    while True:
-        first = reader.line_num + 1
-        try:
-            yield first, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            file.report(
-                f"expected a row; found: {error}. Close each double quote, and "
-                "end each row with a newline.",
-                first,
-            )
 
 
 def _format_of_json(file):
@@ -417,8 +406,6 @@ READERS = {
     "table": read_table,
 }
 """Maps each format to its reader."""
-OF_SEVERAL_FILES = ("precomputed", "flickr")
-"""Formats whose readers also read other files in the folder."""
 
 
 def joined(records):
@@ -456,8 +443,10 @@ def _format_of(file):
     require_file(file.path)
     if file.path.endswith("_caps.txt"):
         return "precomputed"
-    if any(map(file.head.startswith, _PACKED)):
-        return ""
+    for magic, packed in _PACKED.items():
+        if file.head.startswith(magic):
+            file.report(f"expected captions; found {packed}.")
+            return ""
     if file.is_json:
         return _format_of_json(file)
     return "flickr" if _TOKEN_START.match(file.start) else "table"
@@ -465,8 +454,6 @@ def _format_of(file):
 
 def _report_unknown(file):
     found = shown(file.start.partition("\n")[0])
-    for magic, packed in _PACKED.items():
-        found = packed if file.head.startswith(magic) else found
     if file.is_json and isinstance(file.content, dict):
         found = f"an object with the keys {listed([*file.content], 12)}"
     advice = "docs/bring_your_data.md shows the files that can be read."

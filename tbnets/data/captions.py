@@ -31,7 +31,7 @@ from tbnets.checks import (
 from tbnets.data import splits as split_names
 from tbnets.data.archives import list_archives, stamp
 from tbnets.data.caption_files import CaptionFile
-from tbnets.data.caption_formats import OF_SEVERAL_FILES, read_file
+from tbnets.data.caption_formats import read_file
 from tbnets.data.layouts import Columns
 from tbnets.errors import InputError
 from tbnets.files import ProblemError
@@ -347,24 +347,27 @@ class CaptionSource:
         return [record for record in records if record.split == name], read_as
 
     def _read_file(self, path, problems):
-        """Reads all splits of a file; returns the result of `read_file`.
-
-        Caches the last file, if it is valid and does not depend on others.
-        """
-        files = list_archives(path) or [path]
-        stamps = [stamp(file) for file in files if os.path.isfile(file)]
-        key = path, self.columns, self.images, *stamps
-        if (result := _CACHE.get(key)) is None:
-            file = CaptionFile(path, [], self.columns, self.images)
-            result = *read_file(file), file.problems
-            _CACHE.clear()
-            is_valid = all(problem.is_doubt for problem in file.problems)
-            if is_valid and not result[1].startswith(OF_SEVERAL_FILES):
-                _CACHE[key] = result
-        records, read_as, found = result
+        """Reads all splits of a file; returns the result of `read_file`."""
+        files = list_archives(path) or [path, *_files_beside(path)]
+        stamps = tuple(stamp(file) for file in files if os.path.isfile(file))
+        records, read_as, found = _read(path, self.columns, self.images, stamps)
         for problem in found:
             problem.raise_or_add_to(problems)
         return records, read_as
 
 
-_CACHE: dict[tuple, Any] = {}
+_BESIDE = ".json", ".npy", ".txt"
+"""Suffixes of other files of a data set that readers of captions read."""
+
+
+def _files_beside(path):
+    folder = os.path.dirname(path) or "."
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
+    return [os.path.join(folder, x) for x in names if x.endswith(_BESIDE)]
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path, columns, images, stamps):
+    # Other `stamps` of the files invalidate the cache.
+    file = CaptionFile(path, [], columns, images)
+    return *read_file(file), file.problems

@@ -366,12 +366,7 @@ def read_file(path):
     The graph cannot be exported, because it calls Python for these formats and
     for photos in archives.
     """
-    content = tf.cond(
-        tf.strings.regex_full_match(path, archives.INSIDE),
-        lambda: _in_python(archives.read_bytes, path),
-        lambda: tf.io.read_file(path),
-    )
-    return _decodable(content)
+    return read_files(tf.expand_dims(path, 0))[0]
 
 
 @tf.autograph.experimental.do_not_convert

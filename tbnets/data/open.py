@@ -296,17 +296,16 @@ class Data:
         Raises an error if a photo of these splits, by default of the run's
         splits, is missing.
         """
-        flags, sources = self.original_sources, self.sources
-        splits = (flags.train_split, flags.dev_split, flags.test_split)
-        for split in self._photos_of or splits:
+        for split in self._photos_of or self.original_sources.run_splits:
             if self.has(split):
                 self.split(split).photos  # noqa: B018  (Raises.)
         split_records = [self.split(split).records for split in self._photos_of]
         ids = {key for records in split_records for key in records.image_ids}
-        folder = sources.photo_folder
+        sources = self.sources
+        photos = find_photos(sources.photo_folder, sources.caption_source())
         return [
             (key, path)
-            for key, path in find_photos(folder, sources.caption_source())
+            for key, path in photos
             if (not ids or key in ids) and is_file(path)
         ]
 
@@ -346,30 +345,28 @@ class Data:
         or not finite, or if their extraction settings differ between splits.
         """
         paths = self.paths(flag, split)
-        if paths in self._features:
-            return self._features[paths]
-        results = self.recipe_results(flag).values()
-        made = {os.fspath(result.path): result for result in results}
-        features, _ = load_features(
-            [made[path].open() if path in made else path for path in paths]
-        )
-        self._check_made_by(flag, features)
-        self._features[paths] = features
-        return features
+        if paths not in self._features:
+            results = self.recipe_results(flag).values()
+            made = {os.fspath(result.path): result for result in results}
+            features, _ = load_features(
+                [made[path].open() if path in made else path for path in paths]
+            )
+            self._check_made_by(flag, features)
+            self._features[paths] = features
+        return self._features[paths]
 
     def read_records(self, split):
         """Reads the `CaptionedImages` of a split.
 
         If the caption file has no splits, they are drawn at random.
         """
-        flags = self.original_sources
-        named = (flags.train_split, flags.dev_split, flags.test_split)
         try:
             return self._read_split(split)
         except NoSuchSplit as error:
             # Captions without splits are divided, unless a flag names the split
             # "all".
-            if error.names != (WHOLE_FILE,) or WHOLE_FILE in named:
+            run_splits = self.original_sources.run_splits
+            if error.names != (WHOLE_FILE,) or WHOLE_FILE in run_splits:
                 raise
             if not split_names.can_be_drawn(split):
                 known = split_names.DRAWN

@@ -245,23 +245,12 @@ class ParquetFile:
 def _list(array):
     """Returns the values of an array; equal values are one object."""
     types = import_extra("data", "pyarrow").types
-    if types.is_dictionary(array.type):
-        places = array.indices.to_pylist()
-        used = sorted({*places} - {None})
-        values = dict(zip(used, array.dictionary.take(used).to_pylist()))
-        return [values.get(place) for place in places]
-    if types.is_list(array.type) or types.is_large_list(array.type):
-        first, *ends = array.offsets.to_pylist()
-        # `array.values` contains also the values before and after a slice.
-        values = _list(array.values.slice(first, (ends or [first])[-1] - first))
-        starts = [first, *ends]
-        return [
-            values[start - first : end - first] if valid else None
-            for start, end, valid in zip(
-                starts, ends, array.is_valid().to_pylist()
-            )
-        ]
-    return array.to_pylist()
+    if not types.is_dictionary(array.type):
+        return array.to_pylist()
+    places = array.indices.to_pylist()
+    used = sorted({*places} - {None})
+    values = dict(zip(used, array.dictionary.take(used).to_pylist()))
+    return [values.get(place) for place in places]
 
 
 @functools.cache
@@ -290,6 +279,8 @@ def _is_read(field):
     kind = field.type
     if types.is_list(kind) or types.is_large_list(kind):
         kind = kind.value_type
-    elif types.is_integer(kind):
+        # Equal values of a dictionary in a list would not be one object.
+        return _is_kind(kind, "string") and not types.is_dictionary(kind)
+    if types.is_integer(kind):
         return column_key(field.name) in COLUMN_NAMES["image"]
     return _is_kind(kind, "string")

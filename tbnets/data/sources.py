@@ -91,6 +91,11 @@ class Sources:
             trees=self.trees or os.path.join(folder, "trees"),
         )
 
+    @property
+    def run_splits(self):
+        """The names of the splits to train, choose the best epoch and test."""
+        return self.train_split, self.dev_split, self.test_split
+
     def from_start(self, path):
         """Resolves a path against `started_in`."""
         return pathlib.Path(self.started_in) / path
@@ -141,10 +146,6 @@ class Sources:
                 "variable TBNETS_DATA, to the folder of your data.",
             )
         return path
-
-    def has_archives(self, path):
-        """Returns whether a path names archives or a folder with archives."""
-        return has_archives(self.resolve(path))
 
     def caption_source(self):
         """Returns the `CaptionSource` of the run's captions."""

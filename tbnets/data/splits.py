@@ -41,17 +41,17 @@ class NoSuchSplit(InputError):
     """
 
     def __init__(self, split, names, path, argument="split"):
-        known = ", ".join(map(repr, names))
+        self.split, self.names, self.path = split, tuple(names), path
         advice = ""
-        if tuple(names) == (WHOLE_FILE,):
-            advice = " Add a split to its rows, or put {split} into the path."
+        if self.names == (WHOLE_FILE,):
+            advice = "Add a split to its rows, or put {split} into the path."
+        known = ", ".join(map(repr, names))
         super().__init__(
-            f"`{argument}` must be a split of {path}: {known}. "
-            f"Received: {argument}={split}.{advice}"
+            argument,
+            f"be a split of {path}: {known}",
+            f"{argument}={split}",
+            advice,
         )
-        self.split = split
-        self.names = tuple(names)
-        self.path = path
 
 
 def choose_split(split, names, path):

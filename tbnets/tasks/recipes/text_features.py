@@ -42,9 +42,7 @@ from tbnets.text.word_vectors import (
 def _split_names(data):
     sources = data.sources
     if sources.split_lists:
-        flags = data.original_sources
-        names = flags.train_split, flags.dev_split, flags.test_split
-        return [name for name in names if data.has(name)]
+        return [name for name in sources.run_splits if data.has(name)]
     return sources.caption_source().splits()
 
 
