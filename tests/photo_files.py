@@ -38,8 +38,8 @@ CONTENTS = {
     "text.jpg": b"no photo at all",
 }
 REASONS = {
-    "cut.jpg": "does not decode: ",
-    "cut.png": "does not decode: ",
+    "cut.jpg": "does not decode",
+    "cut.png": "does not decode",
     "cut.webp": "is not a complete WebP file",
     "empty.jpg": "is empty",
     "text.jpg": "is not a photo",

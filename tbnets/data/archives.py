@@ -176,12 +176,6 @@ def _expand_numbers(pattern):
         yield from _expand_numbers(name)
 
 
-def is_folder(path):
-    """Returns whether a path names a folder or an archive."""
-    is_archive = os.fspath(path).endswith(SUFFIXES) and os.path.isfile(path)
-    return is_archive or os.path.isdir(path)
-
-
 def is_photo_name(name):
     """Returns whether a file name has the suffix of a photo."""
     return posixpath.basename(name)[1:].lower().endswith(PHOTO_SUFFIXES)

@@ -8,7 +8,6 @@ this in the graph, so that exported models decode photos as training does.
 import concurrent.futures
 import functools
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +28,7 @@ from tbnets.startup import usable_cores
 
 _PNG_HEAD_BYTES = 24  # The signature, and the start of the chunk IHDR.
 _TOO_LARGE = "pixels; scale it down. Received width and height:"
-"""The part of an error message by which `_reason` recognises the error."""
+"""The part of an error message by which `_judged` recognises the error."""
 UPRIGHT = 1
 _KINDS = (3, 8), (4, 9)
 """The types, unsigned and signed, of TIFF values of 16 and of 32 bits."""
@@ -458,18 +457,12 @@ def _judged(photo, decode):
     try:
         return decode(content).numpy()
     except tf.errors.InvalidArgumentError as error:
-        raise BrokenImageError(photo, _reason(content, error)) from error
-
-
-def _reason(content, error):
-    if _TOO_LARGE in error.message:
-        width, height = read_sides(content, math.inf).numpy()
-        most = pictures.MAX_PIXELS
-        return f"has {width} x {height} pixels, more than {most}"
-    # A graph adds the lines of code before the reason, and nodes after it.
-    line = error.message.partition("\n\t [[")[0].splitlines()[-1]
-    reason = re.sub(r"\{\{.*\}\} | \[Op:\w+\]", "", line)
-    return f"does not decode: {reason.rstrip('.')}"
+        reason = "does not decode"
+        if _TOO_LARGE in error.message:
+            width, height = read_sides(content, math.inf).numpy()
+            most = pictures.MAX_PIXELS
+            reason = f"has {width} x {height} pixels, more than {most}"
+        raise BrokenImageError(photo, reason) from error
 
 
 def faults(paths):

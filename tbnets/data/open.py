@@ -134,11 +134,9 @@ class SplitData:
     @property
     def photo_folder(self):
         """The folder of the photos, or None if the first photo is missing."""
-        sources, records = self._data.sources, self.records
-        if not sources.images or not records.num_images:
-            return None
-        first = find_photo(sources.photo_folder, records.file_name(0))
-        return None if first is None else sources.photo_folder
+        folder, names = self._data.sources.photo_folder, self.records.names[:1]
+        has_first = folder and any(find_photo(folder, name) for name in names)
+        return folder if has_first else None
 
 
 class NoPhotos(MissingFileError):
@@ -390,7 +388,7 @@ class Data:
         return self.own.usable_records(records) if self.own else records
 
     def _matched_names(self, records):
-        folder = self.sources.images and self.sources.photo_folder
+        folder = self.sources.photo_folder
         if not folder or all(is_file(folder / x) for x in records.names):
             return {}
         if self.matches is None:

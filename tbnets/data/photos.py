@@ -196,7 +196,7 @@ def match_names(folder, captions):
         records = captions.read(split, problems=[])
         names |= dict.fromkeys(records.names)
     missing = [x for x in names if not archives.is_file(folder / x)]
-    if not missing or not archives.is_folder(folder):
+    if not missing or not folder.exists():
         return {}
     photos = [name for name, _ in walk_files(folder) if is_photo_name(name)]
     if not photos:  # Archives beside photos may hold anything.
@@ -235,19 +235,6 @@ def list_files(folder):
     folder = pathlib.Path(folder)
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in files)
-
-
-def likely_name(name, files):
-    """Returns the path in `files` that a misspelled name probably refers to.
-
-    The names may differ in folders, suffix, slashes, case, Unicode form and
-    outer whitespace. Returns None if no path is similar.
-    """
-
-    def bare(name):
-        return stem_of(_composed(name)).casefold().strip()
-
-    return next((path for path in files if bare(path) == bare(name)), None)
 
 
 def listed_rows(image_ids, path) -> np.ndarray:

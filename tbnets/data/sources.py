@@ -150,8 +150,7 @@ class Sources:
     def caption_source(self):
         """Returns the `CaptionSource` of the run's captions."""
         names = self.image_column, tuple(self.caption_column), self.split_column
-        path = self.file("captions")
-        photos = self.photo_folder if self.images else ""
+        path, photos = self.file("captions"), self.photo_folder or ""
         return CaptionSource(path, Columns(*names), photos)
 
     def items(self, flag):
@@ -167,8 +166,11 @@ class Sources:
 
     @property
     def photo_folder(self):
-        """The folder or archive to which the names of photos are relative."""
-        return photo_root(self.resolve(self.images))
+        """The folder or archive to which the names of photos are relative.
+
+        It is None if `images` is not set.
+        """
+        return photo_root(self.resolve(self.images)) if self.images else None
 
     def captions_beside_photos(self):
         """Returns {"captions": path} if captions are beside photos, else {}."""

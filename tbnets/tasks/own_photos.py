@@ -9,7 +9,7 @@ import functools
 from tbnets.data.archives import is_file
 from tbnets.data.batches import FeatureRows
 from tbnets.data.open import NoPhotos
-from tbnets.data.photos import left_out_lines, likely_name, list_files
+from tbnets.data.photos import left_out_lines, list_files
 from tbnets.data.pictures import KINDS
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError, MissingFileError
@@ -133,8 +133,6 @@ class OwnPhotos:
         advice = f"Add whole photos: {KINDS}."
         if reason == ABSENT:
             advice = "Set --images to the folder from which the names start."
-            if likely := likely_name(name, files):
-                advice = f"{shown(likely)} exists. Correct the names."
         return (
             "`--images` must contain photos of every split. Received: --images="
             f"{self.folder}, which holds {len(files)} files, but no photos for "
@@ -200,9 +198,6 @@ class OwnPhotos:
         ordered = dict(sorted(reasons, key=lambda item: item[1] == ABSENT))
         for line in left_out_lines(ordered, (), num_images):
             say(line)
-        first = next((key for key, why in reasons if why == ABSENT), "")
-        if first and (likely := likely_name(first, list_files(self.folder))):
-            say(f"{shown(likely)} exists. Is it {shown(first)}?")
 
     def notes(self):
         """Returns notes on the folders and on the number of skipped images."""
