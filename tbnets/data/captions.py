@@ -29,7 +29,7 @@ from tbnets.checks import (
     spelling,
 )
 from tbnets.data import splits as split_names
-from tbnets.data.archives import list_archives, stamp
+from tbnets.data.archives import list_archives, photo_root, stamp
 from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import read_file
 from tbnets.data.layouts import Columns
@@ -348,7 +348,7 @@ class CaptionSource:
 
     def _read_file(self, path, problems):
         """Reads all splits of a file; returns the result of `read_file`."""
-        files = list_archives(path) or [path, *_files_beside(path)]
+        files = [*(list_archives(path) or [path]), *_files_beside(path)]
         stamps = tuple(stamp(file) for file in files if os.path.isfile(file))
         records, read_as, found = _read(path, self.columns, self.images, stamps)
         for problem in found:
@@ -361,9 +361,10 @@ _BESIDE = ".json", ".npy", ".txt"
 
 
 def _files_beside(path):
-    folder = os.path.dirname(path) or "."
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
-    return [os.path.join(folder, x) for x in names if x.endswith(_BESIDE)]
+    root = photo_root(path)
+    folder = root if root.is_dir() else root.parent
+    names = sorted(os.listdir(folder)) if folder.is_dir() else ()
+    return [folder / name for name in names if name.endswith(_BESIDE)]
 
 
 @functools.lru_cache(maxsize=1)
