@@ -41,15 +41,6 @@ def test_counts_of_a_split():
     }
 
 
-def test_images_in_two_splits_are_a_problem():
-    ids = {"train": "xyz", "val": "abc", "test": "azy"}
-    splits = {name: make([], [], ids=ids[name]) for name in ids}
-    problems = []
-    describe_data.check_splits(splits, problems)
-    one, other = (problem.message for problem in problems)
-    assert "'y', 'z'" in one and "'a'" in other
-
-
 def test_counts_of_phrases_are_those_of_the_files(tmp_path):
     found = read_phrases(write_entities(tmp_path))
     counts = describe_data.describe_phrases(found)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import pathlib
 
 import numpy as np
@@ -96,27 +95,6 @@ def test_photo_folder_is_none_if_the_first_photo_is_missing(
     )
     folder = Data(sources).split("all").photo_folder
     assert folder == (tmp_path / "here" / "photos" if found else None)
-
-
-def test_splits_that_a_run_does_not_use_are_described(tmp_path):
-    rows = [
-        {
-            "filename": f"{split}.jpg",
-            "split": split,
-            "sentences": [{"raw": "p"}],
-        }
-        for split in ("train", "restval", "val", "test")
-    ]
-    path = tmp_path / "coco.json"
-    path.write_text(json.dumps({"images": rows, "dataset": "coco"}))
-    data = Data(Sources(captions=str(path)))
-    names = ["train", "dev", "test"]
-    assert data.unused_splits(names) == (
-        "restval (1 images). To train on it, pass --train_split=train+restval"
-    )
-    assert not data.unused_splits(["train+restval", "dev"])
-    path = tmp_path / "{split}.json"
-    assert not Data(Sources(captions=str(path))).unused_splits(names)
 
 
 def test_only_photos_of_other_splits_may_be_missing(tmp_path):

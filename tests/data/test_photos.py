@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tbnets.data.archives import has_archives, list_archives
-from tbnets.data.captions import CaptionSource, read_captions
+from tbnets.data.captions import CaptionSource
 from tbnets.data.photos import (
     find_photo,
     find_photos,
@@ -212,12 +212,3 @@ def test_lists_replace_the_splits_of_captions(tmp_path, captions):
         read_listed(captions, lists, "test")
     with pytest.raises(InputError, match="{split}"):
         read_listed(captions, tmp_path / "train.txt", "train")
-
-
-@pytest.mark.real_data
-def test_photos_of_flickr8k_in_the_splits_of_flickr30k(data_root):
-    dataset = data_root / "flickr8k" / "dataset_flickr8k.json"
-    images = read_captions(dataset, "train+val+test")
-    for split, count in {"train": 7471, "validation": 245, "test": 284}.items():
-        path = data_root / "flickr30k" / f"{split}.txt"
-        assert len(listed_rows(images.image_ids, path)) == count

@@ -7,6 +7,13 @@ import numpy as np
 from tests.reference import overlap
 
 
+def random_boxes(generator, count, side=8):
+    """Returns boxes with whole edges, so that equal overlaps do occur."""
+    low = generator.integers(0, side, (count, 2))
+    sides = generator.integers(1, side, (count, 2))
+    return np.concatenate([low, low + sides], axis=1).astype(float)
+
+
 def score(x, y):
     """The exact inner product of two float32 rows, rounded to float32."""
     terms = [float(a) * float(b) for a, b in zip(x, y)]

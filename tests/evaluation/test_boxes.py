@@ -7,19 +7,10 @@ from tbnets.evaluation import boxes as box_math
 from tests import reference
 from tests.evaluation import oracle
 
-UNIT = [0, 0, 1, 1]
-
-
-def random_boxes(count, seed=0, side=20):
-    """Boxes with whole edges, so that equal overlaps do occur."""
-    random = np.random.default_rng(seed)
-    corners = random.integers(0, side, (count, 2, 2))
-    corners.sort(axis=1)
-    return corners.reshape(count, 4)
-
 
 def test_iou_equals_the_loop():
-    boxes, others = random_boxes(30), random_boxes(25, seed=1)
+    generator = np.random.default_rng(0)
+    boxes, others = (oracle.random_boxes(generator, n, 20) for n in (30, 25))
     expected = [
         [reference.overlap(one, other) for other in others] for one in boxes
     ]
@@ -38,7 +29,7 @@ def test_iou_of_float32_boxes_is_exact_at_the_threshold():
 
 @pytest.mark.parametrize("limit", [None, 5, 0])
 def test_suppression_equals_the_loop(limit):
-    boxes = random_boxes(60, seed=2, side=8)
+    boxes = oracle.random_boxes(np.random.default_rng(2), 60)
     scores = np.random.default_rng(3).integers(0, 5, 60)  # Many ties.
     for threshold in (0, 0.3, 0.5, 1):
         found = box_math.non_maximum_suppression(

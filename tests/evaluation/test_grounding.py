@@ -13,20 +13,13 @@ from tests.refusals import refused
 MISSED = grounding.MISSED
 
 
-def random_boxes(generator, count, side=8):
-    low = generator.integers(0, side, (count, 2))
-    return np.concatenate(
-        [low, low + generator.integers(1, side, (count, 2))], axis=1
-    ).astype(float)
-
-
 def random_case(seed, levels):
     """Photos with proposals, none included; few levels of scores: ties."""
     generator = np.random.default_rng(seed)
     counts = generator.integers(0, 13, generator.integers(1, 6))
-    proposals = [random_boxes(generator, count) for count in counts]
+    proposals = [oracle.random_boxes(generator, count) for count in counts]
     num_phrases = int(generator.integers(1, 25))
-    truth = random_boxes(generator, num_phrases)
+    truth = oracle.random_boxes(generator, num_phrases)
     owners = generator.integers(0, len(counts), num_phrases)
     scores = generator.integers(0, levels, (num_phrases, 14)) / np.float32(8)
     texts = generator.integers(0, 4, num_phrases)

@@ -4,7 +4,6 @@ import functools
 import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -181,14 +180,3 @@ def test_gradients_of_text_encoders_are_deterministic(layer, ids):
     assert sum(float(tf.reduce_sum(abs(one))) for one in first) > 0
     for one, other in zip(first, second):
         np.testing.assert_array_equal(one, other)
-
-
-def test_text_encoders_support_mixed_precision(preset, layer, ids):
-    before = keras.mixed_precision.global_policy()
-    mixed = HubTextEncoder.of(preset, dtype="mixed_bfloat16")
-    assert keras.mixed_precision.global_policy() == before
-    found = mixed(ids)
-    assert found.dtype == "bfloat16"
-    np.testing.assert_allclose(
-        tf.cast(found, "float32"), layer(ids), atol=0.05, rtol=0.05
-    )

@@ -68,18 +68,6 @@ def plain_forward(cnn, layer, photos):
 # Warped crops.
 
 
-def test_warped_crop_at_its_own_size_is_the_slice():
-    photo = random_photo(20, 30)
-    crop = tf.function(lambda boxes: warped_crops(photo, boxes, 8), BOXES)
-    # Columns 5 to 12 and rows 3 to 10, and another place.
-    crops = crop(tf.constant([[5, 3, 13, 11], [22, 12, 30, 20]], tf.float32))
-    expected = [photo[3:11, 5:13], photo[12:20, 22:30]]
-    np.testing.assert_allclose(crops, expected, atol=1e-3)
-    line, *none = crop(tf.constant([[3, 2, 3, 7]], tf.float32))
-    assert np.isfinite(line).all() and not none
-    assert crop(tf.zeros((0, 4))).shape == (0, 8, 8, 3)
-
-
 def test_warped_crop_squeezes_each_axis_by_itself():
     photo = np.zeros((8, 16, 3), np.float32)
     photo[:, 8:] = 100  # The right half.

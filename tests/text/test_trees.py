@@ -1,7 +1,7 @@
 import pytest
 
 from tbnets.errors import InputError
-from tbnets.text.trees import read_tree, right_branching
+from tbnets.text.trees import read_tree
 
 DOG = "(S (NP (DT a) (NN dog)) (VP (VBZ sits) (PP (IN on) (NP (NN grass)))))"
 
@@ -71,10 +71,3 @@ def test_words_of_a_tree_can_be_replaced():
     assert found.bracketed() == "(NP (NP (DT a) (NN t) (NN shirt)))"
     assert tree.with_texts([[]] * 4) is None
     assert read_tree("(NN a-b)").with_texts([["a", "b"]]).words == ("a", "b")
-
-
-def test_a_right_branching_tree():
-    assert right_branching(["a"]).bracketed() == "(X a)"
-    tree = right_branching(["a", "red", "dog"])
-    assert tree.bracketed() == "(X (X a) (X (X red) (X dog)))"
-    assert right_branching(["w"] * 3000).heights()[0] == 60

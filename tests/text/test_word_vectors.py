@@ -64,13 +64,6 @@ def test_all_formats_give_the_same_vectors(file, kind):
     np.testing.assert_array_equal(found.vectors, expected, strict=True)
 
 
-def test_missing_words_and_missing_files(file, tmp_path):
-    found = read_word_vectors(file(text()), ["bird"])
-    assert found.words == () and found.vectors.shape == (0, 3)
-    with pytest.raises(FileNotFoundError, match="none"):
-        read_word_vectors(tmp_path / "none", ["dog"])
-
-
 EXPECTED = [[1, 1, 1], [2, 2, 2]]
 
 
@@ -80,13 +73,6 @@ def test_exact_spelling_comes_before_other_spellings(file, make):
     words = dict(zip(names, np.float32([[0] * 3, [9] * 3, *EXPECTED, [3] * 3])))
     found = read_word_vectors(file(make(words)), ["dog", "dont"])
     np.testing.assert_array_equal(found.vectors, EXPECTED)
-
-
-def test_words_with_spaces_are_skipped(file):
-    content = text({". .": (1, 2, 3), **WORDS})
-    # The first row tells the length, so it is one without spaces.
-    content = text({"x": (0, 0, 0)}) + content
-    assert read_word_vectors(file(content), ["dog"]).words == ("dog",)
 
 
 NAN = float("nan")
@@ -157,17 +143,6 @@ def test_coverage_counts_words_and_occurrences():
     line = coverage_line(report)
     assert all(part in line for part in ("1 of 4", "28.6 %", "a, and, cat"))
     assert coverage(vectors, {})["token_share"] == 0
-
-
-def test_embedding_table_by_hand():
-    vectors = WordVectors(
-        ("cat", "dog"), np.array([[1, 2], [3, 6]], np.float32)
-    )
-    vocabulary = Vocabulary(("", "[UNK]", "dog", "bird"))
-    table = embedding_table(vectors, vocabulary)
-    # Dog is the only known word, so that the others have its mean and no
-    # spread.
-    np.testing.assert_array_equal(table, [[0, 0], [3, 6], [3, 6], [3, 6]])
 
 
 def test_random_vectors_have_the_spread_of_the_known_ones():

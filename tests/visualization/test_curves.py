@@ -49,16 +49,6 @@ def test_each_panel_shows_its_own_scalars(drawn):
     assert ticks and all(tick == round(tick) for tick in ticks)
 
 
-def test_epoch_0_is_drawn_and_the_chosen_epoch_is_marked(drawn):
-    before = {key: x for key, x in ROW.items() if key.startswith("dev/")}
-    loss, *_, recall, _ = drawn([ROW, ROW], before, 1).axes
-    [curve, mark] = recall.lines
-    assert list(curve.get_xdata()) == [0, 1, 2]
-    assert list(mark.get_xdata()) == [1, 1]
-    assert mark.get_label() == "chosen epoch, 1"
-    assert list(loss.lines[0].get_xdata()) == [1, 2]
-
-
 def test_infinite_and_missing_numbers_are_drawn(tmp_path):
     values = float("nan"), -float("inf"), 3.4e38
     history = [ROW, *({**ROW, "train/total_loss": value} for value in values)]

@@ -8,13 +8,7 @@ from tbnets.data.phrase_examples import (
     with_common_negatives,
 )
 from tests import reference
-
-
-def random_boxes(generator, count, side=6):
-    low = generator.integers(0, side, (count, 2))
-    return np.concatenate(
-        [low, low + generator.integers(1, side, (count, 2))], axis=1
-    )
+from tests.evaluation import oracle
 
 
 def columns(roles, role):
@@ -29,8 +23,8 @@ def columns(roles, role):
 def test_roles_equal_the_definition(positives, bounds, seed):
     generator = np.random.default_rng(seed)
     counts = generator.integers(0, 30, 5)
-    proposals = [random_boxes(generator, count) for count in counts]
-    truth = random_boxes(generator, 20)
+    proposals = [oracle.random_boxes(generator, count) for count in counts]
+    truth = oracle.random_boxes(generator, 20)
     owners = generator.integers(0, 5, 20)
     found = proposal_roles(
         truth,
@@ -52,8 +46,8 @@ def test_roles_equal_the_definition(positives, bounds, seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_equal_texts_of_a_photo_share_their_negatives(seed):
     generator = np.random.default_rng(seed)
-    proposals = [random_boxes(generator, count) for count in (7, 0, 12)]
-    truth = random_boxes(generator, 25)
+    proposals = [oracle.random_boxes(generator, count) for count in (7, 0, 12)]
+    truth = oracle.random_boxes(generator, 25)
     photos = generator.integers(0, 3, 25)
     texts = generator.integers(0, 4, 25)
     found = proposal_roles(truth, photos, proposals)
