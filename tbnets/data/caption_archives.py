@@ -64,14 +64,17 @@ def read_shards(file):
     for before, archive, split in shards:
         shard = CheckedFile(archive.path, file.problems)
         for key, files in _samples(archive).items():
-            photos = [*filter(archives.is_photo_name, files)]
-            texts = sorted(filter(_rank, files), key=_rank)
+            photos = files.pop(_PHOTO, [])
+            texts = next((files[kind] for kind in _TEXTS if kind in files), [])
             if len(photos) > 1:
                 expected = f"one photo with the key {key!r}"
                 advice = "A key ends at the first dot. Rename the photo."
                 shard.refuse(expected, photos[-1], None, advice)
             elif photos:
-                captions = _captions(shard, texts[0], classes) if texts else []
+                captions = []
+                if texts:
+                    content = archive.read(texts[0])
+                    captions = _captions(shard, content, texts[0], classes)
                 place = posixpath.join(before, photos[0])
                 key = place if photos[0] in repeated else photos[0]
                 yield ImageRecord(key, captions, split, place)
@@ -95,23 +98,21 @@ def _open_all(file, suffix):
 
 
 def _samples(archive):
-    """Returns a dict from each key in a shard to the names of its files."""
+    """Returns a dict from each key in a shard to the names of its files.
+
+    The names are in a dict from `_PHOTO` or the extension to lists.
+    """
     samples = {}
     for name in archive.places:
         folder, base = posixpath.split(name)
         key = posixpath.join(folder, base.partition(".")[0])
-        samples.setdefault(key, []).append(name)
+        is_photo = archives.is_photo_name(name)
+        kind = _PHOTO if is_photo else name.rpartition(".")[2].lower()
+        samples.setdefault(key, {}).setdefault(kind, []).append(name)
     return samples
 
 
-def _rank(name):
-    """Returns 1, 2 or 3 for caption files, in order of preference, else 0."""
-    extension = name.rpartition(".")[2].lower()
-    return _TEXTS.index(extension) + 1 if extension in _TEXTS else 0
-
-
-def _captions(shard, name, classes):
-    content = archives.read_bytes(f"{shard.path}/{name}")
+def _captions(shard, content, name, classes):
     is_json = name.lower().endswith("json")
     try:
         text = content.decode("utf-8-sig").strip()

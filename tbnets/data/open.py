@@ -208,9 +208,7 @@ class Data:
         names = [self.existing_split(flag) for flag in flags]
         test = self.original_sources.test_split
         # Only the default test split may be missing.
-        if self.has(test):
-            names.append(test)
-        elif test not in ("", Sources.test_split):
+        if self.has(test) or test not in ("", Sources.test_split):
             names.append(self.existing_split("test_split"))
         return names
 
