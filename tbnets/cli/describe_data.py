@@ -35,7 +35,7 @@ from tbnets.data import captions
 from tbnets.data.archives import has_archives, photo_root
 from tbnets.data.captions import CaptionedImages, common_images
 from tbnets.data.images import faults
-from tbnets.data.photos import MATCHED, find_photos, match_names, with_matches
+from tbnets.data.photos import MATCHED, find_photos
 from tbnets.data.phrases import PhraseRegions, read_phrases
 from tbnets.data.sources import Sources
 from tbnets.errors import InputError, MissingFileError
@@ -265,9 +265,8 @@ def main(options):
     if options.captions:
         source, splits, vocabulary = read_splits(options, problems)
         print(f"Read as: {captions.summary(splits.values())}\n")
-        if matches := options.images and match_names(options.images, source):
+        if source.matches:
             print(f"{MATCHED}\n")
-            splits = {k: with_matches(x, matches) for k, x in splits.items()}
     if options.phrases:
         phrases = {
             name: read_phrases(options.phrases, split, problems)

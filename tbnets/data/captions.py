@@ -33,6 +33,7 @@ from tbnets.data.archives import list_archives, photo_root, stamp
 from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import read_file
 from tbnets.data.layouts import Columns
+from tbnets.data.photos import match_names
 from tbnets.errors import InputError
 from tbnets.files import ProblemError
 
@@ -277,7 +278,8 @@ class CaptionSource:
     `images` is the folder of the photos; "" if unknown. `path` and `columns`
     are arguments of `read_captions`. In a table without usual names, the column
     whose values are all photos in `images` has the images, and the only other
-    column with texts has the captions.
+    column with texts has the captions. Names that are not paths in `images` are
+    matched with its photos (`photos.match_names`).
     """
 
     path: Path
@@ -297,13 +299,25 @@ class CaptionSource:
             raise ProblemError(problems[0])
         return split_names.ordered_splits(record.split for record in records)
 
+    @functools.cached_property
+    def matches(self) -> dict[str, str]:
+        """The photos that names without a photo match; {} without `images`."""
+        if not self.images:
+            return {}
+        parts = (self._read_split(name, [])[0] for name in self.splits())
+        names = [record.file_name for records in parts for record in records]
+        return match_names(self.images, names)
+
     def read(self, split, problems=None) -> CaptionedImages:
         """Reads a split. For the arguments, see `read_captions`."""
         records, read_as = [], ""
         for name in split.split("+"):
             more, read_as = self._read_split(name, problems)
             records += more
-        names = [record.file_name for record in records]
+        names = [
+            self.matches.get(record.file_name, record.file_name)
+            for record in records
+        ]
         ids = [record.image_id for record in records]
         identities = [record.identity for record in records]
         if len(set(ids)) < len(ids):

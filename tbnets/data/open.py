@@ -17,9 +17,7 @@ from tbnets.data.captions import caption_key, common_images
 from tbnets.data.photos import (
     find_photo,
     find_photos,
-    match_names,
     read_listed,
-    with_matches,
 )
 from tbnets.data.phrases import read_phrases
 from tbnets.data.sources import Sources
@@ -159,8 +157,6 @@ class Data:
         original_sources: the argument `sources`, before scenes are rendered.
         cuts: result of `draw_cuts` if splits were drawn, otherwise None. A
             resumed run restores this value.
-        matches: result of `match_names`, or None if the photos of all opened
-            splits have exactly the names in the caption file.
     """
 
     def __init__(
@@ -174,7 +170,6 @@ class Data:
         self._recipe_results = {}
         self._made_by = collections.defaultdict(list)
         self.cuts = None
-        self.matches = None
         self._splits = {}
         self._features = {}
 
@@ -182,6 +177,11 @@ class Data:
     def sources(self):
         """The `Sources`, including rendered scenes if they are requested."""
         return self.original_sources.rendered()
+
+    @functools.cached_property
+    def captions(self):
+        """The `CaptionSource` of the run."""
+        return self.sources.caption_source()
 
     def split(self, name):
         """Returns the `SplitData` for a name. The split need not exist."""
@@ -297,8 +297,7 @@ class Data:
                 self.split(split).photos  # noqa: B018  (Raises.)
         split_records = [self.split(split).records for split in self._photos_of]
         ids = {key for records in split_records for key in records.image_ids}
-        sources = self.sources
-        photos = find_photos(sources.photo_folder, sources.caption_source())
+        photos = find_photos(self.sources.photo_folder, self.captions)
         return [
             (key, path)
             for key, path in photos
@@ -318,7 +317,7 @@ class Data:
         Splits with usual names, and files whose path contains `{split}`, are
         not described. Returns "" if there are none.
         """
-        source, train = self.sources.caption_source(), self.sources.train_split
+        source, train = self.captions, self.sources.train_split
         if self.sources.split_lists or source.pattern():
             return ""
         used = {part for name in names for part in name.split("+")}
@@ -374,21 +373,9 @@ class Data:
         return split_names.drawn_split(records, split, self.cuts)
 
     def _read_split(self, split):
-        sources = self.sources
-        captions = sources.caption_source()
-        if sources.split_lists:
-            lists = sources.resolve(sources.split_lists)
-            records = read_listed(captions, lists, split)
+        if lists := self.sources.split_lists:
+            lists = self.sources.resolve(lists)
+            records = read_listed(self.captions, lists, split)
         else:
-            records = captions.read(split)
-        if names := self._matched_names(records):
-            records = with_matches(records, names)
+            records = self.captions.read(split)
         return self.own.usable_records(records) if self.own else records
-
-    def _matched_names(self, records):
-        folder = self.sources.photo_folder
-        if not folder or all(is_file(folder / x) for x in records.names):
-            return {}
-        if self.matches is None:
-            self.matches = match_names(folder, self.sources.caption_source())
-        return self.matches

@@ -102,13 +102,12 @@ def find_photos(folder, captions=None, splits=None):
     """
     if not captions:
         return _all_photos(folder)
-    folder = archives.photo_root(folder)
-    matches = match_names(folder, captions)
-    photos = {}
+    folder, photos = archives.photo_root(folder), {}
+    captions = dataclasses.replace(captions, images=folder)
     for split in splits or captions.splits():
         records = captions.read(split)
         for key, name in zip(records.image_ids, records.names):
-            photos.setdefault(key, folder / matches.get(name, name))
+            photos.setdefault(key, folder / name)
     return list(photos.items())
 
 
@@ -185,16 +184,13 @@ def _has_folder_of(photo, name):
 MATCHED = "Images are matched by name without folder and extension."
 
 
-def match_names(folder, captions):
+def match_names(folder, names):
     """Returns a dict from image names without a photo to photos that fit.
 
     The dict contains only names that fit a single photo (`PhotoNames`), and no
-    photo twice. `captions` is a `CaptionSource`.
+    photo twice.
     """
-    folder, names = archives.photo_root(folder), {}
-    for split in captions.splits():
-        records = captions.read(split, problems=[])
-        names |= dict.fromkeys(records.names)
+    folder, names = archives.photo_root(folder), dict.fromkeys(names)
     missing = [x for x in names if not archives.is_file(folder / x)]
     if not missing or not folder.exists():
         return {}
@@ -206,12 +202,6 @@ def match_names(folder, captions):
         if len(found := photos.find(name)) == 1:
             fits.setdefault(found[0], []).append(name)
     return {names[0]: photo for photo, names in fits.items() if not names[1:]}
-
-
-def with_matches(records, matches):
-    """Returns `records` with the file names found by `match_names`."""
-    names = [matches.get(name, name) for name in records.names]
-    return dataclasses.replace(records, file_names=names)
 
 
 def find_photo(folder, image_id):

@@ -279,7 +279,7 @@ class Task:
             sizes = ", ".join(f"{p.num_images} {name}" for name, p in parts)
             text = f"drawn by image, as the captions have none: {sizes}"
             facts["splits"] = text
-        if self.data.matches:
+        if self.data.captions.matches:
             facts["names"] = MATCHED
         return facts | texts.notes(fitted)
 

@@ -88,13 +88,11 @@ CONTENTS = {
     "other_keys.json": records("bild", "worte", n=3),
     "ids.json": json.dumps({"a": [DOG, RUN], "b": [CAT, NAP]}),
 }
-WITHOUT_SUFFIX = {"all": {"a": [DOG, RUN], "b": [CAT, NAP]}}
 OTHER_IMAGES = {
     "splits.json": SPLIT,
     **dict.fromkeys(["single.json", "columns.json"], ONE_EACH),
     "other_names.csv": ONE_EACH,
     "semicolons.dat": {"valid": ALL["all"]},
-    **dict.fromkeys(["no_header.tsv", "ids.json"], WITHOUT_SUFFIX),
 }
 FILES = {
     name: (CONTENTS[name], OTHER_IMAGES.get(name, ALL)) for name in CONTENTS

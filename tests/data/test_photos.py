@@ -189,6 +189,13 @@ def test_a_name_is_matched_to_the_only_photo_that_fits(tmp_path, name, photo):
     assert (key, path) == (name, tmp_path / "photos" / (photo or name))
 
 
+def test_photo_is_not_matched_to_two_names(tmp_path):
+    (tmp_path / "0.jpg").touch()
+    path = tmp_path / "t.csv"
+    path.write_text("image,text\ntrain/0.jpg,p\ntest/0.jpg,q\n")
+    assert CaptionSource(path, images=tmp_path).matches == {}
+
+
 @pytest.fixture
 def captions(tmp_path):
     """Returns a table of four photos in two splits."""

@@ -43,7 +43,7 @@ def _split_names(data):
     sources = data.sources
     if sources.split_lists:
         return [name for name in sources.run_splits if data.has(name)]
-    return sources.caption_source().splits()
+    return data.captions.splits()
 
 
 def texts_by_split(data, names=()):
