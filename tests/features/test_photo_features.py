@@ -71,19 +71,6 @@ def test_features_agree_with_one_crop_after_the_other(crops, layers):
     )
 
 
-@pytest.fixture(scope="module", params=["one", "ten"])
-def full(request):
-    return PhotoFeatures(tiny_cnn(), ["full_network"], request.param)
-
-
-def test_a_photo_does_not_depend_on_its_batch(full):
-    contents = [photo(seed) for seed in range(3)]
-    together = full(contents).numpy()
-    for content, row in zip(contents, together):
-        alone = full([content])[0]
-        np.testing.assert_allclose(alone, row, rtol=1e-4, atol=1e-6)
-
-
 def test_features_built_from_a_description_are_equal(tmp_path):
     path = tmp_path / "w.weights.h5"
     with known():

@@ -31,24 +31,6 @@ def noise(height, width, seed=0):
 # Edges.
 
 
-def test_sobel_edges_lie_on_the_contour_and_point_across_it():
-    magnitudes, orientations = proposals.sobel_edges(square_photo())
-    assert magnitudes.dtype == orientations.dtype == np.float32
-    assert magnitudes.max() == 1 and magnitudes.min() == 0
-    assert (0 <= orientations).all() and (orientations < np.pi).all()
-    # Rows well within the square: strong in two places, at its left and
-    # right edge (12 and 36, of which either neighbour may be the crest).
-    strong = np.flatnonzero(magnitudes[20] > 0.5)
-    assert strong.size in (2, 3, 4)
-    assert set(strong) <= {11, 12, 35, 36}
-    across = orientations[20, strong]
-    np.testing.assert_allclose(np.sin(across), 0, atol=0.05)
-    strong = np.flatnonzero(magnitudes[:, 24] > 0.5)
-    assert strong.size and set(strong) <= {7, 8, 31, 32}
-    across = orientations[strong, 24]
-    np.testing.assert_allclose(across, np.pi / 2, atol=0.05)
-
-
 def test_opencv_without_its_extra_modules_is_named(monkeypatch):
     modules = __import__("sys").modules
     monkeypatch.setitem(modules, "cv2.ximgproc", None)
@@ -106,17 +88,6 @@ def test_whole_photo_is_the_last_box():
     assert proposals.proposer_of(told) == proposer
     other = proposals.Proposer(limit=2).description()
     assert told == {**other, "whole_photo": True}
-
-
-def test_decaying_threshold_keeps_closer_boxes_first():
-    boxes, _ = Proposer(limit=200, iou_threshold=0.9, iou_decay=0.99)(
-        noise(96, 128)
-    )
-    overlaps = np.triu(box_math.iou(boxes, boxes), 1).max(axis=0)
-    threshold = np.maximum(0.9 * 0.99 ** np.arange(len(boxes)), 0.5 * 0.99)
-    # OpenCV suppresses on its own grid of positions and sizes.
-    assert (overlaps <= threshold + 0.1).all()
-    assert overlaps[:20].max() > 0.75 and overlaps[-50:].max() < 0.6
 
 
 @pytest.mark.parametrize("method", METHODS)

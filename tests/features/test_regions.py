@@ -68,17 +68,6 @@ def plain_forward(cnn, layer, photos):
 # Warped crops.
 
 
-def test_warped_crop_squeezes_each_axis_by_itself():
-    photo = np.zeros((8, 16, 3), np.float32)
-    photo[:, 8:] = 100  # The right half.
-    [crop] = warped_crops(photo, [[4, 0, 12, 4]], 4).numpy()
-    # 8 columns on 4, an edge in the middle: each column averages its own
-    # two with the nearer neighbours, weights 1/8 3/8 3/8 1/8; at the edge
-    # one of the eight belongs to the other half.
-    expected = [0, 100 / 8, 700 / 8, 100]
-    np.testing.assert_allclose(crop[:, :, 0], [expected] * 4, atol=1e-3)
-
-
 def test_warped_crop_context_shows_the_surroundings_or_the_mean_colour():
     photo = random_photo(20, 20)
     # Half of the square, 4 of 8 pixels, is the box; 2 on each side are not.
