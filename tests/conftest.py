@@ -40,7 +40,6 @@ FIRST = (
     "tasks/matching/test_presets.py",
     "fuzz/test_kills.py",
     "test_conformance.py",
-    "tasks/matching/test_sentence_runs.py",
     "test_docstring_examples.py",
     "tasks/localization/test_run.py",
     "tasks/test_runs.py",

@@ -1,6 +1,5 @@
 """Tests of files: JSON that is read, and files that are written whole."""
 
-import json
 import os
 import pathlib
 import stat
@@ -183,19 +182,6 @@ def test_default_cache_is_next_to_the_folder(tmp_path, monkeypatch):
 def test_a_name_is_printed_on_one_line(name, shown):
     assert readable(name) == shown
     shown.encode("utf-8")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": {"b": 1}, "c": [{"b": 2}, {"b": 3}]}',
-        "[1, 2.5, null]",
-        b'"caf\xc3\xa9"',
-        b'\xef\xbb\xbf{"a": 1}',  # A byte order mark.
-    ],
-)
-def test_json_is_parsed_like_the_json_module(text):
-    assert parse_json(text) == json.loads(text)
 
 
 @pytest.mark.parametrize(

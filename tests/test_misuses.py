@@ -529,6 +529,8 @@ COMMANDS = [
         ("extract_image_features", EXTRACT),
         ("propose_regions", PROPOSE),
         ("make_scenes", SCENES_FLAGS),
+        ("ask", [("", "ask"), ("find red", "ask")]),
+        ("demo", [("a b", "tbnets demo"), ("--port=70000", "--port")]),
     )
     for row in rows
 ]

@@ -4,11 +4,8 @@ import contextlib
 import errno
 import os
 import pathlib
-import platform
 import subprocess
 import sys
-import threading
-import warnings
 
 import pytest
 
@@ -119,25 +116,6 @@ def test_native_messages_are_shown_if_an_import_fails(
                 raise ImportError
     os.write(2, b"afterwards\n")
     assert capfd.readouterr().err == "noise\n" * shown + "afterwards\n"
-
-
-def test_only_one_thread_at_a_time_imports_tensorflow(capfd):
-    left = []
-
-    def other():
-        with startup.quiet_tensorflow(), startup.quiet_tensorflow():
-            left.append("other")
-
-    thread, before = threading.Thread(target=other), list(warnings.filters)
-    with startup.quiet_tensorflow():
-        thread.start()
-        thread.join(0.02)
-        left.append("first")
-    thread.join()
-    os.write(2, b"afterwards\n")
-    assert left == ["first", "other"]
-    assert capfd.readouterr().err == "afterwards\n"
-    assert warnings.filters == before
 
 
 @pytest.fixture(scope="module")
@@ -264,66 +242,6 @@ def test_prepare_tensorflow_turns_tf32_off_in_an_imported_tensorflow():
 )
 def test_errors_of_files_and_a_full_disk_are_for_the_user(error, expected):
     assert startup.is_for_the_user(error) == expected
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "sched_setaffinity"), reason="no affinity on this system"
-)
-def test_usable_cores_follow_the_affinity():
-    before = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(before)})
-        assert startup.usable_cores() == 1
-    finally:
-        os.sched_setaffinity(0, before)
-    assert startup.usable_cores() == len(before)
-
-
-# A block of 100 MiB is written, freed and asked for again: are its pages new?
-# A thread's own arena would be too small for it: there is one for a few cores.
-BLOCKS = """
-import ctypes, os, resource, sys, threading
-from tbnets import startup
-
-os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:2])
-startup.keep_freed_memory()
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-size = 100 * 2**20
-
-
-def work():
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        block = ctypes.c_void_p(libc.malloc(size))
-        libc.memset(block, 1, size)
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-        libc.free(block)
-    print(faults)
-
-
-thread = threading.Thread(target=work)
-(thread.start if sys.argv[1] == "thread" else work)()
-"""
-
-
-@pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="the C library is not glibc"
-)
-@pytest.mark.parametrize(
-    "where, chosen, kept",
-    [
-        ("thread", {}, True),
-        ("main", {"MALLOC_TOP_PAD_": "0"}, False),
-    ],
-)
-def test_freed_memory_is_used_again(where, chosen, kept):
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-    faults = subprocess.check_output(
-        [sys.executable, "-c", BLOCKS, where],
-        env=env | chosen | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (int(faults) < 10) == kept, faults
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from tbnets.errors import MissingFileError
 from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.models.embedding_network import EmbeddingNetwork
@@ -247,11 +246,3 @@ def test_newest_version_is_found_from_parent_folders(tmp_path):
     for path in (tmp_path, tmp_path / "saved_model", newest):
         assert newest_version(path) == newest
     assert newest_version(newest.with_name("2")).name == "2"
-
-
-def test_other_folders_and_saved_models_raise_an_error(tmp_path):
-    with refused("path", kind=MissingFileError):
-        load_saved_model(tmp_path)
-    (tmp_path / "saved_model.pb").write_bytes(b"half")
-    with refused("path"):
-        load_saved_model(tmp_path)

@@ -80,23 +80,6 @@ def test_litert_outputs_equal_the_network(network, tmp_path):
         assert (found * expected.numpy()).sum() >= 0.95
 
 
-def test_unsupported_ops_raise_an_error(network, tmp_path):
-    endpoints = endpoints_of(network)
-
-    def embed_text(token_ids, training):
-        rows = tf.cast(token_ids[:, :1], tf.float32)[..., None] + tf.eye(8)
-        return tf.linalg.svd(rows, compute_uv=False)
-
-    other = types.SimpleNamespace(
-        input_shapes=network.input_shapes,
-        embed_images=lambda images, training: images[:, 0, 0],
-        embed_text=embed_text,
-    )
-    with refused("litert"):
-        litert.write_litert(other, endpoints, tmp_path / "a", "float32")
-    assert list(tmp_path.iterdir()) == []
-
-
 def unconvertible(kind):
     """Returns the endpoints of a network that cannot be converted."""
     if kind == "learned":

@@ -1,4 +1,4 @@
-"""The endpoints of phrase localization that begin with the photo."""
+"""The endpoints of regions and cells of a photo."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tbnets.layers.branch import Branch
 from tbnets.layers.text_encoders import MeanOfWords
 from tbnets.layers.tree_lstm import TreeEncoder
 from tbnets.models.embedding_network import EmbeddingNetwork
-from tbnets.serving.endpoints import region_endpoints
+from tbnets.serving.endpoints import embed_map, region_endpoints
 from tbnets.serving.inputs import TreeReader, guarded
 from tbnets.tasks.photo_readers import photo_reader
 from tbnets.text.packed_trees import TreeRows
@@ -130,3 +130,30 @@ def test_phrases_can_be_trees(eagerly):
         embed_phrases(tf.constant(broken))
     with pytest.raises(refused_by_graph, match="at most 80 nodes"):
         embed_phrases(tf.zeros([1, 81, 6], tf.int32))
+
+
+RNG = np.random.default_rng(0)
+MAPS = RNG.uniform(0, 2, (2, 3, 4, 5)).astype(np.float32)
+FIRST = RNG.normal(size=(5, 16)).astype(np.float32)
+LAST = RNG.normal(size=(16, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("hidden", [tf.identity, tf.tanh])
+def test_cells_are_the_linear_approximation(hidden):
+    def embed(rows):
+        units = hidden(tf.sqrt(rows) @ FIRST)
+        return tf.math.l2_normalize(units @ LAST, axis=1)
+
+    found = embed_map(embed, tf.constant(MAPS)).numpy()
+    means = tf.constant(MAPS.mean(axis=(1, 2)))
+    with tf.GradientTape() as tape:
+        tape.watch(means)
+        embeddings = embed(means)
+    slopes = tape.batch_jacobian(embeddings, means).numpy()
+    for n, y, x in np.ndindex(2, 3, 4):
+        moved = slopes[n] @ (MAPS[n, y, x] - means[n].numpy())
+        expected = embeddings[n].numpy() + moved
+        # The finite difference has a relative error of about its step.
+        np.testing.assert_allclose(found[n, y, x], expected, atol=0.03)
+    mean = found.mean(axis=(1, 2))
+    np.testing.assert_allclose(mean, embeddings, atol=0.02)

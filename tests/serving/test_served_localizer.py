@@ -80,13 +80,6 @@ def test_find_supports_other_choices(model, folder):
     assert mean.dtype == np.float32
     np.testing.assert_allclose(mean, BOXES[0] + [1, 0, 1, 0], atol=0.02)
     assert similarity == model.find(["red"], photo, 2, boxes)[0][0][1]
-    # The blue box is smaller than the one around it, and areas count here.
-    two = np.stack([BOXES[1], BOXES[1] + [-9, -9, 9, 9]])
-    for exponent, row in ((0, 0), (9, 1)):
-        [[(found, _)]] = model.find(
-            *(["blue"], photo, 1, two, "expected_overlap", 50, exponent)
-        )
-        assert found.tolist() == two[row].tolist()
     assert model.find(["red"], photo, 1, [], "mean_box") == [[]]
     [[(alone, _)]] = model.find(["red"], photo, 1, BOXES[1], "mean_box")
     assert alone.tolist() == BOXES[1].tolist()

@@ -1,6 +1,5 @@
-"""The table of signatures in docs/serving.md says what models really have."""
+"""The table of signatures in docs/serving.md agrees with exported models."""
 
-import itertools
 import json
 import pathlib
 import re
@@ -10,82 +9,53 @@ import pytest
 from tbnets.serving import zoo
 from tbnets.serving.checksums import ANSWERS
 from tbnets.serving.endpoints import region_endpoints, two_branch_endpoints
-from tbnets.serving.export import describe_signature, is_batchable
+from tbnets.serving.export import describe_signature
 from tbnets.serving.saved_files import METADATA_FILE
 from tbnets.text.vocabulary import Tokenizer
 from tests import tiny_localizer
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/serving.md"
+ROW = re.compile(r"^\| `(\w+)`[^|]*\|([^|]*\|[^|]*)\|[^|]*\|([^|]*)\|$", re.M)
 TENSOR = re.compile(r"`(\w+)` (string|float32|int32) `\[(.*?)\]`")
-FEATURES, TREES = (
-    "`text_features` float32 `[m, t]`",
-    "`trees` int32 `[m, nodes, 6]`",
-)
+OF_TEXTS = "`text_features` float32 `[m, t]`, `trees` int32 `[m, nodes, 6]`"
 WORDS = {
-    "texts": ("`captions` string `[m]`", FEATURES, TREES),
-    "phrases": ("`phrases` string `[m]`", FEATURES, TREES),
-    "images": (
-        "`image_bytes` string `[n]`",
-        "`image_features` float32 `[n, i]`",
-    ),
+    " texts": f"`captions` string `[m]`, {OF_TEXTS}",
+    " phrases": f"`phrases` string `[m]`, {OF_TEXTS}",
+    " images": "`image_bytes` string `[n]`, `image_features` float32 `[n, i]`",
 }
 
 
-def tensors(text):
-    """Returns the tensors of a cell as a set of (name, dtype, rank)."""
+def tensors(cells):
+    """Returns the tensors of table cells as a set of (name, dtype, rank)."""
+    for word, meaning in WORDS.items():
+        cells = cells.replace(word, meaning)
     return {
         (name, dtype, len(sides.split(", ")) if sides else 0)
-        for name, dtype, sides in TENSOR.findall(text)
+        for name, dtype, sides in TENSOR.findall(cells)
     }
 
 
-def tensors_of(described):
-    """Returns the tensors that a model describes as `tensors` does."""
-    return {
-        (name, one["dtype"], len(one["shape"]))
-        for name, one in described.items()
-    }
+def read_table():
+    """Returns {signature: (its tensors, the zoo models that have it)}."""
+    table = {}
+    for name, cells, models in ROW.findall(PAGE.read_text("utf-8")):
+        known, owners = table.setdefault(name, (set(), set()))
+        known |= tensors(cells)
+        owners |= {*re.findall(r"\w+", models)}
+    return table
 
 
-def rows():
-    """Yields each row: name, inputs, outputs, whether batched, models."""
-    for line in PAGE.read_text("utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        match = re.match(r"`(\w+)`", cells[0])
-        if line.startswith("| `") and match and len(cells) >= 4:
-            inputs, outputs, batched = cells[1:4]
-            models = cells[4].strip("| ") if cells[4:] else ""
-            for some in alternatives(inputs):
-                is_tree = "trees" in some
-                joins = batched.startswith("yes") and not is_tree
-                yield (
-                    (match[1], tensors(some), tensors(outputs), joins),
-                    set(filter(None, models.split(", "))),
-                )
+TABLE = read_table()
 
 
-def alternatives(cell):
-    """Returns a cell with all that its words, such as "texts", stand for."""
-    parts = re.split(r", (?![^`]*\]`)", cell)
-    found = [WORDS.get(one, (one,)) for one in parts]
-    return [", ".join(some) for some in itertools.product(*found)]
-
-
-ROWS = list(rows())
-
-
-def entries(signatures):
-    """Returns what a model has, in the form of the table."""
-    return [
-        (
-            name,
-            tensors_of(one["inputs"]),
-            tensors_of(one["outputs"]),
-            is_batchable(one),
-        )
+def in_the_table(signatures):
+    """Returns whether the table has the tensors of described signatures."""
+    return all(
+        (key, tensor["dtype"], len(tensor["shape"])) in TABLE[name][0]
         for name, one in signatures.items()
         if name != "serving_default"
-    ]
+        for key, tensor in (*one["inputs"].items(), *one["outputs"].items())
+    )
 
 
 WHOLE = [
@@ -98,16 +68,10 @@ WHOLE = [
 @pytest.mark.parametrize("name", WHOLE)
 def test_signatures_of_zoo_models_match_the_page(name):
     text = (zoo.folder() / name / "1" / METADATA_FILE).read_text()
-    mine = entries(json.loads(text)["signatures"])
-    rows_of_model = [row for row, models in ROWS if name in models]
-    assert all(one in rows_of_model for one in mine)
-    assert {row[0] for row in rows_of_model} == {one[0] for one in mine}
-
-
-def in_the_table(described):
-    """Tells whether signatures are as the table says."""
-    table = [row for row, _ in ROWS]
-    return all(entry in table for entry in entries(described))
+    signatures = json.loads(text)["signatures"]
+    assert in_the_table(signatures)
+    listed = {row for row, (_, models) in TABLE.items() if name in models}
+    assert listed == signatures.keys() - {"serving_default"}
 
 
 class Learned(tiny_localizer.ColourNetwork):

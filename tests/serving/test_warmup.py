@@ -21,22 +21,9 @@ def signature(function, **specs):
     return traced.get_concrete_function()
 
 
-def localize(image_bytes, boxes, phrases):
-    sides = tf.cast(tf.shape(tf.io.decode_jpeg(image_bytes))[1::-1], tf.float32)
-    inside = (boxes[:, :2] < boxes[:, 2:]) & (boxes[:, 2:] <= sides)
-    tf.debugging.assert_equal(tf.reduce_all(inside), True)
-    return {"words": tf.strings.length(phrases)}
-
-
 SIGNATURES = {
     "embed_trees": signature(
         lambda trees: {"rows": TREES(trees)}, trees=([None, None, 6], tf.int32)
-    ),
-    "localize": signature(
-        localize,
-        image_bytes=([], tf.string),
-        boxes=([None, 4], tf.float32),
-        phrases=([None], tf.string),
     ),
     "score": signature(
         lambda image_bytes, image_features: {"rows": image_features},

@@ -88,16 +88,6 @@ def test_a_softmax_loss_follows_its_flags():
     assert "temperature" in unused_flags(tiny.settings("data", "run"))
 
 
-@pytest.mark.parametrize("given", ["trained", "frozen"])
-def test_words_of_a_model_follow_word_vectors_training(given):
-    found = tiny.parse(f"--word_vectors_training={given}", "--word_dim=2")
-    found = found.replace(from_="a_model")
-    inputs = builders.NetworkInputs(words=["", "[UNK]"])
-    encoder = builders.build_text_encoder(found, inputs)
-    assert encoder.word_training == given
-    assert "word_vectors_training" not in unused_flags(found)
-
-
 def test_weights_depend_only_on_the_seed():
     def kernel(seed):
         found = tiny.settings("data", "run", seed=seed, text_encoder="features")

@@ -12,7 +12,7 @@ from tbnets.errors import InputError
 from tbnets.files import fcntl, try_lock
 from tbnets.tasks import builders, registry, runs
 from tbnets.tasks.runs import LOCK, check_run_folder
-from tbnets.training import checkpoints, summary
+from tbnets.training import checkpoints
 from tests import tiny
 from tests.refusals import refused
 from tests.tiny_runs import assert_same_weights, prepared, save
@@ -100,36 +100,10 @@ def test_lock_excludes_other_training_but_not_readers(folder, run_dir):
         assert try_lock(file.fileno())
 
 
-def test_new_folder_is_checked_again_after_locking(
-    folder, begun, tmp_path, monkeypatch
-):
-    lock = runs.lock_run
-
-    def late(place):
-        shutil.copytree(begun, place)
-        return lock(place)
-
-    settings = tiny.settings(folder, tmp_path / "run")
-    run = runs.start(settings, False)
-    monkeypatch.setattr(runs, "lock_run", late)
-    with refused("--run_dir"):
-        runs.prepare(settings, run)
-
-
 def test_run_started_meanwhile_by_another_process_is_an_error(folder, begun):
     settings = tiny.settings(folder, begun, seed=3)
     with pytest.raises(InputError, match="--seed=0"):
         runs.prepare(settings, begun)
-
-
-@pytest.mark.parametrize("content", ["{", '{"epochs": "1"}'])
-def test_damaged_metrics_are_written_again(folder, run_dir, content):
-    settings = tiny.settings(folder, run_dir, epochs=1)
-    path = run_dir / "metrics.json"
-    path.write_text(json.dumps({"epochs": 1}))
-    assert "is finished" in summary.finished(settings, run_dir)
-    path.write_text(content)
-    assert summary.finished(settings, run_dir) == ""
 
 
 def test_run_resumes_from_any_folder(folder, run_dir, monkeypatch):
@@ -162,31 +136,6 @@ def test_resumed_run_rewrites_damaged_settings(folder, run_dir, content):
         runs.open_run(run_dir)
     assert resume(folder, run_dir).state.epoch == 1
     assert runs.open_run(run_dir).settings.run.seed == 0
-
-
-@pytest.mark.parametrize(
-    "part, name, value",
-    [
-        ("fitted", "words", 5),
-        ("fitted", "words", None),
-        ("fitted", "image_dim", "8"),
-        ("fitted", "left_out", []),
-        ("settings", "task", "tusk"),
-        # Of these no network can be built.
-        ("settings", "text_units", [8, 0]),
-    ],
-)
-def test_invalid_checkpoint_values_name_the_checkpoint(
-    run_dir, part, name, value
-):
-    path = run_dir / "checkpoints" / "best.npz"
-    values = dict(getattr(checkpoints.read_checkpoint(path).state, part))
-    values[name] = value
-    if value is None:  # Every task fits it.
-        del values[name]
-    rewritten(path, **{part: values})
-    with refused(path):
-        runs.open_run(run_dir)
 
 
 def test_run_resumes_without_its_initial_weights_file(

@@ -21,7 +21,6 @@ from tbnets.tasks.builders import ModelSpec
 from tbnets.tasks.scores import JoinedScores, Scores
 from tbnets.tasks.task import Task
 from tests import tiny, verbs
-from tests.refusals import refused
 from tests.tiny_runs import assert_same_weights
 from tests.tiny_runs import trained as train
 
@@ -181,23 +180,6 @@ def check_search(model, run_dir, folder):
     order = np.argsort(-np.cos((products - 6) / 9))
     found = [line.split()[-1] for line in text.splitlines()[2:]]
     assert found == [str(number) for number in order], text
-
-
-def test_unsupported_options_of_a_task_raise_errors(tmp_path, monkeypatch):
-    with refused("--margin"):
-        tiny.unread("--task=factor", "--model=dense", "--margin=0.3")
-    task, errors = registry.open_task(settings(tmp_path)), Errors(np.zeros(2))
-    task.check()
-    with refused("--example_query"):
-        task.check(["two"])
-    with refused("--combine_with"):
-        errors.combine(errors, 0.3)
-    with refused("--query_bank"):
-        errors.with_bank(errors, 0.3)
-    monkeypatch.delattr(FactorTask, "served_scores")
-    model = types.SimpleNamespace(has=lambda *names: False)
-    with refused("--run_dir"):
-        served_scores(task, model, "test")
 
 
 def test_query_bank_normalises_only_the_first_scores():

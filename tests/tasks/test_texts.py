@@ -1,4 +1,4 @@
-"""Runs on text features and on word vectors that others trained."""
+"""Runs on text features, trees and word vectors that others trained."""
 
 import shutil
 
@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.data.sources import Sources
 from tbnets.features.caption_encoder import MeanFeatures
 from tbnets.tasks import registry, runs, texts
 from tbnets.text.word_vectors import WordVectors
 from tbnets.training import loop
 from tests import tiny, verbs
 from tests.refusals import refused
-from tests.tiny_runs import prepared
+from tests.tiny_runs import TREES, prepared
 
+# Which graph is traced does not matter here.
+pytestmark = pytest.mark.usefixtures("module_eagerly")
 ROWS = np.random.default_rng(0).normal(size=(6, 5)).astype("float32")
 """The word vectors of `tiny_runs.write_captioned`."""
 
@@ -33,9 +36,7 @@ def by_features(name):
     return {"text_encoder": "features", "text_features": name, "export": True}
 
 
-def test_recipe_computes_and_serves_text_features(
-    folder, tmp_path, capsys, eagerly
-):
+def test_recipe_computes_and_serves_text_features(folder, tmp_path, capsys):
     recipe = folder / "of_words.flags"
     recipe.write_text("--features=mean_vector\n--word_vectors=vectors.txt\n")
     flags = by_features(recipe.name)
@@ -95,7 +96,7 @@ def table(session):
 
 @pytest.mark.parametrize("training", ["trained", "frozen"])
 def test_word_vectors_start_with_the_values_of_the_file(
-    folder, tmp_path, training, eagerly
+    folder, tmp_path, training
 ):
     changes = WORDS | {"word_vectors_training": training}
     session, train = prepare(folder, tmp_path / "run", **changes)
@@ -143,3 +144,34 @@ def test_longest_caption_is_stored(folder, tmp_path):
         len(text.split()) for text in task.split("train").records.captions
     ]
     assert task.fit()["longest_text"] == max(lengths) == 3
+
+
+def test_recipe_parses_trees_like_the_command(tiny_run, tmp_path):
+    folder = shutil.copytree(tiny_run.captioned, tmp_path / "data")
+    recipe = folder / "chains.flags"
+    recipe.write_text("--parser=right_branching\n--processes=1\n")
+    changes = TREES | {"trees": recipe.name}
+    settings = tiny.settings(folder, tmp_path / "run", **changes)
+    session, train = prepared(settings)
+    scores = session.task.scores(session.network, train)
+    assert scores.text_embeddings.shape == (24, 4)
+    assert np.ptp(scores.text_embeddings, axis=0).all()
+    recorded = session.state.fitted["recipes"]["trees"][recipe.name]
+    assert recorded == {"parser": "right_branching", "parts": []}
+    [made] = (folder / "made").glob("chains-*")
+    verbs.call(
+        *("parse_captions", f"--captions={folder}", f"--flagfile={recipe}"),
+        f"--output={tmp_path / 'trees'}",
+    )
+    # What was parsed is kept by the tool alone: a recipe's file is whole.
+    [path] = made.iterdir()
+    assert path.read_bytes() == (tmp_path / "trees").read_bytes()
+
+
+def test_scenes_are_found_from_another_folder_with_gold_trees(tmp_path):
+    found = Sources(
+        scenes="scenes", started_in=str(tmp_path), num_scenes=(1, 0, 0)
+    ).rendered()
+    scenes = tmp_path / "scenes"
+    assert found.file("trees") == scenes / "trees"
+    assert found.file("phrases") == scenes == found.photo_folder.parent

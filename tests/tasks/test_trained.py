@@ -7,7 +7,7 @@ import pytest
 
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import saved_files, zoo
-from tbnets.tasks import registry, runs, trained
+from tbnets.tasks import runs, trained
 from tbnets.tasks.builders import NetworkInputs, build_network
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints, loop
@@ -140,17 +140,6 @@ def test_resumed_run_does_not_need_the_model(source, other, tmp_path):
     for again in (prepared(found, True)[0], runs.open_run(tmp_path / "run")):
         assert again.state.fitted == session.state.fitted
         assert_same_weights(session.network, again.network)
-
-
-def test_run_killed_before_epoch_1_starts_from_the_model_again(
-    source, other, tmp_path
-):
-    found = settings(other, tmp_path / "run", source.run_dir)
-    prepared(found)
-    again = registry.settings_of(runs.record_before(tmp_path / "run"))
-    assert again.run.from_ == found.run.from_
-    session, _ = prepared(again, True)
-    assert session.state.fitted["begun_with"]["words"] == 8
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,18 @@ import shutil
 import keras
 import make_zoo
 import numpy as np
-import PIL.Image
 import pytest
 import tensorflow as tf
-from zoo_making import alike
+from zoo_making import alike, cards
 
-from tbnets import lite
 from tbnets.errors import InputError
 from tbnets.serving import saved_files, zoo
-from tbnets.serving.checksums import FOLDER, MODEL, write_checksums
+from tbnets.serving.checksums import FOLDER, write_checksums
 from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.export import write_saved_model
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks.settings.records import FLAGFILE
 from tests import saved_models, tiny, verbs
-from tests.lite.conftest import interpreter  # noqa: F401  (a fixture)
 from tests.refusals import refused
 
 # No graph is tested, except exported graphs.
@@ -180,26 +177,38 @@ def test_changed_outputs_are_reported(tmp_path):
         alike._compare(one.signatures, other)
 
 
-def test_a_litert_model_is_added_and_measured(tmp_path):
-    source = zoo.folder() / "scenes_embedding"
-    folder = shutil.copytree(source, tmp_path / "zoo" / "scenes")
-    lines = ["image,caption,split"]
-    for row, split in enumerate(("train", "test", "test")):
-        pixels = np.full((64, 64, 3), 60 * row, np.uint8)
-        PIL.Image.fromarray(pixels).save(tmp_path / f"{row}.png")
-        lines.append(f"{row}.png,a red circle {row},{split}")
-    (tmp_path / "captions.csv").write_text("\n".join(lines) + "\n")
-    words = f"--zoo={tmp_path / 'zoo'}", "--name=scenes", "--litert=float16"
-    assert "--images" in tool(*words, "--captions=x").stderr
-    places = f"--images={tmp_path}", f"--captions={tmp_path / 'captions.csv'}"
-    ended = tool(*words, *places)
-    assert ended.returncode == 0, ended.stderr
-    assert "by LiteRT" in ended.stdout
-    zoo.check_files(folder)
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert 0 <= metrics["litert"]["float16"]["recall_sum"] <= 600
-    assert "litert/float16" in (folder / "README.md").read_text()
-    assert lite.find(folder) == folder / "litert/float16"
-    # The description of the GRU's network was read from the SavedModel.
-    record = json.loads((folder / "litert/float16" / MODEL).read_text())
-    assert min(record["cosines"].values()) > 0.999
+def test_recall_sum_of_localization_adds_its_recalls():
+    # 25 + 50 + 75.
+    recalls = zip((1, 5, 10), (0.25, 0.5, 0.75))
+    names = {f"phrase_to_region/recall_at_{k}": x for k, x in recalls}
+    assert cards.recall_sum(names) == 150
+    assert cards.recall_sum({"recall_sum": 300.5}) == 300.5
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_zoo_cards_are_generated_from_their_metrics(name):
+    folder = zoo.folder() / name
+    text = cards.own_text(folder / "README.md")
+    metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+    card = cards.render_card(name, text, metrics)
+    assert card == (folder / "README.md").read_text("utf-8")
+
+
+def test_flag_file_paths_are_relative():
+    portable = [
+        "--image_units=1024,512",
+        "--captions=flickr8k/dataset.json",
+        "--margin=0.2",
+    ]
+    lines = [
+        "--data_root=/home/me/data",
+        "--run_dir=/home/me/runs/x",
+        "--scenes=/tmp/scenes20k",
+        "--image_features=/a/b/{split}_ims.npy,features/own",
+    ]
+    assert cards.portable_flags([*lines, *portable], "tiny")[1:] == [
+        "--run_dir=runs/tiny",
+        "--scenes=runs/scenes20k",
+        "--image_features=data/{split}_ims.npy,features/own",
+        *portable,
+    ]

@@ -16,10 +16,9 @@ from tbnets.data.images import read_photo
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.extras import demo, loopback
 from tests import photo_files
-from tests import refusals as errors
 from tests.extras import colour_page
 from tests.extras.colour_page import CAPTIONS, COLOURS, HOSTILE, png
-from tests.verbs import ask, call
+from tests.verbs import ask
 
 LOCAL = {"Host": "127.0.0.1:8080"}
 OWN = {**LOCAL, "Origin": "http://127.0.0.1:8080"}
@@ -104,17 +103,6 @@ def test_phrases_find_boxes(client):
         "regions": [{"box": [0, 0, 20, 10], "similarity": 0.5}],
     }
     assert second["regions"] == [] and second["note"]
-
-
-def test_learned_similarities_find_no_similar_photos(tmp_path, made):
-    learned = colour_page.Colours(tmp_path / "model")
-    learned.has = lambda *names: True
-    found = demo.Demo(made.content._replace(model=learned))
-    client = Client(loopback.LocalApp(found))
-    about = get(client, "/about")
-    assert (about["finds_like"], about["score"]) == (False, demo.LEARNED)
-    assert names(get(client, "/search", q="red", top=1)) == ["in.png"]
-    refused(client, "/like", photo="red.png")
 
 
 def test_an_uploaded_photo_can_be_searched_with(client, made):
@@ -308,20 +296,6 @@ def test_photos_can_be_searched_while_others_are_embedded(
     refused(client, "/boxes", photo="red.png", phrase="x")
 
 
-def test_file_names_that_are_not_text_have_keys(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for name in (b"a\xff.png", b"a\xfe.png", b"b\n.png"):
-        with open(os.path.join(os.fsencode(folder), name), "wb") as file:
-            file.write(png("red"))
-    photos = demo.Photos(colour_page.Colours(tmp_path / "model"), folder, False)
-    assert len(set(photos.keys)) == 3
-    assert "\n" not in "".join(photos.keys)
-    for key in photos.keys:
-        assert key == json.loads(json.dumps(key).encode())
-        assert photos.picture(key, 400)
-
-
 @pytest.fixture
 def opened(monkeypatch):
     """Lets the verb open networks of colours instead of those it names."""
@@ -385,22 +359,3 @@ def test_without_a_folder_scenes_are_drawn(tmp_path, monkeypatch, opened):
     assert not any(" ." in one for one in content.captions)
     assert content.about["model"] == "scenes_embedding" and was_there
     assert not os.path.exists(content.photos.folder)
-
-
-@pytest.mark.parametrize(
-    "line, name",
-    [
-        ("a b", "tbnets demo"),
-        ("--port=70000", "--port"),
-        ("nowhere", "images"),
-        ("--captions=nowhere.txt", "path"),
-        ("--localizer=x photos", "--localizer"),
-        ("--host=no.such.host.invalid photos", "--port"),
-    ],
-)
-def test_wrong_flags_are_rejected(tmp_path, monkeypatch, opened, line, name):
-    opened(tmp_path)
-    colour_page.write_photos(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with errors.refused(name):
-        call("demo", *line.split())

@@ -8,7 +8,7 @@ from tbnets.errors import InputError, UnreachableError
 from tbnets.extras.server import client
 from tbnets.extras.server.client import Client
 from tbnets.extras.server.models import Models
-from tests import tiny_localizer
+from tests import tiny_localizer, verbs
 from tests.extras.server.tiny_models import write_version
 from tests.refusals import refused
 
@@ -69,6 +69,20 @@ def test_a_client_answers_like_the_loaded_model(server, folder, models):
         np.testing.assert_allclose(received, wanted, atol=1e-6)
     with pytest.raises(InputError, match="18 bytes"):
         there.localize(["red"], b"no photo, no photo", BOXES)
+
+
+def test_ask_prints_the_status_and_writes_embeddings(server, tmp_path):
+    line, rows = (f"--server={server}", "--model=colours"), tmp_path / "a.npy"
+    out, err, error = verbs.ask("ask", "status", *line)
+    assert (err, error) == ("", "")
+    assert "/colours version 1  AVAILABLE" in out
+    assert "> phrases string (None,)" in out
+    words = (*line, f"--output={rows}", "red", "blue and red")
+    out, _, _ = verbs.ask("ask", "embed", *words)
+    assert f"2 x 3 embeddings: {rows}" in out
+    assert np.load(rows)[0].tolist() == [1, 0, 0]
+    with refused("--model"):  # There are two.
+        verbs.call("ask", "status", line[0])
 
 
 def test_rows_are_sent_in_several_requests(server, monkeypatch):

@@ -107,27 +107,6 @@ def test_a_new_version_under_load_loses_no_request(versions, folder):
     assert set(products) == {1, 2} and set(products[-20:]) == {2}
 
 
-def test_a_version_that_failed_is_loaded_after_its_files_change(
-    versions, folder
-):
-    lines = []
-    models = models_of(folder, lines, poll_seconds=600)
-    models.start()
-    (folder / "2").mkdir()
-    (folder / "2" / "saved_model.pb").write_bytes(b"broken")
-    models.update("tiny")
-    models.update("tiny")
-    assert sum("does not load" in line for line in lines) == 1
-    shutil.rmtree(folder / "2")
-    shutil.copytree(versions / "2", folder / "2")
-    models.update("tiny")
-    assert models.get("tiny").number == 2
-    shutil.rmtree(folder)
-    models.update("tiny")
-    assert models.get("tiny").number == 2
-    models.close()
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_version_must_answer_its_warm_up_requests(versions, tmp_path, sign):
     path = shutil.copytree(versions / "1", tmp_path / "1")

@@ -158,12 +158,3 @@ def test_points_are_images_captions_and_noun_phrases(run):
     for row in range(6, len(texts)):
         said = texts[(images == images[row]) & (kinds == "caption")]
         assert any(texts[row] in caption.lower() for caption in said)
-    # Phrases of several captions are embedded together as one by one.
-    scores = run.scores.parts[1]
-    phrases, matcher = scores.examples.phrases, scores.matcher
-    rows = phrases.rows_of(np.array([0, 3]))
-    alone = [
-        matcher.embed_phrases(scores.examples, np.array([row])) for row in rows
-    ]
-    found = matcher.embed_phrases(scores.examples, rows)
-    np.testing.assert_allclose(found, np.concatenate(alone), atol=1e-5)

@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 
-from tbnets.data.store.reader import FeatureStore
 from tbnets.data.store.writer import FeatureWriter
 from tbnets.tasks import registry, runs
 from tests import tiny
@@ -59,22 +58,6 @@ def test_mismatched_features_raise_an_error(folder, tmp_path):
     replace(folder, "stores/dev", ["dev"], {**EXTRACTION, "layers": "fc7"})
     with refused("--image_features"):
         prepare(folder, tmp_path / "run", image_features="stores/{split}")
-
-
-def test_a_run_computes_each_checksum_once(folder, tmp_path, monkeypatch):
-    hashed, verify = [], FeatureStore.verify
-    monkeypatch.setattr(
-        FeatureStore,
-        "verify",
-        lambda store: hashed.append(store.path) or verify(store),
-    )
-    session, _ = prepare(folder, tmp_path / "run")
-    save(session)
-    for split in tiny.SPLITS:
-        examples = session.task.load(split, session.state.fitted)
-        list(examples.images.chunks())
-    prepare(folder, tmp_path / "run", resume=True)
-    assert hashed == [str(folder / "all")]
 
 
 def test_resumed_run_requires_unchanged_features(folder, tmp_path):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tbnets.cli import run_line
-from tbnets.data.store.reader import open_store
 from tbnets.errors import MissingFileError
 from tbnets.features import text_presets
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
@@ -244,20 +243,6 @@ def test_only_invalid_photos_raise_an_error(folder):
     assert not (folder / "runs").exists()
 
 
-def test_text_features_are_computed_for_valid_photos(folder, capsys):
-    settings = with_usual(*PHOTOS, *CNN, "--model=cca")
-    assert settings.texts.text_features == "features/tfidf.flags"
-    session, _ = begun(settings)
-    [made] = (folder / "data" / "made").glob("tfidf-*")
-    splits = [session.task.split(name).records for name in EVERY]
-    texts = {text for records in splits for text in records.captions}
-    assert set(open_store(made).ids) == texts
-    assert capsys.readouterr().err
-    opened = runs.open_run("runs/photos")
-    assert opened.task.split("test").texts.features.has_ids
-    assert not capsys.readouterr().err
-
-
 def test_flags_on_the_command_line_override_usual_flags(begun_before):
     line = tiny.typed(*PHOTOS, *CNN, "--epochs=3")
     resolved = run_line.resolve(line)
@@ -267,9 +252,6 @@ def test_flags_on_the_command_line_override_usual_flags(begun_before):
     assert sources["epochs"] == "the command line"
     assert sources["word_dim"] == "configs/usual/photos_network.flags"
     assert sources["min_count"] == "configs/usual/photos_120.flags"
-    for loss, margin in ("wang2018", 0.05), ("vse++", 0.2):
-        loss = with_usual(*PHOTOS, *CNN, f"--loss={loss}").loss
-        assert loss.margin == margin and loss.text_to_text_weight != 0.2
 
 
 @pytest.mark.parametrize(
@@ -287,14 +269,6 @@ def test_usual_flags_change_with_the_number_of_photos(num_photos, values):
     changing = ("epochs", "images_per_batch", "min_count")
     changing += ("input_dropout", "word_dropout")
     assert tuple(found[name] for name in changing) == values
-
-
-def test_flags_of_a_loss_hold_if_a_usual_file_names_this_loss():
-    line = tiny.typed(*PHOTOS, "--temperature=0.2")
-    resolved = run_line.resolve(line).with_usual(line, ["photos_sentences"])
-    assert resolved.settings.loss.loss == "infonce"
-    assert resolved.settings.loss.temperature == 0.2
-    assert resolved.sources["temperature"] == "the command line"
 
 
 def test_usual_flags_follow_the_loss_and_the_model_to_start_from():

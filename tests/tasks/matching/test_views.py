@@ -8,7 +8,6 @@ import pytest
 
 from tbnets.data.captions import CaptionedImages
 from tbnets.tasks.retrieval_scores import RetrievalScores
-from tbnets.visualization import montage
 
 NUM_IMAGES = 8
 
@@ -27,43 +26,12 @@ def records(tmp_path):
     )
 
 
-def scores_of(records, shift, folder=None):
-    """Returns scores by which each caption finds the image `shift` on."""
-    images = np.eye(NUM_IMAGES, dtype="float32")
-    # Of equal scores the first image comes first.
-    texts = images[(records.caption_to_image + shift) % NUM_IMAGES]
-    return RetrievalScores(images, texts, records, photos=folder)
-
-
-def cards(monkeypatch, records, shift, folder):
-    drawn = []
-    monkeypatch.setattr(
-        montage,
-        "draw_card",
-        lambda title, tiles, folder: drawn.append((title, tiles)) or [[0]],
-    )
-    found = scores_of(records, shift, folder).pictures()
-    assert list(found) == ["1", "2", "3", "4", "5"]
-    return drawn
-
-
-def test_correct_image_below_the_top_is_drawn_with_its_rank(
-    monkeypatch, records, tmp_path
-):
-    _, tiles = cards(monkeypatch, records, 1, tmp_path)[-1]
-    # Caption 12 is of image 6 and finds image 7, then 0, 1, 2, 3, 4, 5, 6.
-    assert [tile.image_id for tile in tiles] == [
-        *("7.png", "0.png", "1.png", "2.png", "3.png"),
-        "6.png",
-    ]
-    assert tiles[-1] == ("6.png", "8 of 8", True, True)
-    assert not any(tile.is_hit for tile in tiles[:-1])
-
-
 @pytest.mark.parametrize("with_photos", [True, False])
 def test_points_are_images_then_captions(records, tmp_path, with_photos):
+    images = np.eye(NUM_IMAGES, dtype="float32")
+    texts = images[records.caption_to_image]
     folder = tmp_path if with_photos else None
-    scores = scores_of(records, 0, folder)
+    scores = RetrievalScores(images, texts, records, photos=folder)
     points = scores.points((8, 2))
     np.testing.assert_array_equal(
         points.vectors,

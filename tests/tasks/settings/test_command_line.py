@@ -9,7 +9,6 @@ from tbnets.tasks import registry
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.learning_groups import LOSSES
 from tbnets.tasks.settings.settings import ALL, unused_flags
-from tbnets.tasks.trained import open_trained
 from tests.tiny import parse, parsed, typed, unread
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -241,22 +240,3 @@ def test_typed_paths_of_a_resumed_run_are_relative_to_the_current_folder(
     now = run_line.settings(typed("--captions=captions.csv"), before)
     with pytest.raises(InputError, match="--captions=captions.csv"):
         records.check_resumable(before, now, "kept")
-
-
-def test_values_of_a_loss_reach_the_run(monkeypatch):
-    kind, arguments = LOSSES["infonce"]
-    row = kind, arguments | {"temperature": 0.3, "margin": 0.4}
-    monkeypatch.setitem(LOSSES, "infonce", row)
-    loss = parse("--loss=infonce").loss
-    assert (loss.temperature, loss.margin) == (0.3, 0.4)
-    # A loss with a margin need not be a triplet loss.
-    assert not loss.is_triplet_loss
-    assert parse("--loss=vse++").loss.is_triplet_loss
-
-
-def test_settings_have_no_flags_of_other_losses():
-    """A triplet's margin would give runs from this model a triplet's flags."""
-    trained = open_trained("flickr8k_photos_large")
-    assert trained.settings.loss.loss == "infonce"
-    assert trained.settings.loss.margin is None
-    assert trained.settings.loss.temperature == 0.05
