@@ -132,10 +132,6 @@ def localize_one(**given):
     tbnets.evaluate_localization(**usual | given)
 
 
-def suppress(scores=(1,), iou_threshold=0.5, limit=None):
-    boxes.non_maximum_suppression(BOX, scores, iou_threshold, limit)
-
-
 def level(num_own=(5, 7), temperature=0.1, one=1):
     score_tiles.normalize(of_matrix(np.eye(9) * one), *num_own, temperature)
 
@@ -222,10 +218,8 @@ MODELS = [
     ("regularization", lambda: solve(regularization=0)),
     ("text features", lambda: cca.cholesky_factor([[NAN]], 0.5, "text")),
     ("export", lambda: network().export("never")),
-    ("loss", lambda: judge().compile("sgd", loss="hinge")),
 ]
 LAYERS = [
-    ("units", lambda: tbnets.TreeLSTM(0)),
     ("input_shape", lambda: tbnets.Branch((4,)).build((None, 3, 8))),
     ("vocabulary_size", lambda: tbnets.MeanOfWords(VOCABULARY)),
     ("batches", lambda: transform(ROWS)),
@@ -239,9 +233,7 @@ LOSSES = [
     ("image_ids", lambda: LOSS(UNIT, UNIT, IDS * 1.0, IDS)),
     ("text_ids", lambda: LOSS(UNIT, UNIT, IDS, IDS, IDS[:2])),
     ("image_embeddings", lambda: LOSS(UNIT[None], UNIT, [1], IDS)),
-    ("is_match", lambda: tbnets.logistic_loss([1.0, 2.0], [1, -1])),
     ("is_match", lambda: tbnets.logistic_loss([1.0, 2.0], [True])),
-    ("logits", lambda: tbnets.logistic_loss(["a"], [True])),
     ("positive_mask", lambda: tbnets.hardest_negatives(UNIT, EYE, 2)),
 ]
 DATA = [
@@ -256,7 +248,6 @@ DATA = [
     ("vocabulary", lambda: export(network(built=True), VOCABULARY)),
 ]
 TEXTS = [
-    ("max_tokens", lambda: tbnets.Tokenizer(VOCABULARY, 2.5)),
     ("words", lambda: tbnets.Vocabulary(("a", "dog"))),
     ("fit", lambda: tbnets.TfidfFeatures().transform(["a dog"])),
     ("vectors", lambda: tbnets.MeanFeatures().fit(["a dog"])),
@@ -290,28 +281,15 @@ MEASURES = [
 BUILT, READER = network(built=True), reader(built=True)
 MEAN = boxes.Choice("mean_box")
 MINED = functools.partial(tbnets.hardest_negatives, SCORES, EYE)
-RECURRENT = functools.partial(tbnets.RecurrentEncoder, 9)
-SIDES = functools.partial(tbnets.CCA, *sides())
-TREES = functools.partial(trees().compile, "sgd", LOSS)
-IN_BOX = functools.partial(find, boxes=BOX)
 # What is called with one argument, the argument, and what it must not be.
 VALUES = [
     (tbnets.TripletLoss, "margin", (-0.1, NAN, "vse++")),
     (tbnets.TripletLoss, "num_negatives", (0, 2.5)),
-    (tbnets.TripletLoss, "distance", ("l1",)),
-    (tbnets.TripletLoss, "reduction", ("max",)),
-    (tbnets.TripletLoss, "negatives", ("semi",)),
     (tbnets.TripletLoss, "term_weights", ({"i2t": 1}, {"text_to_text": -1})),
     (tbnets.InfoNCELoss, "temperature", (0.0,)),
     (MINED, "num_negatives", (0,)),
     (tbnets.Branch, "units", ((4.5,), (4, 0))),
-    (RECURRENT, "cell", ("rnn",)),
-    (RECURRENT, "pooling", ("sum",)),
     (tbnets.FeatureTransform, "steps", ("l2", ("log",), ("center", "l2"))),
-    (compiled, "gradient_clip_norm", (0,)),
-    (compiled, "structure_steps", (NAN,)),
-    (TREES, "region_mean_weight", (-1,)),
-    (SIDES, "power", (-1,)),
     (with_positives, "positives", ([[0, 3]], [[-1, 0]])),
     (with_positives, "positives", (EYE[:3, :2], np.zeros((2, 3), bool))),
     (localize_one, "scores", ([[0, NAN, 0, 0]], [[0, 0]])),
@@ -319,7 +297,6 @@ VALUES = [
     (boxes.check_boxes, "boxes", ([[0, 0, 1]],)),
     (boxes.check_boxes, "boxes", ([[0, 0, NAN, 1]],)),
     (boxes.check_boxes, "boxes", ([[5, 0, 3, 2]],)),
-    (suppress, "scores", ([1, 2], [NAN])),
     (level, "temperature", (0,)),
     (TOKENIZER, "captions", ("a dog",)),
     (tbnets.Vocabulary.build, "captions", ("a dog",)),
@@ -332,7 +309,6 @@ VALUES = [
     (search, "top", ("3", -1)),
     (search, "like", (None,)),
     (search, "images", (PHOTO,)),
-    (IN_BOX, "choice", ("best",)),
     (find, "boxes", ([1, 2, 3], [[100, 100, 200, 200]])),
 ]
 CALLS = [*MODELS, *LAYERS, *LOSSES, *DATA, *TEXTS, *MEASURES]
@@ -361,14 +337,9 @@ TRAIN = [
     ("--loss=hinge", "wang2018"),
     ("--flagfile={root}/absent.flags", "absent.flags"),
     ("runs/first", "runs/first"),
-    ("--task=tusk", "--task"),
-    ("--model=modal", "--model"),
-    ("--image_transform=center,l2", "--image_transform"),
     ("--epochs", "`--epochs` must have a value"),
     # What is out of its range.
-    ("--images_per_batch=1", "--images_per_batch"),
     ("--seed=-1", "--seed"),
-    ("--learning_rate=-1", "--learning_rate"),
     (WEIGHTS, "--image_to_text_weight"),
     ("--min_count=1000", "captions"),
     ("--image_units=8,0", "--image_units"),
@@ -502,9 +473,6 @@ EXTRACT = [
     (EXTRACTED + f"whole --cnn={tiny_cnn.NAME} --layers=fc7", "--layers"),
     (EXTRACTED + "whole --cnn_weights=absent.h5", "--cnn_weights"),
 ]
-PROPOSE = [
-    (EXTRACTED + "whole --recall_at=5,x", "--recall_at"),
-]
 SCENES_FLAGS = [
     ("--folder={root}/s --clutter=2", "--clutter"),
     ("--folder={root}/photos", "--folder"),
@@ -527,7 +495,6 @@ COMMANDS = [
         ("query", QUERY),
         ("localize", LOCALIZE),
         ("extract_image_features", EXTRACT),
-        ("propose_regions", PROPOSE),
         ("make_scenes", SCENES_FLAGS),
         ("ask", [("", "ask"), ("find red", "ask")]),
         ("demo", [("a b", "tbnets demo"), ("--port=70000", "--port")]),

@@ -104,17 +104,6 @@ def test_the_source_distribution_has_no_tests_and_no_leftovers(dist):
     assert not any(path.suffix == ".pyc" for path in names)
 
 
-def test_twine_accepts_both_distributions(dist):
-    pytest.importorskip("twine", reason='needs: pip install ".[release]"')
-    files = sorted(str(path) for path in dist.iterdir())
-    checked = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *files],
-        capture_output=True,
-        text=True,
-    )
-    assert checked.returncode == 0 and len(files) == 2, checked.stdout
-
-
 def test_zoo_of_a_clone_is_the_repository_folder():
     assert zoo.folder() == ROOT / "model_zoo"
 

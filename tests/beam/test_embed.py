@@ -214,15 +214,6 @@ def test_bad_arguments_are_refused(photos, tmp_path):
         assert error in verbs.ask("embed", *words)[2]
 
 
-def test_a_damaged_earlier_file_is_named(photos, tmp_path):
-    embed(photos, tmp_path / "out")
-    path = max((tmp_path / "out").iterdir())
-    path.write_bytes(path.read_bytes()[:-9])
-    words = f"--output={tmp_path / 'out'}", *IN_PROCESS
-    error = verbs.ask("embed", photos, *words)[2]
-    assert f"{path}: expected a parquet file" in error
-
-
 def test_features_of_the_files_equal_those_of_the_named_network(
     photos, tmp_path
 ):

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from tests import photo_files, verbs
-from tests.archives import write_tar
 from tests.data.test_phrases import write_entities
 
 
@@ -26,18 +25,6 @@ def table(tmp_path):
 def line_of(result, title):
     lines = result.stdout.splitlines()
     return next(row for row in lines if row.startswith(title)).split()
-
-
-def test_captions_in_the_folder_of_photos_need_no_flag(tmp_path):
-    (tmp_path / "a.png").write_bytes(photo_files.encode())
-    path = tmp_path / "metadata.csv"
-    path.write_text("file_name,text\na.png,A dog runs.\n")
-    result = describe(f"--images={tmp_path}")
-    assert (result.returncode, result.stderr) == (0, "")
-    shard = write_tar(tmp_path / "0.tar", {"b.txt": "A cat."})
-    assert describe(f"--images={tmp_path}").stdout == result.stdout
-    path.unlink()
-    assert describe(f"--images={shard}").returncode == 1
 
 
 def test_counts_and_unused_photos_are_printed(table, tmp_path):

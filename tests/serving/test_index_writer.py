@@ -12,7 +12,7 @@ from tbnets import files
 from tbnets.data.store import reader
 from tbnets.data.store.reader import open_features
 from tbnets.data.store.writer import FeatureWriter
-from tbnets.errors import ExistingFileError, MissingFileError
+from tbnets.errors import MissingFileError
 from tbnets.serving.index_writer import IndexWriter
 from tbnets.serving.search_index import open_index
 from tests.data.store.test_writer import Killed, kill_at
@@ -92,19 +92,6 @@ def test_remove_others_keeps_the_rows_of_the_block(tmp_path):
     assert "".join(content_of(tmp_path)) == "cdefx"
 
 
-def test_float16_is_rounded(tmp_path):
-    write(tmp_path, "abc", dtype="float16")
-    with IndexWriter(tmp_path, MODEL, 3) as writer:
-        # 1 + 2 ** -11 is half-way to the next, and rounded to even.
-        writer.put(["b", "d"], [[97, 98, 1], [1 + 2**-11, -0.5, 70]])
-    assert writer.added == 2  # "b" has changed.
-    assert content_of(tmp_path)["d"] == [1.0, -0.5, 70]
-    assert open_index(tmp_path).dtype == "float16"
-    assert np.load(tmp_path / "features-1.npy").dtype == np.float16
-    with refused("path"):
-        write(tmp_path, dtype="float32")
-
-
 @pytest.mark.parametrize("removed", ["ae", ""])
 @pytest.mark.parametrize("moment", ["before", "half", "after"])
 def test_killed_writer_leaves_the_old_or_the_new_index(
@@ -155,15 +142,6 @@ def test_index_that_changes_while_it_is_opened_is_opened_again(
 
     monkeypatch.setattr(reader, "open_numbers", after_a_change)
     assert open_index(path).ids == ("c", "d")
-
-
-def test_two_writers_at_once_raise_an_error(tmp_path):
-    with IndexWriter(tmp_path, MODEL, 3) as writer:
-        writer.put(["a"], rows_of("a"))
-        with pytest.raises(ExistingFileError):
-            IndexWriter(tmp_path, MODEL, 3)
-    write(tmp_path, "b")
-    assert "".join(content_of(tmp_path)) == "ab"
 
 
 def test_invalid_rows_or_ids_change_nothing(tmp_path):

@@ -1,5 +1,7 @@
 """The endpoints of regions and cells of a photo."""
 
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,7 +16,7 @@ from tbnets.models.embedding_network import EmbeddingNetwork
 from tbnets.serving.endpoints import embed_map, region_endpoints
 from tbnets.serving.inputs import TreeReader, guarded
 from tbnets.tasks.photo_readers import photo_reader
-from tbnets.text.packed_trees import TreeRows
+from tbnets.text.packed_trees import TreeRows, tree_array
 from tbnets.text.trees import read_tree
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tests.data.test_images import smooth
@@ -111,6 +113,22 @@ def test_regions_of_a_large_photo_are_computed_from_a_smaller_one():
     found = extractor.of_decoded(pixels, sides, tf.constant(boxes)).numpy()
     whole = extractor(decode_photo(photo).numpy(), boxes)
     assert np.abs(found - whole).max() < 0.02 * np.abs(whole).max()
+
+
+def test_tree_reader_cuts_words_beyond_the_most(monkeypatch):
+    tree = read_tree("(S (NP (DT a) (NN ball)) (VBZ runs))")
+    words = [VOCABULARY.words.index("a"), VOCABULARY.words.index("ball"), 1]
+    found = TreeReader(VOCABULARY).read([tree, read_tree("(NN cat)")])
+    assert found.shape == (2, 8, 6)
+    np.testing.assert_array_equal(found[0, :5], tree_array(tree, words))
+    assert found[1, 0].tolist() == [1, 0, 1, 0, 0, 1]
+    found = TreeReader(VOCABULARY, max_tokens=2).read([tree])
+    assert (found[0, :, 2] == 1).sum() == 2
+    for known in [x for x in sys.modules if x.split(".")[0] == "nltk"]:
+        monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setitem(sys.modules, "nltk", None)
+    with pytest.raises(ModuleNotFoundError, match=r"nltk.*tbnets\[parse\]"):
+        TreeReader(VOCABULARY).read([tree, "a dog"])
 
 
 def test_phrases_can_be_trees(eagerly):

@@ -154,22 +154,6 @@ def test_index_that_does_not_fit_is_not_exported(made, tmp_path):
         search_index.add_search(open_index(tmp_path / "other"))
 
 
-def test_learned_similarity_is_computed_in_small_blocks(monkeypatch):
-    monkeypatch.setattr(search_index, "PAIRS_AT_ONCE", 4)
-    pairs = []
-
-    def compare(image_embeddings, text_embeddings):
-        pairs.append(len(image_embeddings) * len(text_embeddings))
-        found = Learned().similarities(image_embeddings, text_embeddings)
-        return {"similarities": found}
-
-    rows, _ = search_index._find(
-        [tf.Variable(ROWS)], compare, tf.constant(QUERIES), 2
-    )
-    assert rows.shape == (len(QUERIES), 2)
-    assert max(pairs) == 4
-
-
 @pytest.mark.parametrize(
     ("sizes", "k", "dtype", "at_once"),
     [

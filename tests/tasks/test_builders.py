@@ -1,7 +1,6 @@
 import collections
 import gc
 import itertools
-import pathlib
 
 import keras
 import numpy as np
@@ -10,42 +9,11 @@ import tensorflow as tf
 
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.losses.presets import TERMS
-from tbnets.tasks import builders, photo_readers, registry
+from tbnets.tasks import builders, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
 INPUTS = builders.NetworkInputs(8, 7, 5, words=["", "[UNK]", "dog"])
-
-
-@pytest.mark.parametrize("given", ["imagenet", "./imagenet", ""])
-def test_name_of_weights_is_not_a_file(monkeypatch, tmp_path, given):
-    monkeypatch.chdir(tmp_path)
-    if "/" in given:
-        (tmp_path / "imagenet").write_bytes(b"")
-    else:
-        (tmp_path / "imagenet").mkdir()
-    asked = []
-    monkeypatch.setattr(
-        builders.image_encoders,
-        "ApplicationEncoder",
-        lambda name, size, weights, tune: asked.append(weights),
-    )
-    found = tiny.parse(
-        "--image_encoder=VGG16",
-        "--fine_tune",
-        f"--cnn_weights={given}",
-    )
-    builders.build_image_encoder(found, builders.NetworkInputs())
-    named = photo_readers.weights_of_run(found, found.sources())
-    asked.append(named)
-    file = pathlib.Path("imagenet")
-    assert asked[0] == (file if "/" in given else "imagenet")
-    assert asked[1] == {"imagenet": "imagenet", "": None}.get(given, file)
-    # A network that starts at the photo takes them from the current folder.
-    found = found.replace(fine_tune=False)
-    found = photo_readers.start_at_photo(found, given)
-    place = str(tmp_path / "imagenet") if "/" in given else given
-    assert found.features.cnn_weights == place
 
 
 def test_loss_follows_its_flags():

@@ -138,6 +138,25 @@ def test_resumed_run_rewrites_damaged_settings(folder, run_dir, content):
     assert runs.open_run(run_dir).settings.run.seed == 0
 
 
+@pytest.mark.parametrize(
+    "part, changes",
+    [
+        ("fitted", {"words": 5}),
+        ("fitted", {"image_dim": "8"}),
+        ("fitted", {"left_out": []}),
+        ("settings", {"task": "tusk"}),
+        # No network can be built of these.
+        ("settings", {"text_units": [8, 0]}),
+    ],
+)
+def test_invalid_checkpoint_values_name_the_checkpoint(run_dir, part, changes):
+    path = run_dir / "checkpoints" / "best.npz"
+    values = getattr(checkpoints.read_checkpoint(path).state, part)
+    rewritten(path, **{part: {**values, **changes}})
+    with refused(path):
+        runs.open_run(run_dir)
+
+
 def test_run_resumes_without_its_initial_weights_file(
     folder, run_dir, monkeypatch
 ):

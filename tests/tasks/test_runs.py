@@ -84,20 +84,6 @@ def test_edited_settings_file_does_not_change_the_network(run, tmp_path):
     )
 
 
-def test_edited_paths_in_the_settings_file_are_used(run, tmp_path, monkeypatch):
-    run_dir = edited(run, tmp_path, captions="moved", data_root="there")
-    found = runs.open_run(run_dir).settings
-    assert (found.captions.captions, found.captions.data_root) == (
-        "moved",
-        "there",
-    )
-    monkeypatch.setenv("TBNETS_DATA", "elsewhere")
-    found = runs.open_run(run_dir).settings
-    assert found.captions.data_root == os.path.abspath("elsewhere")
-    found = runs.open_run(run_dir, data_root="named").settings
-    assert found.captions.data_root == os.path.abspath("named")
-
-
 def saved_run(settings):
     """Returns the folder of a run whose first network was saved as best."""
     return save(prepared(settings)[0], "best").run_dir.resolve()

@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks import fisher_vectors, timing
+from benchmarks import arrays, fisher_vectors, timing
 
 from tbnets.serving import zoo
 from tests import saved_models, verbs
+from tests.extras import colour_page
 from tests.features import tiny_cnn
 from tests.features.test_photo_features import photo
-from tests.serving import test_embedding_cache
 
 SMALL = (
     "--embedding_dim=4",
@@ -36,13 +36,11 @@ NUM_ROWS = {
 }
 
 
-class Searched(test_embedding_cache.MeanColour):
-    """What a model of the zoo has that a search asks."""
+class Searched(colour_page.Colours):
+    """Has the parts of a zoo model that a search uses."""
 
     made_by = {"cnn": tiny_cnn.NAME, "image_size": 16, "layers": ["last"]}
     metadata = {"metadata": {"image_features_made_by": made_by}}
-    takes_photos = True
-    vocabulary = None
     signatures = {
         "embed_text": lambda captions: {"embeddings": captions},
         "embed_image": lambda image_bytes: {"embeddings": image_bytes},
@@ -50,15 +48,6 @@ class Searched(test_embedding_cache.MeanColour):
 
     def embed_features(self, rows):
         return rows
-
-    def embed_text(self, texts):
-        return np.ones((len(texts), 3), np.float32)
-
-    def has(self, name):
-        return False
-
-    def compare(self, first, second):
-        return first @ second.T
 
 
 @pytest.fixture
@@ -83,3 +72,10 @@ def test_benchmark_prints_its_rows(
     # A row has a name, a time and a ratio.
     rows = re.findall(r"^ *\S.* {2,}\d+\.\d+(?: s)? +\d+\.\d+", text, re.M)
     assert len(rows) == NUM_ROWS[name], text
+
+
+def test_recall_sum_of_ranks_known():
+    # Both images find their caption first, captions theirs second.
+    owners = np.array([0, 1])
+    captions, photos = np.array([[0, 1], [1, 0]]), np.array([[1, 0], [0, 1]])
+    assert arrays.recall_sum(owners, captions, photos) == 500

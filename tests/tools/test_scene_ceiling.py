@@ -43,18 +43,14 @@ def said(kind, *objects, **more):
         ([CIRCLE, {**CIRCLE, "objects": [1]}], True),  # There are two.
         ([said("object", 0, colour="blue")], False),
         ([CIRCLE, STAR, said("relation", 0, 1, relation="left")], True),
-        ([CIRCLE, STAR, said("relation", 0, 1, relation="beside")], True),
         ([CIRCLE, STAR, said("relation", 0, 1, relation="right")], False),
         # The small one is below another circle, not the large one.
         ([CIRCLE, said("relation", 0, 1, relation="below")], True),
         ([LARGE, said("relation", 0, 1, relation="below")], False),
         ([said("count", 0, 1, shape="circle")], True),
         ([said("count", 0, 1, colour="red")], False),  # There are three.
-        ([said("count", 0, 1, 2)], True),
-        ([said("count", 0, 1, 2, 3)], False),
         ([STAR, said("position", 1, position="top")], True),
         ([STAR, said("position", 1, position="left")], False),
-        ([said("background", colour="grey")], True),
         ([CIRCLE, said("background", colour="pink")], False),
         ([said("between", 0, 1, 2)], False),
     ],

@@ -1,3 +1,4 @@
+import json
 import pathlib
 import re
 
@@ -103,6 +104,24 @@ def test_resumed_run_cannot_change_flags_that_affect_results(
 def test_a_record_with_an_unknown_flag_is_refused():
     with pytest.raises(InputError, match="kept.*'unknown'"):
         records.completed({**parse().values(), "unknown": 1}, "kept")
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("captions", "\ud800"),
+        ("seed", "7"),
+        ("export", 1),
+        ("image_units", ["7"]),
+        ("loss", "unknown"),
+        ("started_in", {}),
+    ],
+)
+def test_settings_of_wrong_types_are_named(tmp_path, name, value):
+    path = tmp_path / records.SETTINGS_FILE
+    path.write_text(json.dumps({**parse().values(), name: value}))
+    with pytest.raises(InputError, match=f"{path}.*`{name}`"):
+        records.read_record(tmp_path)
 
 
 def test_flag_file_has_only_used_flags(tmp_path):
