@@ -33,7 +33,7 @@ from tbnets.data.archives import list_archives, photo_root, stamp
 from tbnets.data.caption_files import CaptionFile
 from tbnets.data.caption_formats import read_file
 from tbnets.data.layouts import Columns
-from tbnets.data.photos import match_names
+from tbnets.data.photos import listed_rows, match_names
 from tbnets.errors import InputError
 from tbnets.files import ProblemError
 
@@ -279,15 +279,18 @@ class CaptionSource:
     are arguments of `read_captions`. In a table without usual names, the column
     whose values are all photos in `images` has the images, and the only other
     column with texts has the captions. Names that are not paths in `images` are
-    matched with its photos (`photos.match_names`).
+    matched with its photos (`photos.match_names`). `lists` is a path with
+    `{split}` of lists of images, which replace the splits of the file; "" for
+    none.
     """
 
     path: Path
     columns: Columns = Columns()
     images: Path = ""
+    lists: Path = ""
 
     def splits(self) -> tuple[str, ...]:
-        """Returns the names of the splits, in the order of `ordered_splits`.
+        """Returns the splits of the file, in the order of `ordered_splits`.
 
         If there are no splits, returns ("all",).
         """
@@ -311,7 +314,7 @@ class CaptionSource:
     def read(self, split, problems=None) -> CaptionedImages:
         """Reads a split. For the arguments, see `read_captions`."""
         records, read_as = [], ""
-        for name in split.split("+"):
+        for name in self.splits() if self.lists else split.split("+"):
             more, read_as = self._read_split(name, problems)
             records += more
         names = [
@@ -324,7 +327,7 @@ class CaptionSource:
             expected = "name splits without common images"
             raise InputError("split", expected, f"{split!r} of {self.path}")
         sizes = (len(record.captions) for record in records)
-        return CaptionedImages(
+        images = CaptionedImages(
             image_ids=ids,
             captions=[text for record in records for text in record.captions],
             caption_to_image=_repeated(sizes),
@@ -335,6 +338,16 @@ class CaptionSource:
             read_as=read_as,
             identities=identities if all(identities) else (),
         )
+        return self._listed(images) if self.lists else images
+
+    def _listed(self, images):
+        if split_names.SPLIT_FIELD not in os.fspath(self.lists):
+            expected = (
+                f"contain {split_names.SPLIT_FIELD}, so that splits differ"
+            )
+            raise InputError("lists", expected, f"lists={self.lists}")
+        path = split_names.fill_split(self.lists, images.split)
+        return images.subset(listed_rows(images.image_ids, path))
 
     def pattern(self):
         """Returns a path with `{split}` if each split has a file, else ""."""

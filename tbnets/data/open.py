@@ -17,7 +17,6 @@ from tbnets.data.captions import caption_key, common_images
 from tbnets.data.photos import (
     find_photo,
     find_photos,
-    read_listed,
 )
 from tbnets.data.phrases import read_phrases
 from tbnets.data.sources import Sources
@@ -318,19 +317,14 @@ class Data:
         not described. Returns "" if there are none.
         """
         source, train = self.captions, self.sources.train_split
-        if self.sources.split_lists or source.pattern():
+        if source.lists or source.pattern():
             return ""
         used = {part for name in names for part in name.split("+")}
-        sizes = {
-            name: source.read(name, []).num_images
-            for name in source.splits()
-            if split_names.usual_name(name) not in (*split_names.DRAWN, *used)
-            and name != WHOLE_FILE
-        }
+        known = {*split_names.DRAWN, *used, WHOLE_FILE}
         return "; ".join(
-            f"{name} ({size:,} images). To train on it, pass "
-            f"--train_split={train}+{name}"
-            for name, size in sizes.items()
+            f"{name}. To train on it, pass --train_split={train}+{name}"
+            for name in source.splits()
+            if split_names.usual_name(name) not in known
         )
 
     def open_features(self, flag, split):
@@ -373,9 +367,5 @@ class Data:
         return split_names.drawn_split(records, split, self.cuts)
 
     def _read_split(self, split):
-        if lists := self.sources.split_lists:
-            lists = self.sources.resolve(lists)
-            records = read_listed(self.captions, lists, split)
-        else:
-            records = self.captions.read(split)
+        records = self.captions.read(split)
         return self.own.usable_records(records) if self.own else records

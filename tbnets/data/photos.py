@@ -16,8 +16,7 @@ from tbnets.data.archives import (
     is_photo_name,
     walk_files,
 )
-from tbnets.data.splits import SPLIT_FIELD, fill_split
-from tbnets.errors import InputError, MissingFileError
+from tbnets.errors import MissingFileError
 from tbnets.files import CheckedFile, listed, readable
 
 MOST_NAMED = 10
@@ -103,7 +102,7 @@ def find_photos(folder, captions=None, splits=None):
     if not captions:
         return _all_photos(folder)
     folder, photos = archives.photo_root(folder), {}
-    captions = dataclasses.replace(captions, images=folder)
+    captions = dataclasses.replace(captions, images=folder, lists="")
     for split in splits or captions.splits():
         records = captions.read(split)
         for key, name in zip(records.image_ids, records.names):
@@ -262,18 +261,3 @@ def listed_names(file, names, may_lack=True):
             f"{[*names][:2]}; found none."
         )
     return [*found]
-
-
-def read_listed(captions, lists, split):
-    """Reads the captions of the images in the list of a split.
-
-    The splits of the `CaptionSource` `captions` are ignored. `lists` is a path
-    that contains `{split}`.
-    """
-    if SPLIT_FIELD not in os.fspath(lists):
-        expected = f"contain {SPLIT_FIELD}, so that splits differ"
-        raise InputError("lists", expected, f"lists={lists}")
-    chosen = fill_split(lists, split)
-    images = captions.read("+".join(captions.splits()))
-    images = images.subset(listed_rows(images.image_ids, chosen))
-    return dataclasses.replace(images, split=split)

@@ -151,7 +151,8 @@ class Sources:
         """Returns the `CaptionSource` of the run's captions."""
         names = self.image_column, tuple(self.caption_column), self.split_column
         path, photos = self.file("captions"), self.photo_folder or ""
-        return CaptionSource(path, Columns(*names), photos)
+        lists = self.split_lists and self.resolve(self.split_lists)
+        return CaptionSource(path, Columns(*names), photos, lists)
 
     def items(self, flag):
         """Returns the comma-separated items of a flag."""

@@ -13,7 +13,6 @@ from tbnets.data.photos import (
     left_out_lines,
     list_photos,
     listed_rows,
-    read_listed,
     sort_files,
 )
 from tbnets.data.splits import NoSuchSplit
@@ -208,14 +207,13 @@ def captions(tmp_path):
 def test_lists_replace_the_splits_of_captions(tmp_path, captions):
     (tmp_path / "train.txt").write_text("d\na\n")
     (tmp_path / "validation.txt").write_text("b\nelsewhere\n")
-    captions = CaptionSource(captions)
-    lists = tmp_path / "{split}.txt"
-    train = read_listed(captions, lists, "train")
+    source = CaptionSource(captions, lists=tmp_path / "{split}.txt")
+    train = source.read("train")
     assert train.image_ids == ("a", "d")
     assert train.captions == ("x", "w")
     assert train.split == "train"
-    assert read_listed(captions, lists, "dev").image_ids == ("b",)
+    assert source.read("dev").image_ids == ("b",)
     with pytest.raises(NoSuchSplit, match="'train', 'validation'"):
-        read_listed(captions, lists, "test")
+        source.read("test")
     with pytest.raises(InputError, match="{split}"):
-        read_listed(captions, tmp_path / "train.txt", "train")
+        CaptionSource(captions, lists=tmp_path / "train.txt").read("train")
