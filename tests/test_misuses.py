@@ -359,11 +359,14 @@ TRAIN = [
     ("--resume --run_dir={root}/broken", "last.npz must be a complete tbnets"),
     # Captions.
     ("--captions=absent", "--captions"),
-    (TABLE + "train.csv", "`--dev_split` must"),
+    (TABLE + "train.csv", "--dev_split"),
     (TABLE + "plain.csv", "--captions"),
-    (NAMED + "drawn.csv --images={root}/whole --train_split=trian", "trian"),
+    (
+        NAMED + "drawn.csv --images={root}/whole --train_split=trian",
+        "--train_split",
+    ),
     (TABLE + "columns.csv", "columns.csv:3"),
-    ("--train_split=trian", "`--train_split` must"),
+    ("--train_split=trian", "--train_split"),
     # Features and photos.
     ("--image_features=absent", "--image_features"),
     ("--image_features={{split}}_no.npy", "--image_features"),
@@ -378,7 +381,7 @@ TRAIN = [
     # Photos of one's own.
     (NAMED + "train.csv --images={root}/whole", "first 'a.png'"),
     (NAMED + "train.csv --images={root}/empty", "--images"),
-    (NAMED + "train.csv --images={root}/photos", "`--dev_split` must"),
+    (NAMED + "train.csv --images={root}/photos", "--dev_split"),
     (SCENES + "photos", "--scenes"),
 ]
 
@@ -395,7 +398,7 @@ EVALUATE = [
     ("", "--run_dir"),
     ("--run_dir={root}/photos", "--run_dir"),
     ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
-    (RUN + "--split=tset", "`split` must"),
+    (RUN + "--split=tset", "--split"),
     (RUN + "--checkpoint=first", "--checkpoint=first"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
