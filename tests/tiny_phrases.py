@@ -5,8 +5,8 @@ import json
 import numpy as np
 import PIL.Image
 
+from tbnets.data.batches import PhotoRegions
 from tbnets.data.captions import read_captions
-from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_examples import PhraseExamples
 from tbnets.data.phrases import read_phrases
 from tbnets.data.store.reader import open_store

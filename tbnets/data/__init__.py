@@ -14,7 +14,6 @@ To learn the package, read the modules in this order::
     batches                      draws and reads batches
     phrases                      phrases with boxes
     entities, phrase_tables      the readers of phrases
-    photo_regions                the regions of each photo
     phrase_pairs                 pairs of phrases and regions
     candidate_mining, phrase_examples  candidate boxes and batches of them
     scenes/                      renders a data set

@@ -10,8 +10,7 @@ import tensorflow as tf
 import tqdm
 
 from tbnets.checks import SAME_THING, numbered, place_among_equals, rows_by
-from tbnets.data.batches import Batches, batch_bounds
-from tbnets.data.photo_regions import PhotoRegions
+from tbnets.data.batches import Batches, PhotoRegions, batch_bounds
 from tbnets.data.phrases import PhraseRegions
 from tbnets.errors import InputError
 from tbnets.evaluation import boxes

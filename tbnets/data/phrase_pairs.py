@@ -12,8 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import SAME_THING, numbered
-from tbnets.data.batches import WHOLE, EpochBatches, Examples
-from tbnets.data.photo_regions import PhotoRegions, ranges
+from tbnets.data.batches import (
+    WHOLE,
+    EpochBatches,
+    Examples,
+    PhotoRegions,
+    ranges,
+)
 from tbnets.evaluation import boxes
 from tbnets.seeds import generator_of
 from tbnets.text.packed_trees import END, NOUN_PHRASE, START, WORD

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import rows_of
+from tbnets.data.batches import PhotoRegions
 from tbnets.data.captions import same_captions
-from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_pairs import (
     CHOICE,
     CONFIDENCE,

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import rows_by
+from tbnets.data.batches import PhotoRegions
 from tbnets.data.candidate_mining import CandidateMining
 from tbnets.data.captions import same_captions
-from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_examples import (
     TABLE,
     PhraseBatches,

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from tbnets.checks import rows_by, rows_of
+from tbnets.data.batches import PhotoRegions
 from tbnets.data.open import Data
-from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.store.reader import extraction_differences
 from tbnets.errors import InputError
 from tbnets.features.regions import GEOMETRY_DIM

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tbnets.data import phrase_pairs
-from tbnets.data.batches import ArrayRows
+from tbnets.data.batches import ArrayRows, PhotoRegions
 from tbnets.data.captions import CaptionedImages
-from tbnets.data.photo_regions import PhotoRegions
 from tbnets.data.phrase_pairs import (
     PairBatches,
     PairExamples,
