@@ -86,7 +86,7 @@ def index_photos(options, model):
 def embed_features(options, model):
     """Yields (ids, embeddings) of the features, in batches."""
     embed = model.embed_features if model.takes_photos else model.embed_images
-    features, _ = load_features(options.image_features)
+    features = load_features(*options.image_features)
     ids = list(dict.fromkeys(features.ids))
     with progress_bar(len(ids), "embedding", " rows") as bar:
         for start in range(0, len(ids), search.BATCH_SIZE):

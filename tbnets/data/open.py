@@ -337,8 +337,8 @@ class Data:
         if paths not in self._features:
             results = self.recipe_results(flag).values()
             made = {os.fspath(result.path): result for result in results}
-            features, _ = load_features(
-                [made[path].open() if path in made else path for path in paths]
+            features = load_features(
+                *(made[path].open() if path in made else path for path in paths)
             )
             self._check_made_by(flag, features)
             self._features[paths] = features

@@ -33,8 +33,8 @@ from tbnets.data import archives, pictures
 from tbnets.data.store.features import FeatureArray
 from tbnets.data.store.reader import (
     MANIFEST,
-    check_features,
     check_same,
+    load_features,
     open_store,
 )
 from tbnets.errors import ExistingFileError, InputError
@@ -157,11 +157,7 @@ class VectorCache:
         if has_all(open_cached(self.folder, self._made_by), photos):
             return
         with written_alone(self.folder):
-            try:
-                make([*photos.items()], files.has_changed)
-            except KeyboardInterrupt:
-                say("\nstopped; run the command again to continue")
-                raise
+            make([*photos.items()], files.has_changed)
 
     def features(self):
         """Returns the `Features` of the files of `complete` so far, by name.
@@ -212,7 +208,7 @@ def _open(folder, made_by):
     if not (folder / MANIFEST).is_file():
         return None
     store = open_store(folder, incomplete=True)
-    check_features(store)
+    load_features(store)
     if made_by is not None:
         check_same(folder, store.extraction, made_by)
     return store
@@ -335,8 +331,13 @@ def written_alone(folder):
                 holder = error.holder
                 say(f"waiting   for process {holder}, which writes {folder}")
             time.sleep(WAIT_SECONDS)
-    yield
-    del lock
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("\nstopped; run the command again to continue")
+        raise
+    finally:
+        del lock
 
 
 WAIT_SECONDS = 0.5

@@ -40,7 +40,7 @@ def _read_array(folder):
     path = folder / "x_ims.npy"
     features = open_features(path)
     read = [array for _, array in features.chunks()]
-    load_features([path], features.ids)
+    load_features(path)
     return features.ids, read, features.take(range(len(features)))
 
 
@@ -69,7 +69,7 @@ def _read_store(folder):
         regions = [store.regions(row) for row in range(len(store))]
     if store.kind == "regions":
         regions += [store.boxes(row) for row in range(len(store))]
-    load_features([folder / "store"])
+    load_features(folder / "store")
     told = store.made_by, store.failed, store.sizes
     return store.ids, rows, regions, *told
 

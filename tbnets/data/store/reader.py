@@ -422,7 +422,7 @@ class ParquetFeatures(FeatureArray):
 
 
 _checked = set()
-"""(path, inode, size, time) of each file that `check_features` accepted."""
+"""(path, inode, size, time) of each file that `load_features` accepted."""
 
 
 def open_features(*paths: Path) -> Features:
@@ -459,31 +459,21 @@ def open_features(*paths: Path) -> Features:
     return parts[0] if len(parts) == 1 else SideBySide(parts)
 
 
-def load_features(paths, image_ids=None):
-    """Opens features and checks that they are unchanged and finite.
+def load_features(*paths):
+    """Opens features, and checks that they are unchanged and finite.
 
-    Each process checks a file only once unless the file changes.
-
-    Returns (features, rows): the `Features` in the list `paths`, and the row of
-    each id in `image_ids`. If `image_ids` is None, `rows` contains all rows.
+    Each process checks a file only once unless the file changes. `paths` are
+    those of `open_features`, or open features.
     """
     features = open_features(*paths)
-    rows = range(len(features))
-    if image_ids is not None:
-        rows = features.rows(image_ids)
     for part in features.parts:
-        check_features(part)
-    return features, rows
-
-
-def check_features(part):
-    """Checks that features of one source are unchanged and finite."""
-    states = [(os.path.realpath(path), os.stat(path)) for path in part.files]
-    key = tuple(
-        (path, state.st_ino, state.st_size, state.st_mtime_ns)
-        for path, state in states
-    )
-    if key not in _checked:
-        part.verify()
-        check_finite(part)
-        _checked.add(key)
+        states = [(os.path.realpath(x), os.stat(x)) for x in part.files]
+        key = tuple(
+            (path, state.st_ino, state.st_size, state.st_mtime_ns)
+            for path, state in states
+        )
+        if key not in _checked:
+            part.verify()
+            check_finite(part)
+            _checked.add(key)
+    return features

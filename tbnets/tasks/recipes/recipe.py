@@ -167,11 +167,7 @@ class Recipe:
         with named(self.flagfile, self.values), cache.written_alone(place):
             if not self.is_made(place):
                 say(f"making    {place}, by {self.flagfile}")
-                try:
-                    self.make(place)
-                except KeyboardInterrupt:
-                    say("\nstopped; run the command again to continue")
-                    raise
+                self.make(place)
 
     def check(self):
         """Raises an error if the result cannot be made."""
