@@ -37,6 +37,7 @@ from tbnets.data.store.reader import (
     load_features,
     open_store,
 )
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import ExistingFileError, InputError
 from tbnets.files import (
     can_be_written,
@@ -141,23 +142,30 @@ class VectorCache:
         self._cache, self._made_by = cache, made_by
         self._keys, self._unreadable = {}, {}
 
-    def complete(self, paths, make):
+    def complete(self, paths, what, load):
         """Adds the vectors or faults of files that the store lacks.
 
         Other processes that need the store wait.
 
         Args:
             paths: dict from any names of the files to their paths.
-            make: function that writes to `folder`, and takes a list of (key,
-                path) of all files, and the `has_changed` of their `FileKeys`.
+            what: as in the function `complete`.
+            load: function that returns (dim, work), the number of features and
+                the `work` of the function `complete`. It is called only if
+                vectors are missing.
         """
         files = FileKeys(self._cache)
         self._keys, self._unreadable = files.read(paths)
         photos = {key: paths[name] for name, key in self._keys.items()}
         if has_all(open_cached(self.folder, self._made_by), photos):
             return
-        with written_alone(self.folder):
-            make([*photos.items()], files.has_changed)
+        dim, work = load()
+        with (
+            written_alone(self.folder),
+            FeatureWriter(self.folder, self._made_by, dim) as writer,
+        ):
+            how = {"has_changed": files.has_changed}
+            complete([*photos.items()], writer, what, work, **how)
 
     def features(self):
         """Returns the `Features` of the files of `complete` so far, by name.

@@ -5,6 +5,7 @@ The cache, by default in FOLDER.tbnets, is described in `features.cache`.
 
 import concurrent.futures
 import errno
+import functools
 import hashlib
 import os
 import pathlib
@@ -17,7 +18,6 @@ import numpy as np
 from tbnets import files
 from tbnets.data import pictures
 from tbnets.data.photos import left_out_lines, sort_files
-from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError
 from tbnets.features import cache as caches
 from tbnets.progress import say
@@ -105,15 +105,12 @@ class EmbeddingCache:
     def _complete(self, paths):
         vectors, model = self.vectors, self._model
 
-        def make(photos, has_changed):
-            dim, what = model.embedding_dim, "embedding"
-            how = {"model": model, "has_changed": has_changed}
-            with FeatureWriter(vectors.folder, self._made_by, dim) as writer:
-                caches.complete(photos, writer, what, _embed, **how)
+        def load():
+            return model.embedding_dim, functools.partial(_embed, model=model)
 
         try:
             files.make_folder_of(self._folder, self._place)
-            vectors.complete(paths, make)
+            vectors.complete(paths, "embedding", load)
         except OSError as error:
             if self._place == self._temporary:
                 raise

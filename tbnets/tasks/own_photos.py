@@ -11,7 +11,6 @@ from tbnets.data.batches import FeatureRows
 from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, list_files
 from tbnets.data.pictures import KINDS
-from tbnets.data.store.writer import FeatureWriter
 from tbnets.errors import InputError, MissingFileError
 from tbnets.features import (
     cache,
@@ -172,14 +171,11 @@ class OwnPhotos:
         made_by = self._made_by or self._features.description()
         vectors = cache.VectorCache(self.cache, made_by["cnn"], made_by)
 
-        def make(photos, has_changed):
-            features, work = self._features, extraction.extract_photos
-            how = {"features": features, "has_changed": has_changed}
-            what = "extracting features"
-            with FeatureWriter(vectors.folder, made_by, features.dim) as writer:
-                cache.complete(photos, writer, what, work, **how)
+        def load():
+            work, features = extraction.extract_photos, self._features
+            return features.dim, functools.partial(work, features=features)
 
-        vectors.complete(paths, make)
+        vectors.complete(paths, "extracting features", load)
         self._store = vectors.features()
         problems = self._store.failed
         if problems and self.is_resumed:

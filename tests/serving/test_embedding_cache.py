@@ -10,6 +10,7 @@ import pytest
 
 from tbnets.data import archives
 from tbnets.data.pictures import BrokenImageError, read_square
+from tbnets.data.store.writer import FeatureWriter
 from tbnets.serving import embedding_cache
 from tbnets.serving.checksums import identity_of
 from tests import photo_files
@@ -237,7 +238,7 @@ def test_full_disk_is_reported_once(
     model, photos, tmp_path, capsys, monkeypatch
 ):
     write_photos_singly(monkeypatch)
-    add, calls = embedding_cache.FeatureWriter.add, []
+    add, calls = FeatureWriter.add, []
 
     def fill(writer, *arguments, **options):
         calls.append(arguments)
@@ -245,7 +246,7 @@ def test_full_disk_is_reported_once(
             raise OSError(28, "No space left on device")
         add(writer, *arguments, **options)
 
-    monkeypatch.setattr(embedding_cache.FeatureWriter, "add", fill)
+    monkeypatch.setattr(FeatureWriter, "add", fill)
     assert_found(embed(model, photos)[0], COLOURS)
     assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.undo()
