@@ -131,7 +131,7 @@ OF_WORDS = {
     "tfidf_vectors": lambda: TfidfVectors(SIZE, 5),
     "mean_vectors": lambda: MeanVectors(SIZE, 4),
     "sentence_encoder": lambda: SentenceEncoder(
-        SIZE, 6, 2, 3, 5, 7, pooling="max", normalize=False
+        SIZE, 6, 1, 3, 5, 7, pooling="max", normalize=False
     ),
     "fisher_vectors": lambda: FisherVectors(SIZE, 4, 3, pca_dim=5),
 }
@@ -384,9 +384,9 @@ def one_row(array):
     return tf.constant(array[1:2, :1] if is_words(array) else array[1:2])
 
 
-# XLA compiles the GRU. Regions without a branch of their own are embedded like
+# XLA compiles the LSTM. Regions without a branch of their own are embedded like
 # images.
-NOT_IN_GRAPHS = {"gru_both_ways", "hm_lstm_of_one_kind"}
+NOT_IN_GRAPHS = {"lstm_and_mean", "hm_lstm_of_one_kind"}
 IN_GRAPHS = [name for name in PARTS if name not in NOT_IN_GRAPHS]
 
 
@@ -413,7 +413,7 @@ COMPILED_BY_XLA = {*LAYERS, "cca", "similarity_mean", "features_mean"} - {
     "seeded_dropout",
     "normalising_branch",
     "released_branch",
-    "lstm_and_mean",
+    "gru_both_ways",
 }
 
 
