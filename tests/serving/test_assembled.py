@@ -14,7 +14,6 @@ from tbnets.features.cnn import build_cnn
 from tbnets.features.photo_features import PhotoFeatures
 from tbnets.serving import assembled, zoo
 from tbnets.serving.checksums import ANSWERS, identity_of, write_checksums
-from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.export import export_saved_model
 from tbnets.serving.served import load_saved_model
 from tests.features import tiny_cnn
@@ -104,14 +103,6 @@ def test_assembled_model_embeds_features_like_the_original(made):
         found @ wanted.embed_text(captions).T,
         atol=1e-5,
     )
-    of_photos = two_branch_endpoints(
-        make_network(made.features.dim),
-        None,
-        image_shape=(made.features.dim,),
-        read_photos=made.features,
-        text_dim=1,
-    )
-    assert {*model.signatures} == {*wanted.signatures, *of_photos.functions}
     with pytest.raises(InputError, match=r"images\[1\]"):
         model.embed_images([photos[0], b"none"])
     assert model.metadata["max_pixels"] == 80_000_000

@@ -182,15 +182,6 @@ def test_metadata_describes_the_model(features_model, served_features):
     assert content["metadata"] == {"split": "train"}
     assert content["vocabulary_size"] == 6
     assert served_features.vocabulary == VOCABULARY
-    assert content["signatures"]["score"] == {
-        "inputs": {
-            "captions": {"dtype": "string", "shape": [None]},
-            "image_features": {"dtype": "float32", "shape": [None, 5]},
-        },
-        "outputs": {
-            "similarities": {"dtype": "float32", "shape": [None, None]}
-        },
-    }
 
 
 def test_export_keeps_only_the_variables_in_use(
