@@ -227,7 +227,10 @@ def _records(file, rows, layout, archive):
             file.refuse("the name of a split, in all rows", split, place)
         elif name:
             written = value.strip() if isinstance(value, str) else image
-            if _is_new_spelling(file, place, name, written, spelled):
+            before = spelled.setdefault(_normal(name), written)
+            if written != before:  # Another path or URL of a file.
+                expected = f"one name for a file, {shown(before)} as before"
+                file.refuse(expected, written, place)
                 continue
             identity = _identity(file, values, layout, place, identities)
             name = posixpath.join(archive, name)
@@ -283,15 +286,9 @@ def _texts(values, layout, place):
                 yield where, text
 
 
-def _is_new_spelling(file, place, name, written, spelled):
-    """Reports a photo that an earlier row names by a different path or URL."""
+def _normal(name):
     path = posixpath.normpath(name)
-    before = spelled.setdefault(name if name == path else path, written)
-    if written == before:
-        return False
-    expected = f"one name for a file, {shown(before)} as before"
-    file.refuse(expected, written, place)
-    return True
+    return name if name == path else path  # Equal strings would take memory.
 
 
 def _identity(file, values, layout, place, identities):

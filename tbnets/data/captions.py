@@ -342,9 +342,7 @@ class CaptionSource:
 
     def _listed(self, images):
         if split_names.SPLIT_FIELD not in os.fspath(self.lists):
-            expected = (
-                f"contain {split_names.SPLIT_FIELD}, so that splits differ"
-            )
+            expected = "contain {split}, so that splits differ"
             raise InputError("lists", expected, f"lists={self.lists}")
         path = split_names.fill_split(self.lists, images.split)
         return images.subset(listed_rows(images.image_ids, path))

@@ -116,16 +116,12 @@ def find_layout(names, columns=Columns()):  # noqa: B008
             raise UnknownColumns(f"No column is known to hold {kind}s. {there}")
     if len(images) > 1:
         raise UnknownColumns(f"{len(images)} columns may hold images. {there}")
-    used = [*images, *captions, *splits[:1], *identities[:1]]
-    if twice := [name for name in used if names.count(name) > 1]:
+    split, identity = next(iter(splits), ""), next(iter(identities), "")
+    used = [*images, *captions, split, identity]
+    if twice := [name for name in used if name and names.count(name) > 1]:
         raise UnknownColumns(f"Several columns are named {twice[0]}.")
-    return Layout(
-        images[0],
-        tuple(captions),
-        next(iter(splits), ""),
-        next(iter(identities), ""),
-        may_lack=len(captions) > 1,
-    )
+    may_lack = len(captions) > 1
+    return Layout(images[0], tuple(captions), split, identity, "", may_lack)
 
 
 def _chosen(names, chosen):

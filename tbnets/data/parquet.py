@@ -49,8 +49,8 @@ class ParquetFile:
 
     `columns` are the columns that may contain captions, names or splits.
     `names` contains the name of each row's photo; it is empty if there are no
-    photos. `places` maps each name to its first row. `stream` is the open file,
-    if `path` is not a path on this machine.
+    photos. `places` maps each name to its first row, and `photos` has its keys.
+    `stream` is the open file, if `path` is not a path on this machine.
     """
 
     def __init__(self, path, stream=None):
@@ -73,6 +73,7 @@ class ParquetFile:
         self.places = {}
         for row, name in enumerate(self.names):
             self.places.setdefault(name, row)
+        self.photos = self.places.keys()
 
     @contextlib.contextmanager
     def _open(self, dictionaries=()):
@@ -190,11 +191,6 @@ class ParquetFile:
             f"{stem}-{row}" if name in differ else name
             for row, name in enumerate(names)
         ]
-
-    @property
-    def photos(self):
-        """The names of the photos."""
-        return iter(self.places)
 
     def read(self, name):
         """Returns the content of a photo."""
