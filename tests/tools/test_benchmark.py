@@ -28,7 +28,7 @@ NUM_ROWS = {
     "tree_lstm": 3,
     "evaluation": 2,
     "extraction": 2,
-    "search": 5,
+    "search": 4,
     "fisher_vectors": 4,
     "batch_sizes": 14,
     "index": 12,

@@ -6,14 +6,10 @@ import pathlib
 import tempfile
 
 from benchmarks import arrays, extraction, timing
-from tbnets import files
-from tbnets.data import archives
-from tbnets.data.photos import list_photos, sort_files
-from tbnets.data.store.writer import FeatureWriter
+from tbnets.data.photos import list_photos
 from tbnets.features import cache, cnn, photo_features
 from tbnets.serving import embedding_cache, search, zoo
 from tbnets.serving.checksums import identity_of
-from tbnets.visualization import montage
 
 MODEL = "flickr8k_photos"
 QUERIES = ["a dog in the snow"]
@@ -26,13 +22,11 @@ def run(options):
     """
     model, repeats = zoo.open_model(MODEL), options.repeats or 3
     with tempfile.TemporaryDirectory() as place:
-        for name, count, time_it in (
-            ("new", options.num_photos, _time_embedding),
-            ("known", options.first_size(20_000), _time_answers),
-        ):
-            folder = pathlib.Path(place, name)
-            _links(options.images, folder, count)
-            time_it(model, folder, count, repeats)
+        folder, count = pathlib.Path(place, "new"), options.num_photos
+        _links(options.images, folder, count)
+        _time_embedding(model, folder, count, repeats)
+        folder, count = pathlib.Path(place, "known"), options.first_size(20_000)
+        _time_answers(model, folder, count, repeats)
 
 
 def _links(folder, place, count):
@@ -60,29 +54,24 @@ def _time_embedding(model, folder, count, repeats):
 
 def _time_answers(model, folder, count, repeats):
     rows = arrays.unit_rows(count, model.embedding_dim)
-    place = folder.with_name("kept")
-    made_by, (paths, _) = identity_of(model), sort_files(folder)
-    keys = [f"{number:064x}" for number in range(count)]
-    store = cache.store_folder(place, "embeddings", made_by)
-    with FeatureWriter(store, made_by, model.embedding_dim) as writer:
-        writer.add(keys, rows)
-        writer.finish()
-    entries = {
-        os.fspath(path): "{} {} {}".format(*archives.stamp(path), key)
-        for path, key in zip(paths.values(), keys)
-    }
-    files.write_json(place / cache.FILES, entries)
+    place, made_by = folder.with_name("kept"), identity_of(model)
+    folder.mkdir()
+    paths = {f"{n}.jpg": folder / f"{n}.jpg" for n in range(count)}
+    for name, path in paths.items():
+        path.write_text(name)
+        os.utime(path, (0, 0))  # The cache reads new files again.
 
-    def rank():
-        return search.rank(model, QUERIES, (), rows, 5)
+    def add(photos, writer, **_):
+        writer.add([key for key, _ in photos], rows)
 
+    vectors = cache.VectorCache(place, "embeddings", made_by)
+    vectors.complete(paths, "embedding", lambda: (model.embedding_dim, add))
     runs = {
         "all of them found again": lambda: embedding_cache.embed_folder(
             model, folder, place
         ),
-        "sentence embedded and ranked": rank,
-        "the same, and drawn": lambda: montage.draw_montage(
-            QUERIES, list(paths), rank(), folder
+        "sentence embedded and ranked": lambda: search.rank(
+            model, QUERIES, (), rows, 5
         ),
     }
     timing.print_table(f"{count} embedded photos", runs, repeats)
