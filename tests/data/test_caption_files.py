@@ -251,8 +251,6 @@ def test_a_cell_may_have_a_list_as_numpy_prints_it(tmp_path):
 OTHERS = {
     "photo.jpg": photo_files.encode(),
     "archive.zip": b"PK\x03\x04\x14\0\0\0\x08\0captions.csv" + bytes(99),
-    "zeros.txt": b"\0\0",
-    "wide.csv": b"a.jpg," * 5_000,
     "page.html": b"<!DOCTYPE html>\n<html><p>A dog, a cat</p>\n</html>\n",
     "people.csv": b"id,name,email\n1,John Smith,j@x.com\n2,Jo Po,p@x.com\n",
     "instances.json": b'{"images": [{"id": 1, "file_name": "a.jpg"}], '
@@ -260,7 +258,6 @@ OTHERS = {
     "words.txt": "A dog runs.\nA cat sleeps.\n".encode("utf-16"),
     # The line of the error follows the name.
     "old.csv:1": b"image,caption\ra.jpg,p\r",
-    "quote.txt:1": b'image,"caption',
     "cut.json:3": b'{"images":\n\n [{"filename"',
     "latin.json:2": b'{"images":\n[{"caf\xe9"}]}',
     "deep.json": b"[" * 200_000,

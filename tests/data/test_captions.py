@@ -98,42 +98,30 @@ def test_splits_have_equivalent_names_and_can_be_joined(tmp_path):
 # A bad entry is named, and the rest is read.
 
 JSON_ROW = '{"image": "ok.jpg", "caption": "p"}\n'
-JSON_SPLIT = '{"image": "a", "caption": "p", "split": "all"}\n'
 # Text that follows a good entry, whose caption is p.
 BAD_IMAGES = [
     karpathy_image("../x.jpg", "all"),
     karpathy_image(None, "all"),
-    karpathy_image("x.jpg", "all", filepath=".."),
     karpathy_image("x.jpg", None),
     ["x"],
 ]
-BAD_SENTENCES = [
-    {"raw": 5},
-    {"raw": "p \ud83d"},  # Half of a surrogate pair.
-]
 BAD_COCO = [
     ("images[1]", [(1, "2.jpg")], []),
-    ("images[1]", [(2, "../2")], []),
     ("images[1]", [(True, "2")], []),
     ("annotations[1]", [], [(3, "p")]),
 ]
 BAD_ROWS = {
     "flickr": [
-        "a.jpg A dog\n",
         "../a.jpg#0\tA dog\n",
         "a.jpg#2\tA do",
     ],
     "csv": [
-        "a.jpg,p\n",
         "a.jpg,p,q,train\n",
         "../a.jpg,p,train\n",
-        '"a.jpg,p,train\n',
         "./ok.jpg,p,all\n",
     ],
     "jsonl": [
         '{"image": "a.jpg", "capt',
-        '["a.jpg", "p"]\n',
-        '{"image": "a.jpg", "caption": null}\n',
         json.dumps({"image": "a.jpg", "caption": "p" * 70_000}) + "\n",
         '{"image": "a", "caption": "p", "caption": "q"}\n',
     ],
@@ -150,19 +138,14 @@ def bad_files():
     good = karpathy_image("ok.jpg", "all", "p")
     for image in BAD_IMAGES:
         yield "d.json", karpathy(good, image), "images[1]"
-    for sentence in BAD_SENTENCES:
-        image = good | {"sentences": [*good["sentences"], sentence]}
-        place = "images[0].sentences[1]"
-        yield "d.json", karpathy(image), place
+    half = {"raw": "p \ud83d"}  # Of a surrogate pair.
+    image = good | {"sentences": [*good["sentences"], half]}
+    yield "d.json", karpathy(image), "images[0].sentences[1]"
     for place, images, annotations in BAD_COCO:
         content = coco([(1, "1.jpg"), *images], [(1, "p"), *annotations])
         yield "c.json", content, place
-    for entry in (["q"], ["q", "i/b.jpg"], "a.jpg", [5, "i/a.jpg"]):
-        content = json.dumps({"ok.jpg": ["p", "i/ok.jpg"], "a.jpg": entry})
-        yield "f.json", content, "['a.jpg']"
     content = json.dumps({"ok.jpg": {"text": "p"}, "a.jpg": 5})
     yield "f.json", content, "['a.jpg']"
-    yield "t.jsonl", JSON_SPLIT + JSON_ROW, 2
     for kind, rows in BAD_ROWS.items():
         name, head = HEADS[kind]
         for row in rows:

@@ -91,7 +91,6 @@ BAD = {
         binary(header=b"2 4\n"),
         binary(header=b"99999999999 3\n"),
         text({"dog": (1, "two", 3)}),
-        text({"dog": ("1_0", 2, 3)}),
         text({"dog": (1, 1e99, 3)}),
         b"",
         b"x" * 3_000_000,
@@ -102,7 +101,6 @@ BAD = {
         text({"x": (1, 1, 1), "dog": (1, NAN, 3)}),
     ],
     4: [
-        text() + b"bird 1 2\n",
         text() + b"bird 1 2 3 4\n",
         text() + b"\n" + text({"x": (1, 1, 1)}),
         text() + text({"dog": (1, 1, 1)}),

@@ -186,14 +186,9 @@ IMAGES = [
     ("sizes", {"sizes": [[4, 3]] * 2}, ""),
 ]
 REGIONS = [
-    ("features", {"counts": [1, 2]}, "(2, 3)"),
     ("counts", {"counts": [3, -1]}, ""),
-    ("boxes", {"boxes": None}, ""),
     ("boxes", {"boxes": [[1, 1, 1, 1], [5, 1, 4, 9]]}, "boxes[1]"),
     ("sizes", {"sizes": NO_SIZE, "counts": [0, 2]}, "'b'"),
-    # Boxes alone need scores, and have no features.
-    ("scores", {"dim": 0, "features": None}, ""),
-    ("features", {"dim": 0, "scores": [1, 0.5]}, ""),
 ]
 
 
