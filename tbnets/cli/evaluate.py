@@ -72,7 +72,6 @@ from tbnets.serving import zoo
 from tbnets.tasks import registry, runs
 from tbnets.tasks.phrase_regions import phrase_region_scores
 from tbnets.tasks.retrieval_scores import RetrievalScores, scores_of_model
-from tbnets.tasks.scores import JoinedScores
 from tbnets.tasks.settings.data_groups import CaptionSettings
 from tbnets.tasks.settings.flag import (
     Limits,
@@ -329,7 +328,7 @@ def compare_runs(options):
         )
         title = f"{run_dir}, {options.split}"
         print(tables.format_table(metrics[run_dir], title), end="\n\n")
-        scores.append(measured.first)
+        scores.append(measured)
     differences = scores[0].difference(scores[1])
     first, second = options.run_dir
     title = f"{second} minus {first}, {options.split}"
@@ -411,7 +410,7 @@ def run_scores(options, run_dir):
     if options.phrases:
         named = options.phrases, options.regions
         phrase_scores = phrase_region_scores(session, options.split, *named)
-        scores = [JoinedScores([*scores, phrase_scores])]
+        scores = [dataclasses.replace(*scores, phrases=phrase_scores)]
     return scores
 
 

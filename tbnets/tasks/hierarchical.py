@@ -27,7 +27,6 @@ from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.retrieval_scores import points_of, shown_captions
 from tbnets.tasks.scores import (
     FEW_POINTS,
-    JoinedScores,
     PhotoFiles,
     PhraseScores,
 )
@@ -412,7 +411,8 @@ class HierarchicalTask(MatchingTask):
         folder = self.split(examples.records.split).photo_folder
         links = self._links_of(examples) if self.knows_links else None
         phrases = self.matcher(network).scores(examples, links, folder)
-        return JoinedScores([super().scores(network, examples), phrases])
+        scores = super().scores(network, examples)
+        return dataclasses.replace(scores, phrases=phrases)
 
     def _links_of(self, examples):
         records = examples.records

@@ -12,6 +12,7 @@ from tbnets.evaluation.ranks import group_pairs
 from tbnets.serving import embedding_cache, search
 from tbnets.tasks.scores import (
     FEW_POINTS,
+    PhraseScores,
     Scores,
     check_same_examples,
 )
@@ -164,11 +165,11 @@ class RetrievalScores(Scores):
         in_distances: whether scores of pairs are negative distances.
         bank_temperature: temperature for `score_tiles.normalize`, or None if
             `pairs` includes no query bank.
+        phrases: `PhraseScores` of the same split, which are added to the
+            metrics and pictures, or None.
     """
 
     what = "images and captions"
-    options = ("protocol", "text_to_text")
-    about_pictures = WHAT_IS_SHOWN
 
     image_embeddings: np.ndarray
     text_embeddings: np.ndarray
@@ -179,6 +180,18 @@ class RetrievalScores(Scores):
     compare: Callable = score_tiles.distance_scores
     in_distances: bool = True
     bank_temperature: float | None = None
+    phrases: PhraseScores | None = None
+
+    @property
+    def options(self):
+        """The options of `metrics`, including those of `phrases`."""
+        return "protocol", "text_to_text", *getattr(self.phrases, "options", ())
+
+    @property
+    def about_pictures(self):
+        """Sentences that explain `pictures`."""
+        about = [WHAT_IS_SHOWN, getattr(self.phrases, "about_pictures", "")]
+        return " ".join(filter(None, about))
 
     @property
     def sides(self):
@@ -205,12 +218,19 @@ class RetrievalScores(Scores):
     def _matches(self):
         return self.records.caption_to_image, self.records.image_groups
 
-    def metrics(self, protocol="full", text_to_text=True):
-        """Returns the retrieval metrics.
+    def metrics(self, protocol="full", text_to_text=True, **of_phrases):
+        """Returns the retrieval metrics, and the metrics of `phrases`.
 
         `protocol` is a key of `retrieval.PROTOCOLS`. If `text_to_text` is true
         and `pairs` is None, captions are also ranked against captions.
+        `of_phrases` contains options of `PhraseScores.metrics`.
         """
+        metrics = self._retrieval(protocol, text_to_text)
+        if self.phrases:
+            metrics |= self.phrases.metrics(**of_phrases)
+        return metrics
+
+    def _retrieval(self, protocol, text_to_text):
         if self.pairs:
             scored = protocol, self._normalized, *self._matches
             return retrieval.evaluate_scores_protocol(*scored)
@@ -280,7 +300,8 @@ class RetrievalScores(Scores):
         Distances d and d' are not scaled, as in the paper. If either model
         returns logits, whose scale depends on the loss, d and d' are the
         negative scores, each divided by its standard deviation over 65536 fixed
-        random pairs of the split. Combined scores are treated as logits.
+        random pairs of the split. Combined scores are treated as logits. They
+        have no `phrases`.
 
         Args:
             other: scores of a second model on the same images and captions.
@@ -295,7 +316,9 @@ class RetrievalScores(Scores):
             rows = [np.arange(count) for count in self._counts]
             units = [score_tiles.spread(term.subset(*rows)) for term in terms]
         pairs = score_tiles.weighted_sum(*terms, weight, units)
-        return dataclasses.replace(self, pairs=pairs, in_distances=False)
+        return dataclasses.replace(
+            self, pairs=pairs, in_distances=False, phrases=None
+        )
 
     def of_caption(self, row):
         """Returns the similarity of each image to a caption, `[num_images]`."""
@@ -306,16 +329,17 @@ class RetrievalScores(Scores):
 
     def pictures(self):
         """Draws captions with their best images; returns {} without photos."""
-        return draw_answered_captions(self) if self.photos else {}
+        pictures = draw_answered_captions(self) if self.photos else {}
+        return pictures | (self.phrases.pictures() if self.phrases else {})
 
     def points(self, most=FEW_POINTS):
-        """Returns images and captions as `Points` in a shared space.
+        """Returns images, captions and phrases as `Points` in a shared space.
 
-        Returns None if `pairs` is set, because there is no shared space.
+        If `pairs` is set, images and captions have no shared space.
         """
-        if self.pairs:
-            return None
-        return image_and_caption_points(self, most)
+        points = None if self.pairs else image_and_caption_points(self, most)
+        phrases = self.phrases.points(most) if self.phrases else None
+        return joined([points, phrases])
 
 
 def scores_of_model(model, split, prompt="{}", cache=False):

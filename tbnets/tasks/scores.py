@@ -19,7 +19,6 @@ from tbnets.evaluation.grounding import PhraseTable, rank_true_regions
 from tbnets.evaluation.retrieval import recall_differences
 from tbnets.files import shown
 from tbnets.visualization.boxes import ABOUT_PHRASES, draw_phrases
-from tbnets.visualization.plots import joined
 
 FEW_POINTS = (250, 3)
 """Maximum numbers of images, and of captions per image, in the projector."""
@@ -57,11 +56,6 @@ class Scores:
         scores.
         """
         raise self._unsupported("--combine_with")
-
-    @property
-    def first(self):
-        """The scores that are compared with the scores of another network."""
-        return self
 
     def difference(self, other):
         """Returns how much the recalls of `other` are above these recalls.
@@ -219,57 +213,6 @@ class PhraseScores(Scores):
         if self.table is None or self.photos is None:
             return {}
         return draw_phrases(self.table, *self.photos)
-
-
-class JoinedScores(Scores):
-    """Joins several `Scores` of a network on a split.
-
-    Only the first `Scores` object is saved, monitored, and combined with the
-    scores of a second network.
-    """
-
-    def __init__(self, parts):
-        self.parts = parts
-        self.options = tuple(name for part in parts for name in part.options)
-        texts = (part.about_pictures for part in parts)
-        self.about_pictures = " ".join(filter(None, texts))
-        first = parts[0]
-        self.what = first.what
-        self.sides, self.arrays = first.sides, first.arrays
-
-    @property
-    def first(self):
-        """The first `Scores`."""
-        return self.parts[0]
-
-    def combine(self, other, weight):
-        """Combines the first `Scores` with the scores of another network."""
-        return self.parts[0].combine(other, weight)
-
-    def pair_scores(self, records):
-        """Returns the `pair_scores` of the first `Scores`."""
-        return self.parts[0].pair_scores(records)
-
-    def metrics(self, **options):
-        """Returns all metrics. Passes each option to the scores that use it."""
-        metrics = {}
-        for part in self.parts:
-            names = options.keys() & set(part.options)
-            metrics |= part.metrics(**{name: options[name] for name in names})
-        return metrics
-
-    def with_bank(self, bank, temperature):
-        """Normalises the first `Scores` with a query bank."""
-        first, *tail = self.parts
-        return JoinedScores([first.with_bank(bank, temperature), *tail])
-
-    def pictures(self):
-        """Returns the pictures drawn by all `parts`."""
-        return {k: v for part in self.parts for k, v in part.pictures().items()}
-
-    def points(self, most=FEW_POINTS):
-        """Merges the `Points` of all `parts`."""
-        return joined([part.points(most) for part in self.parts])
 
 
 def check_same_examples(

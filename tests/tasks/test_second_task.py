@@ -18,7 +18,7 @@ from tbnets.serving.endpoints import Endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry, runs
 from tbnets.tasks.builders import ModelSpec
-from tbnets.tasks.scores import JoinedScores, Scores
+from tbnets.tasks.scores import Scores
 from tbnets.tasks.task import Task
 from tests import tiny, verbs
 from tests.tiny_runs import assert_same_weights

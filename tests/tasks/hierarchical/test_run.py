@@ -67,7 +67,7 @@ def test_each_phrase_holds_its_most_similar_candidate(run):
 
 
 def test_another_choice_changes_only_the_metrics_of_correspondences(run):
-    scores = run.scores.parts[1]
+    scores = run.scores.phrases
     usual = scores.metrics()
     assert scores.metrics(choice_temperature=0.3) == usual
     other = scores.metrics(choice="expected_overlap", choice_temperature=0.3)
@@ -107,7 +107,7 @@ def test_pictures_are_drawn_for_phrases_with_boxes(run):
 
 
 def test_exported_model_embeds_like_the_network(run, tiny_run):
-    opened, test, scores = run.opened, run.test, run.scores.parts[0]
+    opened, test, scores = run.opened, run.test, run.scores
     said = test.records.captions[:9]
     gold = tree_files.trees_of(tiny_run.scenes / "scenes" / "trees", said)
     model = run.model
