@@ -75,7 +75,7 @@ def typed(*line):
 
 def parse(*line):
     """Returns the `Settings` that the `train` command parses."""
-    return run_line.settings(typed(*line))
+    return run_line.resolve(typed(*line)).settings
 
 
 def unread(*line):

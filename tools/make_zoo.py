@@ -182,7 +182,7 @@ def make(options, folder):
         made_by = session.state.fitted["image_features_made_by"]
         parts = made_by.get(SIDE_BY_SIDE, [made_by])
         metrics["networks"] = [part["cnn"] for part in parts]
-        metrics["sentence_encoder"] = bool(session.settings.text_preset)
+        metrics["sentence_encoder"] = bool(session.settings.texts.preset)
     write_json(folder / cards.METRICS, metrics)
     lines = cards.portable_flags("".join(lines).splitlines(), options.name)
     (folder / f"{options.name}.flags").write_text(

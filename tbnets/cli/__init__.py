@@ -152,7 +152,7 @@ def format_help(text, sections):
 
 
 def _format_flag(flag, width):
-    head = f"--{'[no]' * (flag.kind == 'bool')}{flag.name}  {_default(flag)}"
+    head = f"--{'[no]' * (flag.type is bool)}{flag.name}  {_default(flag)}"
     if flag.kind == "words":
         head = f"{flag.name.upper()} ..."
     words = [flag.help]

@@ -1,7 +1,8 @@
 """Determines the settings of a run from its command line."""
 
+import dataclasses
+import functools
 import os
-from typing import NamedTuple
 
 from tbnets.data.archives import has_archives
 from tbnets.data.sources import Sources
@@ -17,66 +18,88 @@ from tbnets.tasks.settings.settings import (
     FLAGS,
     Settings,
     complete,
-    unused_flags,
 )
 from tbnets.tasks.trained import NETWORK_FLAGS, open_trained
 
 COMMAND_LINE, FLAG_FILE, DEFAULT = "the command line", "a flag file", "default"
 """Sources of a value. The others are a run or model, and a usual flag file."""
+USUAL = "configs/usual/"
+_OF_LOSS = {flag.name: flag for flag in FLAGS["loss"] if flag.name != "loss"}
 
 
-class Resolved(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Resolved:
     """The settings of a run and the sources of their values.
 
-    `sources` maps each flag that does not have its declared default to the name
-    of the source that set it.
+    Args:
+        begun: values of the run or model that the run begins with, and values
+            that follow from other flags, as {flag: (value, source)}.
+        typed: values of the command line and of its flag files, which override
+            all other values.
+        usual: values of the files of `configs/usual`, which override `begun`.
     """
 
-    settings: Settings
-    sources: dict
+    begun: dict
+    typed: dict
+    usual: dict = dataclasses.field(default_factory=dict)
 
-    def with_usual(self, line, names):
-        """Takes unset flags that the run uses from files of `configs/usual`.
+    @functools.cached_property
+    def values(self):
+        """All values and their sources, without declared defaults."""
+        values = {}
+        for layer in (self.begun, self.usual, self.typed):
+            if "loss" in layer:  # Flags that were set for another loss.
+                names = values.keys() - _OF_LOSS.keys()
+                values = {name: values[name] for name in names}
+            values |= layer
+        return values
+
+    @functools.cached_property
+    def record(self):
+        """The value of every flag, also of flags that the run does not use."""
+        return complete({name: pair[0] for name, pair in self.values.items()})
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return registry.settings_of(self.record)
+
+    def source(self, name):
+        """Returns the name of the source of a flag's value."""
+        if name in self.values:
+            return self.values[name][1]
+        is_of_loss = name in _OF_LOSS and _OF_LOSS[name].default is None
+        return DEFAULT + f" of --loss={self.record['loss']}" * is_of_loss
+
+    def with_usual(self, names):
+        """Takes unset flags from files of `configs/usual`.
 
         `names` are the names of the files; a later file overrides an earlier
         one. A value from an earlier call is kept.
         """
-        values, sources = {}, dict(self.sources)
+        usual = {}
         for name in names:
-            words = [f"--flagfile=usual/{name}"]
-            found = CommandLine(words, [*ALL.values()])
-            for flag in found.set_flags - _set_names(line):
-                if not sources.get(flag, "").startswith("configs/usual/"):
-                    values[flag] = found.values[flag], f"configs/usual/{name}"
-        used = {flag.name for flag in self.settings.flags()}
-        values = {flag: pair for flag, pair in values.items() if flag in used}
-        new = {flag: value for flag, (value, _) in values.items()}
-        if "loss" in new:
-            # The default loss may not read flags that were set for this loss.
-            values_now = self.settings.values()
-            cleared = {flag for flag in used if values_now[flag] is None}
-            new |= {
-                flag: line.values[flag] for flag in cleared & line.set_flags
-            }
-        unused = unused_flags(self.settings.replace(**new))
-        new = {flag: new[flag] for flag in new if flag not in unused}
-        usual = new.keys() & values.keys()
-        sources |= {flag: f"{values[flag][1]}.flags" for flag in usual}
-        return Resolved(self.settings.replace(**new), sources)
+            words = [f"--flagfile={USUAL}{name}"]
+            line = CommandLine(words, [*ALL.values()])
+            values = {flag: line.values[flag] for flag in line.set_flags}
+            usual |= _layer(values, f"{USUAL}{name}.flags")
+        return dataclasses.replace(self, usual=usual | self.usual)
 
-    def usual(self):
+    def usual_flags(self):
         """Returns the flags that come from `configs/usual`, as one line."""
         values = self.settings.values()
         return " ".join(
             as_flagfile_line(flag.name, values[flag.name]).strip()
-            for flag in self.settings.flags()
-            if self.sources.get(flag.name, "").startswith("configs/usual/")
+            for flag in self.settings.flags_read()
+            if self.source(flag.name).startswith(USUAL)
         )
 
 
-def settings(line, before=None):
-    """Returns only the `Settings` that `resolve` determines."""
-    return resolve(line, before).settings
+def _layer(values, source):
+    """Returns {flag: (value, source)}, without values that are None."""
+    return {
+        k: (value, source) for k, value in values.items() if value is not None
+    }
 
 
 def resolve(line, before=None):
@@ -91,44 +114,25 @@ def resolve(line, before=None):
         line: the `CommandLine`.
         before: record of the resumed run, if any.
     """
-    record, sources = dict(line.values), {}
-
-    def take(values, source):
-        record.update(values)
-        sources.update(dict.fromkeys(values, source))
-
-    if before is not None:
-        names = {*ALL.keys() - line.set_flags, "started_in"}
-        take({name: before[name] for name in names}, "the run that is resumed")
-    record = complete(record)
-    sources |= dict.fromkeys(line.set_flags & ALL.keys(), FLAG_FILE)
-    sources |= dict.fromkeys(line.typed & ALL.keys(), COMMAND_LINE)
-    named = {"data_root"} & line.typed
-    if not named and DATA_ROOT_VARIABLE in os.environ:
+    set_names = line.set_flags & ALL.keys()
+    typed = _layer({k: line.values[k] for k in set_names}, FLAG_FILE)
+    names = line.typed & ALL.keys()
+    now = _layer({name: line.values[name] for name in names}, COMMAND_LINE)
+    if "data_root" not in now and DATA_ROOT_VARIABLE in os.environ:
         root = os.environ[DATA_ROOT_VARIABLE]
-        take({"data_root": root}, f"{DEFAULT}: {DATA_ROOT_VARIABLE}")
-        named = {"data_root"}
-    if record["started_in"]:  # Typed paths are relative to the current folder.
-        paths = named | {
-            name for name in line.typed if _exists_here(name, record)
-        }
-        record |= {name: os.path.abspath(record[name]) for name in paths}
-    if before is not None:
-        return Resolved(registry.settings_of(record), sources)
-    if record["from"]:
-        trained = open_trained(record["from"])
-        take(_of_trained(line, trained), f"--from={trained.name}")
-    implied = {
-        name: value
-        for name, value in _implied_values(record).items()
-        if name not in line.set_flags and record[name] != value
-    }
-    take(implied, f"{DEFAULT} with other flags")
-    names = [flag.name for flag in FLAGS["loss"] if flag.default is None]
-    of_loss = dict.fromkeys(names, f"{DEFAULT} of --loss={record['loss']}")
-    resolved = Resolved(registry.settings_of(record), of_loss | sources)
-    usual_files = registry.usual_files_of(record["model"])
-    return resolved.with_usual(line, usual_files)
+        now["data_root"] = root, f"{DEFAULT}: {DATA_ROOT_VARIABLE}"
+    if before is None:
+        found = Resolved({}, typed | now)
+        begun = _begun_with(found) if found.record["from"] else {}
+        found = Resolved(begun, found.typed)
+        implied = _layer(_implied_values(found), f"{DEFAULT} with other flags")
+        found = Resolved(begun | implied, found.typed)
+        return found.with_usual(registry.usual_files_of(found.record["model"]))
+    if before["started_in"]:  # Typed paths are relative to the current folder.
+        for name, (value, source) in now.items():
+            if name == "data_root" or _exists_here(name, value):
+                now[name] = os.path.abspath(value), source
+    return Resolved(_layer(before, "the run that is resumed"), typed | now)
 
 
 def format_settings(resolved):
@@ -140,39 +144,32 @@ def format_settings(resolved):
     ]
     width = max(len(text) for text, _ in rows)
     return "\n".join(
-        f"{text:{width}}  {resolved.sources.get(name, DEFAULT)}"
-        for text, name in rows
+        f"{text:{width}}  {resolved.source(name)}" for text, name in rows
     )
 
 
-def _exists_here(name, record):
-    if name not in ALL or not ALL[name].is_place or name == "run_dir":
+def _exists_here(name, value):
+    if not ALL[name].is_place or name == "run_dir":
         return False
-    by_word = record[name] in WEIGHTS_BY_NAME
-    return os.path.exists(record[name]) and not by_word
+    return os.path.exists(value) and value not in WEIGHTS_BY_NAME
 
 
-def _set_names(line):
-    """Returns the names of set flags. Setting --loss sets every loss flag."""
-    names = set(line.set_flags)
-    if "loss" in names:
-        names |= {flag.name for flag in FLAGS["loss"]}
-    return names
-
-
-def _of_trained(line, trained):
-    set_names, values = _set_names(line), trained.values()
-    for name in sorted(set_names & values.keys() & set(NETWORK_FLAGS)):
+def _begun_with(resolved):
+    """Returns the values of the model of --from, as {flag: (value, source)}."""
+    trained = open_trained(resolved.record["from"])
+    values = trained.values()
+    for name in sorted(resolved.typed.keys() & set(NETWORK_FLAGS)):
+        value, _ = resolved.typed[name]
         # The folder of a preset may have moved.
-        if hub.unplaced(line.values[name]) != hub.unplaced(values[name]):
+        if name in values and hub.unplaced(value) != hub.unplaced(values[name]):
             expected = f"be {written(values[name])}, as in {trained.name}"
-            received = f"--{name}={written(line.values[name])}"
+            received = f"--{name}={written(value)}"
             raise InputError(f"--{name}", expected, received, "Leave it out.")
-    return {name: values[name] for name in values.keys() - set_names}
+    return _layer(values, f"--from={trained.name}")
 
 
-def _implied_values(record):
-    values = {}
+def _implied_values(resolved):
+    values, record = {}, resolved.record
     path = record["captions"] or record["images"]
     sources = Sources(
         record["data_root"], record["started_in"], images=record["images"]
@@ -199,7 +196,7 @@ def check_read(line, settings: Settings):
 
     Returns a note on unused flags in flag files, or "".
     """
-    groups, unused, unread = settings.groups(), unused_flags(settings), {}
+    groups, unused, unread = settings.groups(), settings.unused(), {}
     for group, flags in FLAGS.items():
         for name in {flag.name for flag in flags} & line.set_flags:
             if group not in groups:

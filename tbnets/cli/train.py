@@ -40,7 +40,7 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
     title_of,
 )
-from tbnets.tasks.settings.settings import ALL, FLAGS, conditions_in_words
+from tbnets.tasks.settings.settings import ALL, FLAGS
 from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
 from tbnets.training import distribution, loop, summary
 
@@ -91,12 +91,13 @@ class Options:
 def help_sections():
     """Returns {title: flags}, the sections of --help, main flags first."""
     known = {**ALL, **{option.name: option for option in flags_of(Options)}}
-    for name, words in conditions_in_words().items():
-        text = f"{known[name].help} Only {words}."
-        known[name] = known[name]._replace(help=text)
+    for name, option in ALL.items():
+        if option.only:
+            text = f"{option.help} Only {option.only.words}."
+            known[name] = option._replace(help=text)
     known["flagfile"] = Flag(
         "flagfile",
-        "string",
+        str,
         "",
         "File of flags, one per line, or the name of a configuration. Later "
         "flags override it.",
@@ -126,10 +127,10 @@ def checked_settings(options, line):
         resolved = run_line.resolve(line, before)
     else:
         usual_files = registry.open_task(resolved.settings).usual_files
-        resolved = resolved.with_usual(line, usual_files)
-        if usual := resolved.usual():
+        resolved = resolved.with_usual(usual_files)
+        if usual := resolved.usual_flags():
             print(f"usual flags  {usual}")
-        source = resolved.sources.get("text_encoder")
+        source = resolved.source("text_encoder")
         if source == own_photos.WORDS_ONLY and not text_presets.has_minilm():
             print(own_photos.WITHOUT_ENCODER)
     settings = resolved.settings

@@ -26,7 +26,7 @@ from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.startup import allow_tensor_float_32, no_accelerator
 from tbnets.tasks.settings.learning_groups import LOSSES, TrainingSettings
-from tbnets.tasks.settings.settings import Settings, unused_flags
+from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.texts import text_preset
 from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
@@ -90,8 +90,8 @@ def _build_preset_encoder(settings: Settings, config):
 
 def build_text_encoder(settings: Settings, inputs: NetworkInputs):
     """Returns the layer that encodes texts, or None for text features."""
-    of_features = settings.reads_text_features
-    if not settings.learns_words:
+    of_features = settings.texts.are_features
+    if not settings.texts.learns_words:
         return None if of_features else text_preset(settings).layer()
     options, words = settings.texts, len(inputs.words)
     table = inputs.word_vectors
@@ -238,7 +238,7 @@ def build_network(settings: Settings, inputs: NetworkInputs):
 
 def _input_shapes(network, settings, inputs):
     shapes = {"images": (None, inputs.image_dim)}
-    is_width = not settings.learns_words
+    is_width = not settings.texts.learns_words
     shapes["captions"] = (None, inputs.text_dim if is_width else None)
     if settings.image_encoder != "features":
         size = settings.images.image_size
@@ -258,7 +258,7 @@ def build_loss(settings: Settings):
         flag = f"--{TERMS[0]}_weight"
         raise InputError(flag, "be > 0, or another weight", str(weights))
     loss_class, arguments = LOSSES[settings.loss.loss]
-    values, unused = settings.values(), unused_flags(settings)
+    values, unused = settings.values(), settings.unused()
     names = arguments.keys() & values.keys() - unused.keys()
     options = {name: values[name] for name in names}
     if loss_class is TripletLoss:

@@ -19,7 +19,7 @@ from tbnets.tasks.builders import compile_network
 from tbnets.tasks.own_photos import OwnPhotos
 from tbnets.tasks.photo_readers import photo_reader, weights_of_run
 from tbnets.tasks.recipes import plan
-from tbnets.tasks.settings.settings import Settings, unused_flags
+from tbnets.tasks.settings.settings import Settings
 
 
 class Fitted(TypedDict, total=False):
@@ -155,7 +155,7 @@ class Task:
         self.settings = settings
         self.held = {}
         photos = OwnPhotos(settings) if settings.reads_photo_folder else None
-        unused = unused_flags(settings)
+        unused = settings.unused()
         recipes = functools.partial(plan.read_recipes, unused=unused)
         self.own_photos = photos
         self.data = Data(settings.sources(), photos, self.of_phrases, recipes)

@@ -36,9 +36,9 @@ class Texts:
     def __init__(self, settings: Settings, data):
         self.settings = settings
         self._data = data
-        self._of_features = settings.reads_text_features
+        self._of_features = settings.texts.are_features
         # A frozen preset has made features.
-        self._of_preset = settings.text_preset and not self._of_features
+        self._of_preset = settings.texts.preset and not self._of_features
         self._of_trees = settings.texts.text_encoder == "h_lstm"
         self._begun_with, self._words = {}, ()
         self._readers = {}
@@ -72,13 +72,13 @@ class Texts:
             expected = "be used with a model that reads captions"
             received = "--text_features whose encoder is unknown"
             raise InputError("--example_query", expected, received)
-        if self.settings.run.export and not self.settings.frozen_text_preset:
+        if self.settings.run.export and not self.settings.texts.frozen_preset:
             fitted = {"words": [], "text_features_made_by": made_by}
             self._check_served(self.reader(fitted))
 
     def check_preset(self):
         """Raises an error if the text preset cannot be opened or exported."""
-        if self.settings.text_preset:
+        if self.settings.texts.preset:
             tokenizer = self._tokenizer
             if self.settings.run.export:
                 self._check_served(tokenizer)
@@ -89,7 +89,7 @@ class Texts:
             return
         texts, flag = self.settings.texts, "text_features"
         value = texts.text_features
-        if self.settings.text_preset:
+        if self.settings.texts.preset:
             flag, value = "text_encoder", texts.text_encoder
         try:
             check_ops("tokeniser", tokenizer.graph_def())
@@ -109,7 +109,7 @@ class Texts:
             fitted["text_features_made_by"] = rows.features.made_by
         if self._of_preset:
             fitted["text_encoder_made_by"] = self._reads_by
-        if not self.settings.learns_words:
+        if not self.settings.texts.learns_words:
             return fitted
         counts, lengths = count_words(self._train.text_records.captions)
         options = self.settings.texts
@@ -140,7 +140,7 @@ class Texts:
         if self._of_preset:
             tokenizer = self._tokenizer_of(fitted)
             return tokenize(tokenizer, split.text_records.captions)
-        if not self.settings.learns_words:
+        if not self.settings.texts.learns_words:
             return split.texts
         vocabulary = Vocabulary(fitted["words"])
         if self._of_trees:
@@ -172,7 +172,7 @@ class Texts:
         made_by = fitted.get("text_features_made_by", {})
         if "encoder_sha256" not in made_by:
             return None
-        if preset := self.settings.frozen_text_preset:
+        if preset := self.settings.texts.frozen_preset:
             read = PresetFeatures.made
             places = [hub.placed(preset, *self.settings.sources().starts)]
         else:
@@ -227,7 +227,7 @@ class FeaturesAndWords:
 
 def text_preset(settings: Settings, weights=True):
     """Opens the preset of --text_encoder, as `text_presets.open_texts`."""
-    name = hub.placed(settings.text_preset, *settings.sources().starts)
+    name = hub.placed(settings.texts.preset, *settings.sources().starts)
     return open_texts(name, weights)
 
 

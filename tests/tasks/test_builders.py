@@ -52,8 +52,8 @@ def test_a_softmax_loss_follows_its_flags():
         "similarity_dtype": "float32",
     }
     unread = ("margin", "negatives", "num_negatives", "distance", "reduction")
-    assert {*unread} <= unused_flags(found).keys()
-    assert "temperature" in unused_flags(tiny.settings("data", "run"))
+    assert {*unread} <= found.unused().keys()
+    assert "temperature" in tiny.settings("data", "run").unused()
 
 
 def test_weights_depend_only_on_the_seed():
@@ -118,16 +118,16 @@ RUNS = [
     if task in (builders.MODELS[model].tasks or registry.TASKS)
 ]
 VALUES = {
-    "bool": [True, False],
-    "float": [0.125, 0.25],
-    "integer": [3, 4],
-    "integers": ["5,4", "7,4"],
+    bool: [True, False],
+    float: [0.125, 0.25],
+    int: [3, 4],
+    list[int]: ["5,4", "7,4"],
 }
 
 
 def other_value(flag):
     """Returns a value of a flag that is not its default; None of strings."""
-    known = [*flag.choices, *VALUES.get(flag.kind, ())]
+    known = [*flag.choices, *VALUES.get(flag.type, ())]
     if flag.name == "image_encoder":
         known = ["small"]
     return next((value for value in known if value != flag.default), None)

@@ -61,7 +61,7 @@ def finished_run(folder, seed, recall, *flags):
     line = CommandLine(
         ["--flagfile=quickstart", f"--seed={seed}", *flags], FLAGS
     )
-    settings = run_line.settings(line)
+    settings = run_line.resolve(line).settings
     folder.mkdir()
     write_settings(settings, folder)
     report = {

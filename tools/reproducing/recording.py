@@ -109,7 +109,7 @@ def _settings(words):
     line = CommandLine(words, [*ALL.values(), *flags_of(train.Options)])
     resolved = run_line.resolve(line)
     usual_files = registry.open_task(resolved.settings).usual_files
-    return resolved.with_usual(line, usual_files).settings
+    return resolved.with_usual(usual_files).settings
 
 
 def _read(folder):

@@ -47,7 +47,7 @@ def branch_endpoints(task, network, fitted):
 
     `task` reads image features and, with a sentence encoder, learned words.
     """
-    if not task.settings.text_preset:
+    if not task.settings.texts.preset:
         return task.endpoints(network, fitted)
     words = Tokenizer(Vocabulary(fitted["words"]), most_words(fitted))
     spec = tf.TensorSpec([None, None], tf.int32, "features_and_words")

@@ -5,14 +5,19 @@ from typing import Annotated
 
 from tbnets.data.phrase_examples import NEGATIVE_REGIONS, POSITIVES
 from tbnets.data.phrase_pairs import CONTRASTS
+from tbnets.data.sources import is_recipe
 from tbnets.tasks.settings.flag import (
     Amount,
+    Condition,
     Count,
     Limits,
     Place,
     Share,
     Whole,
     flag,
+    with_flag,
+    with_other,
+    without_flag,
 )
 
 
@@ -154,6 +159,9 @@ class RunSettings:
     )
 
 
+NO_SCENES = without_flag("scenes")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnFlags:
     """Flags for the columns of a caption file."""
@@ -162,14 +170,17 @@ class ColumnFlags:
         "",
         "Column or JSON key of the images in --captions, if it has an unusual "
         "name.",
+        only=NO_SCENES,
     )
     caption_column: list[str] = flag(
         [],
         "Columns or JSON keys of the captions, if they have unusual names.",
+        only=NO_SCENES,
     )
     split_column: str = flag(
         "",
         "Column or JSON key of the splits, if it has an unusual name.",
+        only=NO_SCENES,
     )
 
 
@@ -190,18 +201,36 @@ class CaptionSettings(ColumnFlags):
         argument="folder",
     )
     num_scenes: Annotated[list[int], Limits(0, 1_000_000, length=3)] = flag(
-        [2000, 250, 250], "Numbers of scenes to render for train,dev,test."
+        [2000, 250, 250],
+        "Numbers of scenes to render for train,dev,test.",
+        only=with_flag("scenes"),
     )
     captions: Place = flag(
         "",
         "File or folder of captions; may contain {split}. Default: "
         "metadata.csv or metadata.jsonl in --images.",
+        only=NO_SCENES,
     )
     split_lists: Place = flag(
         "",
         "Lists of photos, one per line, that replace the captions' own "
         "splits, such as flickr30k/{split}.txt.",
+        only=NO_SCENES,
     )
+
+
+NO_FEATURES = without_flag("image_features")
+OTHER_THAN_SMALL = with_other("image_encoder", "small")
+READS_PIXELS = NO_FEATURES & (
+    with_flag("fine_tune") | with_flag("image_encoder", "small")
+)
+READS_PHOTO_FOLDER = (
+    with_flag("images")
+    & NO_FEATURES
+    & without_flag("fine_tune")
+    & NO_SCENES
+    & OTHER_THAN_SMALL
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,18 +246,25 @@ class ImageSettings:
         "--fine_tune, the network is trained. small: a small convolutional "
         "network, trained from pixels.",
         argument="name",
+        only=NO_FEATURES,
     )
-    fine_tune: bool = flag(False, "Train --image_encoder too, from pixels.")
+    fine_tune: bool = flag(
+        False,
+        "Train --image_encoder too, from pixels.",
+        only=OTHER_THAN_SMALL & NO_FEATURES,
+    )
     cache: Place = flag(
         "",
         "Folder for the features of --image_encoder. Empty: FOLDER.tbnets "
         "next to --images=FOLDER.",
         free=True,
+        only=READS_PHOTO_FOLDER,
     )
     image_size: Whole = flag(
         64,
         "Side of the decoded image in pixels. Default with hub:PRESET: the "
         "preset's size.",
+        only=READS_PIXELS,
     )
     image_features: Place = flag(
         "",
@@ -241,6 +277,16 @@ class ImageSettings:
     )
 
 
+def _reads_photos(values):
+    names = "image_features", "regions"
+    items = ",".join(values.get(name, "") for name in names).split(",")
+    return (
+        not values.get("image_features")
+        or values["cnn_weights"] != ""
+        or any(is_recipe(item.strip()) for item in items)
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureSettings:
     """Photo and feature settings."""
@@ -249,6 +295,11 @@ class FeatureSettings:
         "",
         "Folder, tar archives or parquet files of photos for --image_encoder "
         "or a recipe. Phrase localization draws its boxes on them.",
+        only=NO_SCENES
+        & Condition(
+            "without --image_features or with --cnn_weights or a recipe",
+            _reads_photos,
+        ),
     )
     image_transform: list[str] = flag(
         [],
@@ -256,6 +307,10 @@ class FeatureSettings:
         "l2, then center, standardize or ternary (Vilalta 2017), fitted on "
         "the training split.",
         argument="steps",
+        only=Condition(
+            "without --fine_tune and --image_encoder=small",
+            lambda values: not READS_PIXELS.holds(values),
+        ),
     )
     cnn_weights: Place = flag(
         "",
@@ -266,4 +321,5 @@ class FeatureSettings:
         "photos; empty: it reads features.",
         free=True,
         argument="weights",
+        only=OTHER_THAN_SMALL,
     )

@@ -20,27 +20,16 @@ import math
 import pathlib
 import re
 import typing
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
 from absl import flags as absl_flags
 
 from tbnets.checks import checked_number
-from tbnets.errors import InputError, MissingFileError
-from tbnets.files import CheckedFile, shipped_folder
+from tbnets.errors import InputError, MissingFileError, check_choice
+from tbnets.files import CheckedFile, is_kind, shipped_folder
 
 REQUIRED = dataclasses.MISSING
-KINDS = {
-    str: "string",
-    int: "integer",
-    float: "float",
-    bool: "bool",
-    list[str]: "list",
-    list[int]: "integers",
-    list[float]: "floats",
-}
-"""Maps the type of a field to the kind of its flag."""
-
-
 PRESET = "hub:PRESET"
 """A choice of `OneOf` that accepts any Keras Hub preset."""
 
@@ -82,34 +71,106 @@ PLACE = "a file or folder on this machine"
 Place = Annotated[str, PLACE]
 
 
+class Condition(NamedTuple):
+    """A condition under which a flag is used.
+
+    Args:
+        words: the condition in words, such as "with --scenes".
+        holds: function that takes the values of a run's flags, a dict by name,
+            and returns whether the condition holds.
+    """
+
+    words: str
+    holds: Callable
+
+    def __and__(self, other):
+        return Condition(
+            f"{self.words}, {other.words}",
+            lambda values: self.holds(values) and other.holds(values),
+        )
+
+    def __or__(self, other):
+        return Condition(
+            f"{self.words} or {other.words}",
+            lambda values: self.holds(values) or other.holds(values),
+        )
+
+
+def with_flag(name, *choices):
+    """Returns the condition that a flag is set, or has one of the choices."""
+    if choices:
+        words = f"with --{name}={' or '.join(choices)}"
+        return Condition(words, lambda values: values.get(name) in choices)
+    return Condition(f"with --{name}", lambda values: bool(values.get(name)))
+
+
+def without_flag(name):
+    """Returns the condition that a flag is not set."""
+    return Condition(f"without --{name}", lambda values: not values.get(name))
+
+
+def with_other(name, choice):
+    """Returns the condition that a flag has a value other than `choice`."""
+    words = f"with --{name} other than {choice}"
+    return Condition(words, lambda values: values.get(name) != choice)
+
+
+_IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
+"""Matches characters that file names cannot have, unlike undecodable bytes."""
+
+
 class Flag(NamedTuple):
     """A flag: the name, type, default, help and limits of a field.
 
     Args:
         name: name without dashes.
-        kind: string, integer, float, bool, list (of strings), integers, floats,
-            repeated (may be set several times) or words (all words that are not
-            flags).
+        type: str, int, float, bool, or a list of one of them.
         default: default value, `REQUIRED`, or None if the flag has no default
             or --loss determines it.
         help: meaning, unit and the papers' values.
-        choices: allowed values for kind string, or () for any.
+        choices: allowed values of a string, or () for any.
+        kind: "repeated" if a list may be set several times, "words" if it
+            takes all words that are not flags, otherwise "".
         is_place: whether the value is a file or folder on this machine.
         free: whether the flag may change when a run is resumed.
         argument: the argument of the library that the flag sets, if its name
             differs from the flag's.
         limits: range of the numbers.
+        only: the `Condition` under which a run uses the flag, or None.
     """
 
     name: str
-    kind: str
+    type: Any
     default: object
     help: str
     choices: tuple = ()
+    kind: str = ""
     is_place: bool = False
     free: bool = False
     argument: str = ""
     limits: Limits | None = None
+    only: Condition | None = None
+
+    def check(self, value):
+        """Raises an error if a value has a wrong type or is out of range."""
+        name, received = f"--{self.name}", f"--{self.name}={written(value)}"
+        is_list = typing.get_origin(self.type) is list
+        if self.limits and isinstance(value, list) == is_list:
+            bounds = self.limits._asdict()
+            length, numbers = bounds.pop("length"), value
+            if not is_list:
+                numbers = [value]
+            whole = self.type in (int, list[int])
+            for number in numbers:
+                checked_number(name, number, whole=whole, **bounds)
+            if length not in (None, len(numbers)):
+                raise InputError(name, f"be {length} numbers", received)
+        elif not is_kind(value, self.type):
+            raise InputError(name, f"be of type {self.type}", received)
+        if self.choices:
+            check_choice(name, value, self.choices)
+        if _IN_NO_NAME.search(written(value)):
+            raise InputError(name, "be text in UTF-8", repr(value))
 
 
 def flag(default, help, **fields):
@@ -137,7 +198,7 @@ def _flag_of(field):
         extra = {"is_place": True} if limits == PLACE else {"limits": limits}
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    args = {"kind": KINDS[kind], "default": default, **extra, **field.metadata}
+    args = {"type": kind, "default": default, **extra, **field.metadata}
     return Flag(name=field.name.rstrip("_"), **args)
 
 
@@ -149,20 +210,10 @@ def written(value):
 
 
 def check_limits(group):
-    """Raises an error if a number of a group is outside its limits."""
+    """Raises an error if a value of a group is outside its limits."""
     for flag in flags_of(group):
-        value = vars(group).get(flag.name)
-        if flag.limits is None or value is None:
-            continue
-        numbers = value if isinstance(value, list) else [value]
-        bounds = flag.limits._asdict()
-        length = bounds.pop("length")
-        if length not in (None, len(numbers)):
-            received = f"--{flag.name}={written(value)}"
-            raise InputError(f"--{flag.name}", f"be {length} numbers", received)
-        whole = flag.kind in ("integer", "integers")
-        for number in numbers:
-            checked_number(f"--{flag.name}", number, whole=whole, **bounds)
+        if (value := vars(group).get(flag.name)) is not None:
+            flag.check(value)
 
 
 def must_come_with(options, name, required, advice="Leave it out."):
@@ -299,14 +350,39 @@ def _read(path, within):
     return expand(lines, (*within, path))
 
 
-_NUMBERS = {"integers": int, "floats": float}
+class _Numbers(absl_flags.ListParser):
+    """Parses numbers that are separated by commas."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def parse(self, argument):
+        """Returns a list of numbers."""
+        return [self.number(item) for item in super().parse(argument)]
+
+
+def _define(parser, flag):
+    """Adds a flag to absl's parser."""
+    arguments = flag.name, None, flag.help
+    if flag.kind == "repeated":
+        define = absl_flags.DEFINE_multi_string
+    elif flag.choices:
+        define = functools.partial(absl_flags.DEFINE, _Choice(flag))
+    elif flag.type in (list[int], list[float]):
+        numbers = _Numbers(*typing.get_args(flag.type))
+        define = functools.partial(absl_flags.DEFINE, numbers)
+    else:
+        define = _DEFINE[flag.type]
+    define(*arguments, flag_values=parser)
+
+
 _DEFINE = {
-    "string": absl_flags.DEFINE_string,
-    "integer": absl_flags.DEFINE_integer,
-    "float": absl_flags.DEFINE_float,
-    "bool": absl_flags.DEFINE_bool,
-    "repeated": absl_flags.DEFINE_multi_string,
-    **dict.fromkeys(("list", *_NUMBERS), absl_flags.DEFINE_list),
+    str: absl_flags.DEFINE_string,
+    int: absl_flags.DEFINE_integer,
+    float: absl_flags.DEFINE_float,
+    bool: absl_flags.DEFINE_bool,
+    list[str]: absl_flags.DEFINE_list,
 }
 
 
@@ -328,10 +404,7 @@ class CommandLine:
         parser = absl_flags.FlagValues()
         named = [flag for flag in flags if flag.kind != "words"]
         for flag in named:
-            define = _DEFINE[flag.kind]
-            if flag.choices:
-                define = functools.partial(absl_flags.DEFINE, _Choice(flag))
-            define(flag.name, None, flag.help, flag_values=parser)
+            _define(parser, flag)
         expanded = expand(words)
         try:
             unnamed = parser(["", *expanded])[1:]
@@ -341,7 +414,12 @@ class CommandLine:
             flag.name for flag in named if parser[flag.name].present
         }
         self.typed = _typed(words, named)
-        self.values = {f.name: _value(f, parser[f.name]) for f in named}
+        self.values = {
+            flag.name: parser[flag.name].value
+            if flag.name in self.set_flags
+            else _default(flag)
+            for flag in named
+        }
         extra = {flag.name: unnamed for flag in flags if flag.kind == "words"}
         if unnamed and not extra:
             place, received = flag_place(unnamed[0]), " ".join(unnamed)
@@ -392,20 +470,3 @@ def _default(flag):
     if flag.default is REQUIRED:
         raise InputError(f"--{flag.name}", "be set", "no value", flag.help)
     return copy.copy(flag.default)
-
-
-def _value(flag, parsed):
-    if not parsed.present:
-        return _default(flag)
-    if flag.kind not in _NUMBERS:
-        return parsed.value
-    try:
-        return [_NUMBERS[flag.kind](item) for item in parsed.value]
-    except ValueError as error:
-        raise InputError(
-            f"--{flag.name}",
-            f"be {flag.kind} separated by commas",
-            f"--{flag.name}={written(parsed.value)}",
-            "Correct the numbers. In a flagfile, write comments on separate "
-            "lines.",
-        ) from error

@@ -12,6 +12,7 @@ from tbnets.losses.triplet import NEGATIVES, REDUCTIONS, TripletLoss
 from tbnets.tasks.settings.flag import (
     PRESET,
     Amount,
+    Condition,
     Count,
     Counts,
     Limits,
@@ -20,7 +21,34 @@ from tbnets.tasks.settings.flag import (
     Rate,
     Whole,
     flag,
+    with_flag,
+    with_other,
+    without_flag,
 )
+
+BESIDE = ",mean"
+"""Ending of --text_encoder for a preset beside the mean of learned words."""
+
+
+def preset_of(encoder):
+    """Returns the preset that a --text_encoder names, `hub:PRESET`, or ""."""
+    name = encoder.removesuffix(BESIDE)
+    name = "hub:minilm" if name == "minilm" else name
+    return name if name.startswith("hub:") else ""
+
+
+def learns_words(encoder):
+    """Returns whether a --text_encoder learns vectors of words."""
+    is_preset = preset_of(encoder) != ""
+    return encoder.endswith(BESIDE) or not (is_preset or encoder == "features")
+
+
+LEARNS_WORDS = Condition(
+    "with a --text_encoder that learns words",
+    lambda values: learns_words(values["text_encoder"]),
+)
+READS_VECTORS = LEARNS_WORDS & with_flag("word_vectors")
+RECURRENT = with_flag("text_encoder", "lstm", "gru", "h_lstm")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,52 +72,79 @@ class TextSettings:
         False,
         "Train the preset too. By default, the preset is frozen, and its "
         "features of all texts are computed once and stored in --data_root.",
+        only=Condition(
+            "with --text_encoder=minilm or hub:PRESET",
+            lambda values: (
+                not learns_words(values["text_encoder"])
+                and values["text_encoder"] != "features"
+            ),
+        ),
     )
     trees: Place = flag(
         "",
         "Parse trees of the captions: a recipe such as "
         "features/parsed.flags, which computes them, or a file of "
         "tbnets parse_captions. Empty with --scenes: the scenes' trees.",
+        only=with_flag("text_encoder", "h_lstm"),
     )
     text_features: Place = flag(
         "",
         "Features of the captions: a recipe such as features/tfidf.flags, "
         "which computes them; a store of tbnets extract_text_features; or "
         "a .npy file with one row per caption. May contain {split}.",
+        only=with_flag("text_encoder", "features"),
     )
     min_count: Count = flag(
-        1, "Minimum count in the training captions of words in the vocabulary."
+        1,
+        "Minimum count in the training captions of words in the vocabulary.",
+        only=LEARNS_WORDS,
     )
     max_words: Whole = flag(
-        0, "Maximum number of words in the vocabulary; 0: all."
+        0,
+        "Maximum number of words in the vocabulary; 0: all.",
+        only=LEARNS_WORDS,
     )
-    word_dim: Count = flag(256, "Size of a word vector. Wang 2018: 256.")
+    word_dim: Count = flag(
+        256,
+        "Size of a word vector. Wang 2018: 256.",
+        only=LEARNS_WORDS & without_flag("word_vectors"),
+    )
     word_vectors: Place = flag(
         "",
         "Initial word vectors: a word2vec file (binary or text) or a GloVe "
         "file. Empty: random vectors of size --word_dim.",
         argument="vectors",
+        only=LEARNS_WORDS & without_flag("from"),
     )
     word_vectors_training: str = flag(
         "trained",
         "Whether training changes --word_vectors, or the vectors of the "
         "model given by --from.",
         choices=TRAININGS,
+        only=LEARNS_WORDS & (with_flag("word_vectors") | with_flag("from")),
     )
     word_vectors_scale: Amount = flag(
         0.05,
         "Standard deviation to which the vectors are scaled after "
         "subtracting their mean, for frozen vectors; 0: as in the file.",
+        only=READS_VECTORS,
     )
     new_word_dims: Whole = flag(
-        0, "Learned dimensions appended to each word vector."
+        0,
+        "Learned dimensions appended to each word vector.",
+        only=READS_VECTORS & with_other("word_vectors_training", "frozen"),
     )
-    word_dropout: Rate = flag(0.0, "Dropout rate on word vectors. Papers: 0.")
-    rnn_units: Count = flag(512, "Size of the recurrent state. Wang 2018: 512.")
+    word_dropout: Rate = flag(
+        0.0, "Dropout rate on word vectors. Papers: 0.", only=LEARNS_WORDS
+    )
+    rnn_units: Count = flag(
+        512, "Size of the recurrent state. Wang 2018: 512.", only=RECURRENT
+    )
     mean_beside: bool = flag(
         False,
         "Append the mean word vector of the caption to its states. In a tree, "
         "append to each node the mean vector of the node's words.",
+        only=RECURRENT,
     )
     equal_texts_match: bool = flag(
         False,
@@ -97,6 +152,26 @@ class TextSettings:
         "with the regions of all phrases with the same words, which are never "
         "its negatives.",
     )
+
+    @property
+    def preset(self) -> str:
+        """The preset that reads the captions, `hub:PRESET`, or ""."""
+        return preset_of(self.text_encoder)
+
+    @property
+    def frozen_preset(self) -> str:
+        """The preset whose text features the run reads, or ""."""
+        return "" if self.fine_tune_text else self.preset
+
+    @property
+    def learns_words(self) -> bool:
+        """Whether the run learns vectors of the words of its captions."""
+        return learns_words(self.text_encoder)
+
+    @property
+    def are_features(self) -> bool:
+        """Whether the texts of the run are features instead of words."""
+        return self.frozen_preset != "" or self.text_encoder == "features"
 
 
 _Positive = Annotated[float, Limits(0, above=True)]
@@ -142,6 +217,15 @@ is one. Each of the `term_weights` is the default of a flag such as
 """
 
 
+def _read_by_loss(name):
+    users = [loss for loss in LOSSES if name in LOSSES[loss][1]]
+    others = [loss for loss in LOSSES if loss not in users]
+    words = f"with --loss={' or '.join(users)}"
+    if len(others) < len(users):
+        words = f"with --loss other than {' or '.join(others)}"
+    return Condition(words, lambda values: name in LOSSES[values["loss"]][1])
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossSettings:
     """Loss settings."""
@@ -155,19 +239,24 @@ class LossSettings:
     temperature: Annotated[float, Limits(1e-6)] | None = flag(
         None,
         "Temperature: the divisor of similarities. CLIP: initially 0.07.",
+        only=_read_by_loss("temperature"),
     )
     margin: Amount | None = flag(
-        None, "Margin of the hinge, in units of the distance."
+        None,
+        "Margin of the hinge, in units of the distance.",
+        only=_read_by_loss("margin"),
     )
     negatives: str | None = flag(
         None,
         "Negatives of a positive pair: the --num_negatives hardest of the "
         "batch (Wang), all (Kiros, Vilalta), or the hardest (VSE++).",
         choices=NEGATIVES,
+        only=_read_by_loss("negatives"),
     )
     num_negatives: Count | None = flag(
         None,
         "Number of negatives per positive pair, K. Wang 2016: 50; 2018: 10.",
+        only=_read_by_loss("num_negatives") & with_flag("negatives", "top_k"),
     )
     structure_epochs: Amount = flag(
         0.0,
@@ -178,12 +267,14 @@ class LossSettings:
         None,
         "Distance of embeddings. Wang: euclidean.",
         choices=tuple(DISTANCES),
+        only=_read_by_loss("distance"),
     )
     reduction: str | None = flag(
         None,
         "Reduction over the triplets of a term: sum, mean, or the mean of the "
         "hinges above 0.",
         choices=REDUCTIONS,
+        only=_read_by_loss("reduction"),
     )
     image_to_text_weight: Amount | None = flag(
         None, "Weight of the image-to-text term."
@@ -232,6 +323,7 @@ class PairSettings:
         1,
         "Wrong captions (for phrases: regions) drawn for each matching pair. "
         "The wrong pair with the highest score is the negative. Wang 2018: 1.",
+        only=with_flag("pair_loss", "logistic"),
     )
 
 
@@ -320,7 +412,9 @@ class OptimizerSettings:
         "2e-4 with LSTM.",
     )
     weight_decay: Amount = flag(
-        0.0, "Weight decay, decoupled from the gradient. Wang 2016: 5e-4."
+        0.0,
+        "Weight decay, decoupled from the gradient. Wang 2016: 5e-4.",
+        only=with_other("optimizer", "adam"),
     )
     schedule: str = flag(
         "constant",
@@ -328,7 +422,9 @@ class OptimizerSettings:
         choices=("constant", "step", "exponential", "cosine"),
     )
     decay_epochs: _Positive = flag(
-        10.0, "Epochs in which step and exponential decay to a tenth."
+        10.0,
+        "Epochs in which step and exponential decay to a tenth.",
+        only=with_flag("schedule", "step", "exponential"),
     )
     gradient_clip_norm: Amount = flag(
         0.0, "Maximum gradient norm; 0: no limit. Kiros: 2."

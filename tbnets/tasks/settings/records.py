@@ -5,14 +5,13 @@ A record is a dict from the names of flags to their values.
 
 import os
 import pathlib
-import re
 
 from tbnets.errors import InputError
 from tbnets.features import hub
-from tbnets.files import CheckedFile, is_kind, shown, write_json, write_text
+from tbnets.files import CheckedFile, shown, write_json, write_text
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
-from tbnets.tasks.settings.flag import KINDS, written
-from tbnets.tasks.settings.settings import ALL, complete, unused_flags
+from tbnets.tasks.settings.flag import written
+from tbnets.tasks.settings.settings import ALL, complete
 
 SETTINGS_FILE = "settings.json"
 FLAGFILE = "run.flags"
@@ -66,44 +65,25 @@ def completed(record, path):
     The environment variable TBNETS_DATA overrides the recorded data root,
     because the data may have moved. `path` is used only in error messages.
     """
-    _check_kinds(record, path)
+    if not isinstance(record, dict) or record.keys() - _KNOWN.keys():
+        unknown = record
+        if isinstance(record, dict):
+            unknown = min(record.keys() - _KNOWN.keys())
+        found = shown(unknown)
+        raise InputError(f"{path}: expected flags of train; found {found}.")
+    try:
+        for name, value in record.items():
+            if value is not None:
+                _KNOWN[name].check(value)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     record = complete(record)
     if DATA_ROOT_VARIABLE in os.environ:
         record["data_root"] = os.path.abspath(os.environ[DATA_ROOT_VARIABLE])
     return record
 
 
-def _check_kinds(record, path):
-    expected, value = "the flags of a run", record
-    if isinstance(record, dict):
-        wrong = [name for name in record if not _fits(name, record[name])]
-        if not wrong:
-            return
-        value = record[wrong[0]]
-        if wrong[0] not in _KEPT:
-            name = shown(wrong[0])
-            raise InputError(f"{path}: expected flags of train; found {name}.")
-        flag = _KEPT[wrong[0]]
-        kind = flag.choices and f"one of {', '.join(flag.choices)}"
-        expected = f"{kind or flag.kind} for `{wrong[0]}`"
-    raise InputError(f"{path}: expected {expected}; found {shown(value)}.")
-
-
-_KEPT = {**ALL, "started_in": ALL["run_dir"]}
-_TYPES = {kind: type for type, kind in KINDS.items()}
-_IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")
-"""Matches characters that file names cannot have, unlike undecodable bytes."""
-
-
-def _fits(name, value):
-    flag = _KEPT.get(name)
-    if flag is None:
-        return False
-    if value is None:
-        return True
-    known = value in (flag.choices or (value,))
-    is_text = not _IN_NO_NAME.search(written(value))
-    return is_text and known and is_kind(value, _TYPES[flag.kind])
+_KNOWN = {**ALL, "started_in": ALL["run_dir"]._replace(name="started_in")}
 
 
 def check_resumable(record, settings, place):
@@ -117,7 +97,7 @@ def check_resumable(record, settings, place):
         free.discard("epochs")
     why = {"epochs": ", but --schedule=cosine decays until the last epoch"}
     free.add("started_in")
-    now, unused = settings.values(), unused_flags(settings)
+    now, unused = settings.values(), settings.unused()
     differing = [
         f"--{name}={value} (now {now[name]}{why.get(name, '')})"
         for name, value in sorted(record.items())

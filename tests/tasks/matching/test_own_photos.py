@@ -105,7 +105,7 @@ def with_usual(*words):
     line = tiny.typed(*words)
     resolved = run_line.resolve(line)
     files = registry.open_task(resolved.settings).usual_files
-    return resolved.with_usual(line, files).settings
+    return resolved.with_usual(files).settings
 
 
 def begun(settings):
@@ -207,7 +207,7 @@ def test_captions_in_the_photo_folder_need_no_flag(folder):
     path.write_text(text.replace(".jpg,", ","))  # Names without extension.
     found = run_line.resolve(tiny.typed("--images=photos"))
     assert found.settings.captions.captions == str(path)
-    assert found.sources["captions"] == "default with other flags"
+    assert found.source("captions") == "default with other flags"
     data = registry.open_task(found.settings)
     names = {name for x in EVERY for name in data.split(x).records.names}
     assert names == {*NAMES}
@@ -247,7 +247,8 @@ def test_flags_on_the_command_line_override_usual_flags(begun_before):
     line = tiny.typed(*PHOTOS, *CNN, "--epochs=3")
     resolved = run_line.resolve(line)
     files = registry.open_task(resolved.settings).usual_files
-    settings, sources = resolved.with_usual(line, files)
+    resolved = resolved.with_usual(files)
+    settings, source = resolved.settings, resolved.source
     assert (settings.epochs, settings.optimizer.learning_rate) == (3, 0.001)
     assert sources["epochs"] == "the command line"
     assert sources["word_dim"] == "configs/usual/photos_network.flags"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tbnets.cli import run_line
 from tbnets.extras.hub.texts import HubTokenizer
 from tbnets.features.photo_features import PhotoFeatures, build_named_cnn
 from tbnets.features.text_presets import PresetFeatures

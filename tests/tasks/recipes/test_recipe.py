@@ -10,7 +10,6 @@ from tbnets.tasks.recipes.image_features import Boxes
 from tbnets.tasks.recipes.plan import RECIPES, missing, read_recipes
 from tbnets.tasks.settings import flag as flags
 from tbnets.tasks.settings.flag import CommandLine, flags_of
-from tbnets.tasks.settings.settings import unused_flags
 from tests import tiny
 from tests.refusals import refused
 from tests.tasks.recipes.test_made import (
@@ -104,7 +103,7 @@ def test_results_may_be_computed_for_one_split(folder):
 
 def test_images_are_read_where_a_recipe_needs_them():
     def reads_images(*words):
-        unused = unused_flags(tiny.parse("--captions=c.csv", *words))
+        unused = tiny.parse("--captions=c.csv", *words).unused()
         return "images" not in unused
 
     assert reads_images("--image_features=a.npy, b.flags")

@@ -32,16 +32,16 @@ def test_each_setting_has_a_source(tmp_path, monkeypatch):
     path.write_text("--epochs=3\n--word_dim=4\n--captions=c.csv\n")
     line = typed(f"--flagfile={path}", "--epochs=5", "--loss=kiros2014")
     found = run_line.resolve(line)
-    assert found.sources["epochs"] == "the command line"
-    assert found.sources["word_dim"] == "a flag file"
-    assert found.sources["data_root"] == "default: TBNETS_DATA"
-    assert found.sources["margin"] == "default of --loss=kiros2014"
-    assert "dropout" not in found.sources
+    assert found.source("epochs") == "the command line"
+    assert found.source("word_dim") == "a flag file"
+    assert found.source("data_root") == "default: TBNETS_DATA"
+    assert found.source("margin") == "default of --loss=kiros2014"
+    assert found.source("dropout") == "default"
     record = {**found.settings.values(), "dropout": 0.25}
     again = run_line.resolve(typed("--epochs=9"), records.completed(record, ""))
     assert again.settings.branches.dropout == 0.25
-    assert again.sources["dropout"] == "the run that is resumed"
-    assert again.sources["epochs"] == "the command line"
+    assert again.source("dropout") == "the run that is resumed"
+    assert again.source("epochs") == "the command line"
     shown = run_line.format_settings(found).splitlines()
     assert shown[0].split() == ["--run_dir=", "default"]
 
@@ -171,7 +171,7 @@ def test_a_model_has_usual_flags(model, encoder):
     resolved = run_line.resolve(typed(f"--model={model}"))
     assert resolved.settings.texts.text_encoder == encoder
     source = f"configs/usual/{model}.flags"
-    assert resolved.sources["text_encoder"] == source
+    assert resolved.source("text_encoder") == source
     assert parse(f"--model={model}", "--text_encoder=gru") != resolved.settings
 
 
@@ -188,7 +188,7 @@ def test_flags_override_the_loss_of_a_paper():
 def test_every_loss_sets_all_flags_that_it_reads(name):
     settings = parse(f"--loss={name}")
     unset = {k for k, value in settings.values().items() if value is None}
-    assert unset <= unused_flags(settings).keys()
+    assert unset <= settings.unused().keys()
 
 
 def test_data_root_is_from_the_command_line_then_environment_then_flag_file(
@@ -232,7 +232,7 @@ def test_exported_settings_have_no_paths():
 
 def test_every_number_has_a_range():
     for name, flag in ALL.items():
-        numeric = flag.kind in ("integer", "float", "integers")
+        numeric = flag.type in (int, float, list[int])
         assert numeric == (flag.limits is not None), name
     parse().check()
 
@@ -247,15 +247,15 @@ def test_typed_paths_of_a_resumed_run_are_relative_to_the_current_folder(
     before = records.completed(parse(*given).values(), "kept")
     before["started_in"] = "/elsewhere"
     line = ("--cache=kept", "--cnn_weights=imagenet", "--run_dir=kept")
-    now = run_line.settings(typed(*line), before)
+    now = run_line.resolve(typed(*line), before).settings
     assert now.images.cache == str(tmp_path / "kept")
     assert (now.features.cnn_weights, now.run.run_dir) == ("imagenet", "kept")
     # What was not named is the run's own, and so is what is not here.
     assert now.captions.captions == "captions.csv"
-    gone = run_line.settings(typed("--cache=gone"), before)
+    gone = run_line.resolve(typed("--cache=gone"), before).settings
     assert gone.images.cache == "gone"
     records.check_resumable(before, now, "kept")
     # What is here is not what the run was started with.
-    now = run_line.settings(typed("--captions=captions.csv"), before)
+    now = run_line.resolve(typed("--captions=captions.csv"), before).settings
     with pytest.raises(InputError, match="--captions=captions.csv"):
         records.check_resumable(before, now, "kept")
