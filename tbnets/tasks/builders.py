@@ -1,13 +1,11 @@
 """Builds networks, losses and optimizers from settings."""
 
-import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
-import numpy as np
 
 from tbnets.checks import checked_number
 from tbnets.errors import InputError, check_choice
@@ -32,39 +30,12 @@ from tbnets.text.packed_trees import TreeRows
 from tbnets.training.optimizers import build_optimizer, build_schedule
 
 
-@dataclasses.dataclass(frozen=True)
-class NetworkInputs:
-    """The inputs of a network, as determined by the training data.
-
-    Args:
-        image_dim: number of features of an image; None for pixels.
-        text_dim: number of features of a text; None for words.
-        region_dim: number of features of a region; None without regions.
-        words: the vocabulary; empty for features.
-        word_vectors: initial word vectors, float `[num_words, dim]`, or None.
-        image_preset: config of the Keras Hub preset that encodes pixels.
-    """
-
-    image_dim: int | None = None
-    text_dim: int | None = None
-    region_dim: int | None = None
-    words: Sequence[str] = ()
-    word_vectors: np.ndarray | None = None
-    image_preset: Mapping = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def from_fitted(cls, fitted):
-        """Selects the inputs among the values that `Task.fit` returned."""
-        names = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{name: fitted[name] for name in names & fitted.keys()})
-
-
-def build_image_encoder(settings: Settings, inputs: NetworkInputs):
+def build_image_encoder(settings: Settings, fitted):
     """Returns the layer that encodes images."""
     if settings.image_encoder == "features":
         return FeatureTransform(settings.features.image_transform)
     if hub.is_hub(settings.image_encoder):
-        return _build_preset_encoder(settings, inputs.image_preset)
+        return _build_preset_encoder(settings, fitted.get("image_preset", {}))
     checked_number("image_size", settings.images.image_size, 1, whole=True)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
@@ -88,13 +59,13 @@ def _build_preset_encoder(settings: Settings, config):
     return encoder(preset, size, settings.images.fine_tune)
 
 
-def build_text_encoder(settings: Settings, inputs: NetworkInputs):
+def build_text_encoder(settings: Settings, fitted):
     """Returns the layer that encodes texts, or None for text features."""
     of_features = settings.texts.are_features
     if not settings.texts.learns_words:
         return None if of_features else text_preset(settings).layer()
-    options, words = settings.texts, len(inputs.words)
-    table = inputs.word_vectors
+    options, words = settings.texts, len(fitted["words"])
+    table = fitted.get("word_vectors")
     common = {
         "embedding_dim": options.word_dim if table is None else table.shape[1],
         "word_dropout": options.word_dropout,
@@ -103,7 +74,9 @@ def build_text_encoder(settings: Settings, inputs: NetworkInputs):
     if table is not None or settings.run.from_:
         common["word_training"] = options.word_vectors_training
     if of_features:
-        return text_encoders.FeaturesAndMean(words, inputs.text_dim, **common)
+        return text_encoders.FeaturesAndMean(
+            words, fitted["text_dim"], **common
+        )
     if options.text_encoder == "mean":
         return text_encoders.MeanOfWords(words, **common)
     common |= {"units": options.rnn_units, "mean_beside": options.mean_beside}
@@ -128,24 +101,24 @@ def build_branch(settings: Settings, name):
     )
 
 
-def two_branches(settings: Settings, inputs: NetworkInputs):
+def two_branches(settings: Settings, fitted):
     """Returns the layers of a `TwoBranchModel`, as a dict of its arguments."""
     return {
         "image_branch": build_branch(settings, "image_branch"),
         "text_branch": build_branch(settings, "text_branch"),
-        "image_encoder": build_image_encoder(settings, inputs),
-        "text_encoder": build_text_encoder(settings, inputs),
+        "image_encoder": build_image_encoder(settings, fitted),
+        "text_encoder": build_text_encoder(settings, fitted),
     }
 
 
-def create_embedding_network(settings: Settings, inputs: NetworkInputs):
+def create_embedding_network(settings: Settings, fitted):
     """Returns an `EmbeddingNetwork`."""
-    return EmbeddingNetwork(**two_branches(settings, inputs))
+    return EmbeddingNetwork(**two_branches(settings, fitted))
 
 
-def create_similarity_network(settings: Settings, inputs: NetworkInputs):
+def create_similarity_network(settings: Settings, fitted):
     """Returns a `SimilarityNetwork`."""
-    layers = two_branches(settings, inputs)
+    layers = two_branches(settings, fitted)
     seed = seed_of(settings.run.seed, "head")
     head = PairHead(
         settings.pairs.head_units, settings.pairs.head_dropout, seed=seed
@@ -153,9 +126,9 @@ def create_similarity_network(settings: Settings, inputs: NetworkInputs):
     return SimilarityNetwork(**layers, head=head)
 
 
-def create_hm_lstm(settings: Settings, inputs: NetworkInputs):
+def create_hm_lstm(settings: Settings, fitted):
     """Returns an `HMLSTM`."""
-    layers = two_branches(settings, inputs)
+    layers = two_branches(settings, fitted)
     if settings.correspondences.region_branch == "own":
         layers["region_branch"] = build_branch(settings, "region_branch")
         transform = FeatureTransform(settings.features.image_transform)
@@ -167,20 +140,20 @@ BACKGROUND = 0.5
 """Weight of regions without a phrase in CCA, relative to the pairs."""
 
 
-def create_cca(settings: Settings, inputs: NetworkInputs):
+def create_cca(settings: Settings, fitted):
     """Returns a `CCA`, whose projections are not computed yet."""
     regions, phrases = settings.regions, settings.phrases
     has_candidates = regions and regions.regions and phrases
     has_candidates = has_candidates and phrases.negative_regions == "photo"
     background = BACKGROUND if has_candidates else 0.0
-    encoder = build_text_encoder(settings, inputs)
-    text_dim = encoder.output_dim if encoder else inputs.text_dim
-    known = filter(None, (inputs.image_dim, text_dim))
+    encoder = build_text_encoder(settings, fitted)
+    text_dim = encoder.output_dim if encoder else fitted["text_dim"]
+    known = filter(None, (fitted["image_dim"], text_dim))
     dim = settings.cca.cca_dim or min(256, *known)
     return CCA(
         image_branch=CanonicalProjection(dim),
         text_branch=CanonicalProjection(dim, background > 0),
-        image_encoder=build_image_encoder(settings, inputs),
+        image_encoder=build_image_encoder(settings, fitted),
         text_encoder=encoder,
         regularization=settings.cca.cca_regularization,
         power=settings.cca.cca_power,
@@ -192,8 +165,8 @@ class ModelSpec(NamedTuple):
     """A value of --model.
 
     Args:
-        create: function that takes the settings and the `NetworkInputs` and
-            returns a Keras model.
+        create: function that takes the settings and the `Fitted` values of
+            the training data, and returns a Keras model.
         flag_groups: names of the `Settings` groups that the model reads.
         tasks: names of the tasks that the model supports; () for all.
         usual_files: names of the flag files in `configs/usual` that contain
@@ -221,33 +194,36 @@ MODELS = {
 """Maps the values of --model to models."""
 
 
-def build_network(settings: Settings, inputs: NetworkInputs):
-    """Returns the built network of a run, initialised from the seed."""
+def build_network(settings: Settings, fitted):
+    """Returns the built network of a run, initialised from the seed.
+
+    `fitted` contains the `Fitted` values of the training data: at least
+    `image_dim`, `text_dim` and, if the network learns words, `words`.
+    """
     training = settings.training or TrainingSettings()
     keras.utils.set_random_seed(settings.run.seed)
     keras.mixed_precision.set_global_policy(training.precision)
     allow_tensor_float_32(training.tensor_float_32)
-    network = MODELS[settings.run.model].create(settings, inputs)
+    network = MODELS[settings.run.model].create(settings, fitted)
     if not network.built:
-        network.build(_input_shapes(network, settings, inputs))
-    if inputs.word_vectors is not None:
-        table = network.text_encoder.embedding.embeddings
-        table.assign(inputs.word_vectors)
+        network.build(_input_shapes(network, settings, fitted))
+    if (table := fitted.get("word_vectors")) is not None:
+        network.text_encoder.embedding.embeddings.assign(table)
     return network
 
 
-def _input_shapes(network, settings, inputs):
-    shapes = {"images": (None, inputs.image_dim)}
+def _input_shapes(network, settings, fitted):
+    shapes = {"images": (None, fitted["image_dim"])}
     is_width = not settings.texts.learns_words
-    shapes["captions"] = (None, inputs.text_dim if is_width else None)
+    shapes["captions"] = (None, fitted["text_dim"] if is_width else None)
     if settings.image_encoder != "features":
         size = settings.images.image_size
         size = getattr(network.image_encoder, "image_size", size)
         shapes["images"] = (None, size, size, 3)
     if settings.texts.text_encoder == "h_lstm":
         shapes["captions"] = (None, *TreeRows.shape)
-    if inputs.region_dim is not None:
-        shapes["regions"] = (None, inputs.region_dim)
+    if "region_dim" in fitted:
+        shapes["regions"] = (None, fitted["region_dim"])
     return shapes
 
 

@@ -43,7 +43,7 @@ from tbnets.files import (
 )
 from tbnets.serving.export import next_version, write_saved_model
 from tbnets.tasks import registry
-from tbnets.tasks.builders import NetworkInputs, build_network
+from tbnets.tasks.builders import build_network
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.records import SETTINGS_FILE
 from tbnets.tasks.settings.settings import ALL, Settings
@@ -217,7 +217,7 @@ def _build(task, fitted, checkpoint):
     settings = task.settings
     if checkpoint:
         settings = settings.replace(cnn_weights=RANDOM)
-    return build_network(settings, NetworkInputs.from_fitted(fitted))
+    return build_network(settings, fitted)
 
 
 def _adapt(network, train):

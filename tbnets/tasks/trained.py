@@ -17,7 +17,7 @@ from tbnets.features.photo_features import RANDOM
 from tbnets.serving import saved_files, zoo
 from tbnets.serving.checksums import check_files
 from tbnets.tasks import registry
-from tbnets.tasks.builders import NetworkInputs, build_network
+from tbnets.tasks.builders import build_network
 from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.settings.records import completed
 from tbnets.tasks.settings.settings import ALL, FLAGS, Settings
@@ -188,7 +188,7 @@ def rebuild(name, cnn_weights=""):
         if preset := fitted.get("text_features_made_by", {}).get("preset"):
             fitted["text_dim"] = preset["dim"]
     task = registry.open_task(settings)
-    network = build_network(settings, NetworkInputs.from_fitted(fitted))
+    network = build_network(settings, fitted)
     trained.put_into(network)
     return network, task.endpoints(network, fitted)
 

@@ -13,7 +13,8 @@ from tbnets.tasks import builders, registry
 from tbnets.tasks.settings.settings import ALL, unused_flags
 from tests import tiny
 
-INPUTS = builders.NetworkInputs(8, 7, 5, words=["", "[UNK]", "dog"])
+SIZES = {"image_dim": 8, "text_dim": 7, "region_dim": 5}
+FITTED = {**SIZES, "words": ["", "[UNK]", "dog"]}
 
 
 def test_loss_follows_its_flags():
@@ -59,7 +60,7 @@ def test_a_softmax_loss_follows_its_flags():
 def test_weights_depend_only_on_the_seed():
     def kernel(seed):
         found = tiny.settings("data", "run", seed=seed, text_encoder="features")
-        network = builders.build_network(found, INPUTS)
+        network = builders.build_network(found, FITTED)
         return network.image_branch.weights[0].numpy()
 
     np.testing.assert_array_equal(kernel(3), kernel(3))
@@ -93,7 +94,7 @@ def test_dropout_masks_of_all_layers_differ(model):
         cca_dim=2,
         **RATES,
     )
-    inner = builders.build_network(found, INPUTS)._flatten_layers()
+    inner = builders.build_network(found, FITTED)._flatten_layers()
     inner = [*inner]
     branches = sum(isinstance(one, Branch) for one in inner)
     # On input and after two ReLUs of each branch, on words, in the head.
@@ -150,7 +151,7 @@ def test_unused_flags_do_not_change_the_network(task, model, monkeypatch):
     def configuration(more):
         found = tiny.parsed(line | more)
         keras.backend.clear_session()  # Names of layers begin anew.
-        network = builders.build_network(found, INPUTS)
+        network = builders.build_network(found, FITTED)
         return found, network.get_config()
 
     settings, expected = configuration({})

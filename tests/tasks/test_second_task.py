@@ -116,7 +116,7 @@ class FactorTask(Task):
         )
 
 
-def create(settings, inputs):
+def create(settings, fitted):
     return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 
 

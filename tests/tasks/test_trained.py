@@ -205,8 +205,8 @@ def test_zoo_weights_are_assigned_to_their_branches():
     """HM-LSTM has three: its names count them as they were made."""
     model = trained.open_trained("scenes_hm_lstm")
     words = [*model.fitted["words"], "zebra"]
-    inputs = NetworkInputs(152, region_dim=157, words=words)
-    network = build_network(model.settings, inputs)
+    fitted = {"image_dim": 152, "region_dim": 157, "words": words}
+    network = build_network(model.settings, fitted)
     model.put_into(network)
     told = {name.partition("/")[2]: array for name, array in model.weights}
     for name, branch in (

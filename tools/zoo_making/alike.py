@@ -10,7 +10,7 @@ from tbnets.serving.inputs import IMAGE_BYTES, TreeReader, is_trees
 from tbnets.serving.protocol import example_rows
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import registry
-from tbnets.tasks.builders import NetworkInputs, build_network
+from tbnets.tasks.builders import build_network
 from tbnets.tasks.localization import endpoints_of_phrases
 from tbnets.tasks.photo_readers import start_at_photo
 from tbnets.tasks.trained import open_trained, sizes_of
@@ -39,7 +39,7 @@ def export_again(source, path):
         settings = start_at_photo(settings, "imagenet")
     fitted = sizes_of(before.metadata) | trained.fitted
     task = registry.open_task(settings)
-    network = build_network(settings, NetworkInputs.from_fitted(fitted))
+    network = build_network(settings, fitted)
     trained.put_into(network)
     made = endpoints_of_phrases if localizes else branch_endpoints
     path = write_saved_model(
