@@ -93,13 +93,9 @@ class Matcher:
         `[num_phrases]`, and `CONFIDENCE` holds their similarities, float32
         `[num_phrases]`.
         """
-        count = len(examples.phrases.captions)
-        choices = np.zeros(count, np.int16)
-        confidences = np.zeros(count, np.float32)
-        for phrases, table in self._tables(examples):
-            choices[phrases] = table.argmax(axis=1)
-            confidences[phrases] = table.max(axis=1)
-        return {CHOICE: choices, CONFIDENCE: confidences}
+        table = self._table(examples)
+        choices = table.argmax(axis=1).astype(np.int16)
+        return {CHOICE: choices, CONFIDENCE: table.max(axis=1)}
 
     def scores(self, examples, links=None, folder=None):
         """Returns the `NounPhraseScores` of `PairExamples`.
@@ -111,11 +107,6 @@ class Matcher:
             return NounPhraseScores(None, **held)
         photos = range(examples.records.num_images)
         candidates = [examples.regions.candidates(photo) for photo in photos]
-        width = max(map(len, candidates), default=0)
-        count = len(examples.phrases.captions)
-        similarities = np.zeros((count, width), np.float32)
-        for phrases, table in self._tables(examples):
-            similarities[phrases, : table.shape[1]] = table
 
         def compare(images, columns, rows):
             return exact_scores(
@@ -132,7 +123,7 @@ class Matcher:
             sizes = np.array([boxes[-1, 2:] for boxes in candidates])
             held["photos"] = PhotoFiles(folder, examples.records.names, sizes)
         table = PhraseTable(
-            similarities[links.phrases],
+            self._table(examples)[links.phrases],
             candidates,
             phrase_texts(examples, links.phrases),
             links.boxes,
@@ -142,22 +133,26 @@ class Matcher:
         )
         return NounPhraseScores(table, compare, **held)
 
-    def _tables(self, examples):
-        """Yields rows of phrases and their similarities `[p, width]`.
+    def _table(self, examples):
+        """Returns the similarities of all phrases, `[num_phrases, width]`.
 
-        Similarities are -infinity after the candidates of a phrase's photo.
+        They are -infinity after the candidates of a phrase's photo.
         """
         images = self._embedder.images(examples)
         groups = examples.records.caption_rows()
+        width = int(examples.regions.counts.max(initial=0)) + 1
+        shape = len(examples.phrases.captions), width
+        similarities = np.full(shape, -np.inf, np.float32)
         with progress_bar(len(images), "regions of phrases", "photo") as bar:
             for start in range(0, len(images), PHOTOS_AT_ONCE):
                 rows = np.arange(len(images))[start : start + PHOTOS_AT_ONCE]
                 captions = np.concatenate([groups[row] for row in rows])
                 phrases = examples.phrases.rows_of(captions)
                 if len(phrases):
-                    table = self._photo_scores(examples, rows, captions, images)
-                    yield phrases, table
+                    part = self._photo_scores(examples, rows, captions, images)
+                    similarities[phrases, : part.shape[1]] = part
                 bar.update(len(rows))
+        return similarities
 
     def _embed_candidates(self, examples, images, numbers):
         vectors = self._embedder.images(examples)[images]

@@ -12,12 +12,12 @@ from tbnets.data.batches import EpochBatches, Examples
 from tbnets.data.captions import summary
 from tbnets.data.images import decode_images
 from tbnets.features import hub
-from tbnets.serving import embedding_cache, search
 from tbnets.serving.endpoints import two_branch_endpoints
 from tbnets.serving.served import load_saved_model
 from tbnets.tasks import own_photos
 from tbnets.tasks.retrieval_scores import (
     RetrievalScores,
+    embed_images,
     example_captions,
     show_answers,
 )
@@ -254,18 +254,7 @@ class MatchingTask(Task):
         If the model takes photos, the results are drawn to `answers.png`.
         """
         model = load_saved_model(saved_model)
-        split = self.last
-        records = split.records
-        rows, photos = range(records.num_images), None
-        if model.takes_photos:
-            photos = self.data.sources.photo_folder
-            paths = {row: photos / records.file_name(row) for row in rows}
-            saved = embedding_cache.EmbeddingCache(model, photos)
-            rows, embeddings = saved.embed(paths)
-        else:
-            features = np.concatenate(list(split.images.chunks()))
-            embeddings = search.embed(model.embed_images, features, "image")
+        records, embeddings = embed_images(model, self.last)
+        photos = self.last.photo_folder if model.takes_photos else None
         path = folder / "answers.png"
-        return show_answers(
-            model, queries, records.subset(rows), embeddings, photos, path
-        )
+        return show_answers(model, queries, records, embeddings, photos, path)

@@ -342,6 +342,22 @@ class RetrievalScores(Scores):
         return joined([points, phrases])
 
 
+def embed_images(model, split, cache=False):
+    """Embeds the images of a `SplitData` with an exported model.
+
+    Returns (records, embeddings), without photos that cannot be decoded. The
+    other arguments are those of `scores_of_model`.
+    """
+    if not model.takes_photos:
+        features = np.concatenate(list(split.images.chunks()))
+        images = search.embed(model.embed_images, features, "image")
+        return split.records, images
+    folder, paths = split.photo_folder, dict(enumerate(split.photos.paths))
+    saved = embedding_cache.EmbeddingCache(model, folder, cache)
+    rows, images = saved.embed(paths)
+    return split.records.subset(rows), images
+
+
 def scores_of_model(model, split, prompt="{}", cache=False):
     """Returns the `RetrievalScores` of an exported model on a `SplitData`.
 
@@ -351,18 +367,7 @@ def scores_of_model(model, split, prompt="{}", cache=False):
         prompt: text that contains {} for the caption.
         cache: as in `embedding_cache.EmbeddingCache`.
     """
-    records, images, folder = split.records, None, split.photo_folder
-    if model.takes_photos:
-        names = map(records.file_name, range(records.num_images))
-        paths = dict(zip(names, split.photos.paths, strict=True))
-        saved = embedding_cache.EmbeddingCache(model, folder, cache)
-        ids, images = saved.embed(paths)
-        kept = set(ids)  # Broken photos are left out.
-        rows = [row for row, name in enumerate(paths) if name in kept]
-        records = records.subset(rows)
-    else:
-        features = np.concatenate(list(split.images.chunks()))
-        images = search.embed(model.embed_images, features, "image")
+    records, images = embed_images(model, split, cache)
     prompted = [prompt.replace("{}", caption) for caption in records.captions]
     texts = search.embed(model.embed_text, prompted, "caption")
     pairs = None
@@ -377,4 +382,5 @@ def scores_of_model(model, split, prompt="{}", cache=False):
 
         counts = len(images), len(texts)
         pairs = score_tiles.PairScores(*counts, tile, one_by_one)
-    return RetrievalScores(images, texts, records, pairs, photos=folder)
+    photos = split.photo_folder
+    return RetrievalScores(images, texts, records, pairs, photos=photos)
