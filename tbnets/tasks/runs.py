@@ -109,7 +109,7 @@ def check_same_run(workers, settings: Settings, last):
 
     `last` is the path of the worker's last checkpoint, which need not exist.
     """
-    workers.check_same("the flags", records.without_places(settings))
+    workers.check_same("the flags", settings.without_places())
     epoch = checkpoints.read_progress(last).epoch if last.exists() else 0
     workers.check_same("--run_dir", {"epochs": epoch})
 
@@ -349,7 +349,7 @@ def export(
     names = "image_features_made_by", "text_features_made_by"
     about = {
         "epoch": session.state.epoch,
-        "settings": records.without_places(session.settings),
+        "settings": session.settings.without_places(),
         **{name: fitted.get(name, {}) for name in names},
     }
     return write_saved_model(

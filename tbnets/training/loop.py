@@ -417,7 +417,10 @@ class Board:
         with self._best.as_default():
             # TensorBoard's table of settings shows every scalar of this run.
             # The folder as the id keeps runs with the same settings separate.
-            values = settings.comparable()
+            values = {
+                name: ",".join(map(str, x)) if isinstance(x, list) else x
+                for name, x in settings.without_places().items()
+            }
             hparams.hparams(values, trial_id=str(self._run_dir))
         self.flush()
 

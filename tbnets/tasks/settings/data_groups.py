@@ -277,7 +277,8 @@ class ImageSettings:
     )
 
 
-def _reads_photos(values):
+def _reads_photos(settings):
+    values = settings.values()
     names = "image_features", "regions"
     items = ",".join(values.get(name, "") for name in names).split(",")
     return (
@@ -309,7 +310,7 @@ class FeatureSettings:
         argument="steps",
         only=Condition(
             "without --fine_tune and --image_encoder=small",
-            lambda values: not READS_PIXELS.holds(values),
+            lambda settings: settings.image_encoder == "features",
         ),
     )
     cnn_weights: Place = flag(

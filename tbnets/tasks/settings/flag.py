@@ -76,8 +76,8 @@ class Condition(NamedTuple):
 
     Args:
         words: the condition in words, such as "with --scenes".
-        holds: function that takes the values of a run's flags, a dict by name,
-            and returns whether the condition holds.
+        holds: function that takes the `Settings` of a run and returns whether
+            the condition holds.
     """
 
     words: str
@@ -86,13 +86,13 @@ class Condition(NamedTuple):
     def __and__(self, other):
         return Condition(
             f"{self.words}, {other.words}",
-            lambda values: self.holds(values) and other.holds(values),
+            lambda settings: self.holds(settings) and other.holds(settings),
         )
 
     def __or__(self, other):
         return Condition(
             f"{self.words} or {other.words}",
-            lambda values: self.holds(values) or other.holds(values),
+            lambda settings: self.holds(settings) or other.holds(settings),
         )
 
 
@@ -100,19 +100,19 @@ def with_flag(name, *choices):
     """Returns the condition that a flag is set, or has one of the choices."""
     if choices:
         words = f"with --{name}={' or '.join(choices)}"
-        return Condition(words, lambda values: values.get(name) in choices)
-    return Condition(f"with --{name}", lambda values: bool(values.get(name)))
+        return Condition(words, lambda x: x.values().get(name) in choices)
+    return Condition(f"with --{name}", lambda x: bool(x.values().get(name)))
 
 
 def without_flag(name):
     """Returns the condition that a flag is not set."""
-    return Condition(f"without --{name}", lambda values: not values.get(name))
+    return Condition(f"without --{name}", lambda x: not x.values().get(name))
 
 
 def with_other(name, choice):
     """Returns the condition that a flag has a value other than `choice`."""
     words = f"with --{name} other than {choice}"
-    return Condition(words, lambda values: values.get(name) != choice)
+    return Condition(words, lambda x: x.values().get(name) != choice)
 
 
 _IN_NO_NAME = re.compile("[\\0\\ud800-\\udc7f\\udd00-\\udfff]")

@@ -28,24 +28,9 @@ from tbnets.tasks.settings.flag import (
 
 BESIDE = ",mean"
 """Ending of --text_encoder for a preset beside the mean of learned words."""
-
-
-def preset_of(encoder):
-    """Returns the preset that a --text_encoder names, `hub:PRESET`, or ""."""
-    name = encoder.removesuffix(BESIDE)
-    name = "hub:minilm" if name == "minilm" else name
-    return name if name.startswith("hub:") else ""
-
-
-def learns_words(encoder):
-    """Returns whether a --text_encoder learns vectors of words."""
-    is_preset = preset_of(encoder) != ""
-    return encoder.endswith(BESIDE) or not (is_preset or encoder == "features")
-
-
 LEARNS_WORDS = Condition(
     "with a --text_encoder that learns words",
-    lambda values: learns_words(values["text_encoder"]),
+    lambda settings: settings.texts.learns_words,
 )
 READS_VECTORS = LEARNS_WORDS & with_flag("word_vectors")
 RECURRENT = with_flag("text_encoder", "lstm", "gru", "h_lstm")
@@ -74,9 +59,8 @@ class TextSettings:
         "features of all texts are computed once and stored in --data_root.",
         only=Condition(
             "with --text_encoder=minilm or hub:PRESET",
-            lambda values: (
-                not learns_words(values["text_encoder"])
-                and values["text_encoder"] != "features"
+            lambda settings: (
+                settings.texts.preset != "" and not settings.texts.learns_words
             ),
         ),
     )
@@ -156,7 +140,9 @@ class TextSettings:
     @property
     def preset(self) -> str:
         """The preset that reads the captions, `hub:PRESET`, or ""."""
-        return preset_of(self.text_encoder)
+        name = self.text_encoder.removesuffix(BESIDE)
+        name = "hub:minilm" if name == "minilm" else name
+        return name if name.startswith("hub:") else ""
 
     @property
     def frozen_preset(self) -> str:
@@ -166,7 +152,9 @@ class TextSettings:
     @property
     def learns_words(self) -> bool:
         """Whether the run learns vectors of the words of its captions."""
-        return learns_words(self.text_encoder)
+        if self.preset:
+            return self.text_encoder.endswith(BESIDE)
+        return self.text_encoder != "features"
 
     @property
     def are_features(self) -> bool:
@@ -223,7 +211,7 @@ def _read_by_loss(name):
     words = f"with --loss={' or '.join(users)}"
     if len(others) < len(users):
         words = f"with --loss other than {' or '.join(others)}"
-    return Condition(words, lambda values: name in LOSSES[values["loss"]][1])
+    return Condition(words, lambda x: name in LOSSES[x.loss.loss][1])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -110,12 +110,3 @@ def check_resumable(record, settings, place):
         expected = "be used with the flags with which the run was started"
         received = f"{'; '.join(differing)} in {place}"
         raise InputError("--resume", expected, received)
-
-
-def without_places(settings):
-    """Returns the settings as a dict, omitting all paths on this machine."""
-    return {
-        name: hub.unplaced(value)
-        for name, value in settings.values().items()
-        if name != "started_in" and not ALL[name].is_place
-    }

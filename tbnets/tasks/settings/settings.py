@@ -4,6 +4,7 @@ import dataclasses
 import typing
 
 from tbnets.data.sources import Sources
+from tbnets.features import hub
 from tbnets.losses.presets import TERMS
 from tbnets.tasks.settings.data_groups import (
     READS_PHOTO_FOLDER,
@@ -16,7 +17,7 @@ from tbnets.tasks.settings.data_groups import (
     RegionSettings,
     RunSettings,
 )
-from tbnets.tasks.settings.flag import check_limits, flags_of, written
+from tbnets.tasks.settings.flag import check_limits, flags_of
 from tbnets.tasks.settings.learning_groups import (
     LOSSES,
     BatchSettings,
@@ -69,15 +70,13 @@ class Settings:
     @property
     def image_encoder(self) -> str:
         """The network's photo encoder, or `features` if it reads features."""
-        reads_pixels = READS_PIXELS.holds(self.values())
+        reads_pixels = READS_PIXELS.holds(self)
         return self.images.image_encoder if reads_pixels else "features"
 
     @property
     def reads_photo_folder(self) -> bool:
         """Whether the run extracts features from the photos of `--images`."""
-        return self.images is not None and READS_PHOTO_FOLDER.holds(
-            self.values()
-        )
+        return self.images is not None and READS_PHOTO_FOLDER.holds(self)
 
     def sources(self) -> Sources:
         """Returns the files and folders that the run reads."""
@@ -117,11 +116,10 @@ class Settings:
 
     def unused(self) -> dict[str, str]:
         """Returns a dict from each unused flag to the condition for its use."""
-        values = self.values()
         return {
             flag.name: flag.only.words
             for flag in self.flags()
-            if flag.only and not flag.only.holds(values)
+            if flag.only and not flag.only.holds(self)
         }
 
     def flags_read(self) -> list:
@@ -129,18 +127,16 @@ class Settings:
         unused = self.unused()
         return [flag for flag in self.flags() if flag.name not in unused]
 
-    def comparable(self) -> dict:
-        """Returns the settings by which TensorBoard compares runs.
+    def without_places(self) -> dict:
+        """Returns the flags that the run reads, without paths of this machine.
 
-        Lists become strings. File and folder paths are left out.
+        Two runs are equal if these values and their data are equal.
         """
         values = self.values()
-        names = [flag.name for flag in self.flags_read() if not flag.is_place]
         return {
-            name: written(values[name])
-            if isinstance(values[name], list)
-            else values[name]
-            for name in names
+            flag.name: hub.unplaced(values[flag.name])
+            for flag in self.flags_read()
+            if not flag.is_place
         }
 
 

@@ -221,9 +221,8 @@ def test_settings_contain_the_folder_of_the_start(tmp_path, monkeypatch):
 
 
 def test_exported_settings_have_no_paths():
-    found = records.without_places(
-        parse("--captions=/home/me/c.json", "--run_dir=/home/me/runs")
-    )
+    line = "--captions=/home/me/c.json", "--run_dir=/home/me/runs"
+    found = parse(*line).without_places()
     assert found["margin"] == 0.05
     places = {"captions", "run_dir", "data_root", "images", "started_in"}
     assert not places & set(found)
