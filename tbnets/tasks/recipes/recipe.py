@@ -16,7 +16,6 @@ from tbnets.files import can_be_written
 from tbnets.progress import say
 from tbnets.tasks.settings.flag import (
     CommandLine,
-    expand,
     find_flagfile,
     flags_of,
     name_flag,
@@ -175,9 +174,9 @@ class Recipe:
 
 def _read_flags(flag, item, kind, sources):
     path = find_flagfile(item, "", flag, sources.resolve(item))
-    words = expand([f"--flagfile={path}"])
+    words, flags = [f"--flagfile={path}"], flags_of(kind.group)
     try:
-        return path, CommandLine(words, flags_of(kind.group)).take(kind.group)
+        return path, CommandLine(words, flags).take(kind.group)
     except InputError as error:
         text = str(error)
         place = "" if text.startswith(f"{path}:") else f"{path}: "

@@ -271,12 +271,6 @@ _HAS_BLANKS = re.compile(r"-[^=\s]*\s")
 """Matches a line with a space after the name of its flag."""
 
 
-class FileWord(str):
-    """A word that was read from a flag file; its `place` is `FILE:LINE: `."""
-
-    place = ""
-
-
 def configs_folder():
     """Returns the folder of the configurations shipped with the package."""
     return shipped_folder("configs")
@@ -306,48 +300,6 @@ def find_flagfile(name, place="", flag="flagfile", path=None):
         f"{place}`--{flag}` must be a file of flags or the name of a "
         f"configuration. Received: {name}, looked for at {path}.{hint}"
     )
-
-
-def expand(words, within=()):
-    """Replaces each --flagfile in a command line with the flags in the file.
-
-    Words from a flag file are `FileWord`s. `within` lists the paths of the flag
-    files that contain `words`.
-    """
-    words, expanded = list(words), []
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            return [*expanded, word, *words]
-        flag, equals, name = word.partition("=")
-        if flag not in _NAMES:
-            expanded.append(word)
-            continue
-        if not equals:
-            name = words.pop(0) if words else ""
-        expanded += _read(find_flagfile(name, flag_place(word)), within)
-    return expanded
-
-
-def flag_place(word):
-    """Returns `FILE:LINE: ` for a word from a flag file, otherwise ""."""
-    return word.place if isinstance(word, FileWord) else ""
-
-
-def _read(path, within):
-    if path in within:
-        raise InputError(f"{path} must not include itself, in {within[-1]}.")
-    file, lines = CheckedFile(path), []
-    for place, line in enumerate(file.lines()[0], 1):
-        line = FileWord(line.strip())
-        line.place = f"{path}:{place}: "
-        if not line or line.startswith(_COMMENTS):
-            continue
-        if _HAS_BLANKS.match(line):
-            advice = "Remove the spaces before the value."
-            file.refuse("--flag=value", line, place, advice)
-        lines.append(line)
-    return expand(lines, (*within, path))
 
 
 class _Numbers(absl_flags.ListParser):
@@ -401,15 +353,12 @@ class CommandLine:
     """
 
     def __init__(self, words, flags):
-        parser = absl_flags.FlagValues()
+        self._parser = parser = absl_flags.FlagValues()
         named = [flag for flag in flags if flag.kind != "words"]
         for flag in named:
             _define(parser, flag)
-        expanded = expand(words)
-        try:
-            unnamed = parser(["", *expanded])[1:]
-        except absl_flags.Error as error:
-            raise InputError(_message(error, expanded, parser)) from error
+        self._words = [flag.name for flag in flags if flag not in named]
+        unnamed = self._read(words)
         self.set_flags = {
             flag.name for flag in named if parser[flag.name].present
         }
@@ -419,13 +368,53 @@ class CommandLine:
             if flag.name in self.set_flags
             else _default(flag)
             for flag in named
-        }
-        extra = {flag.name: unnamed for flag in flags if flag.kind == "words"}
-        if unnamed and not extra:
-            place, received = flag_place(unnamed[0]), " ".join(unnamed)
+        } | dict.fromkeys(self._words, unnamed)
+
+    def _read(self, words, place="", files=()):
+        """Parses words, and returns those that are not flags.
+
+        The flags of a flag file take the place of its flag. `files` are the
+        flag files that contain the words, and `place` is the line.
+        """
+        words, before, unnamed = list(words), [], []
+        while words and words[0] != "--":
+            word = words.pop(0)
+            flag, equals, name = word.partition("=")
+            if flag not in _NAMES:
+                before.append(word)
+                continue
+            unnamed += self._parse(before, place)
+            before = []
+            if not equals:
+                name = words.pop(0) if words else ""
+            unnamed += self._read_file(find_flagfile(name, place), files)
+        return unnamed + self._parse(before + words, place)
+
+    def _read_file(self, path, files):
+        if path in files:
+            raise InputError(f"{path} must not include itself, in {files[-1]}.")
+        file, unnamed = CheckedFile(path), []
+        for number, line in enumerate(file.lines()[0], 1):
+            line = line.strip()
+            if not line or line.startswith(_COMMENTS):
+                continue
+            if _HAS_BLANKS.match(line):
+                advice = "Remove the spaces before the value."
+                file.refuse("--flag=value", line, number, advice)
+            unnamed += self._read([line], f"{path}:{number}: ", (*files, path))
+        return unnamed
+
+    def _parse(self, words, place):
+        try:
+            unnamed = self._parser(["", *words])[1:]
+        except absl_flags.Error as error:
+            text = " ".join(str(error).split()).rstrip(".")
+            raise InputError(f"{place}{text}. See --help.") from error
+        if unnamed and not self._words:
+            received = " ".join(unnamed)
             message = f"The command line must not contain {received}."
             raise InputError(place + message)
-        self.values |= extra
+        return unnamed
 
     def take(self, group):
         """Creates a group of flags from parsed values; checks their limits."""
@@ -441,23 +430,6 @@ class _Choice(absl_flags.EnumParser):
     def __init__(self, flag):
         super().__init__(flag.choices)
         self.enum_values = flag.choices  # absl makes it a list.
-
-
-def _message(error, words, parser):
-    place = ""
-    for word in words:
-        if isinstance(word, FileWord) and not place:
-            try:
-                parser(["", word])
-            except absl_flags.Error as wrong:
-                error, place = wrong, word.place
-    text = place + " ".join(str(error).split()).rstrip(".")
-    if match := re.fullmatch(r"(.*)Missing value for flag (--\w+)", text):
-        return (
-            f"{match[1]}`{match[2]}` must have a value. Received: no value. "
-            f"Write {match[2]}=VALUE. See --help."
-        )
-    return f"{text}. See --help."
 
 
 def _typed(words, flags):

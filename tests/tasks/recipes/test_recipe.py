@@ -27,7 +27,7 @@ __all__ = ["folder", "tiny_is_known"]
 def test_each_shipped_recipe_has_the_flags_of_one_tool():
     folder = flags.configs_folder() / "features"
     for path in sorted(folder.glob("*.flags")):
-        words, tools = flags.expand([f"--flagfile={path}"]), set()
+        words, tools = [f"--flagfile={path}"], set()
         for kind in (Boxes, *RECIPES.values()):
             with contextlib.suppress(InputError):
                 CommandLine(words, flags_of(kind.group)).take(kind.group)
