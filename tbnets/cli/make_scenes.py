@@ -16,7 +16,7 @@ import pathlib
 from tbnets.data.scenes.dataset import DATASET, ensure_scenes
 from tbnets.data.scenes.layout import SceneSettings
 from tbnets.progress import progress_bar
-from tbnets.tasks.settings.flag import REQUIRED, Whole, flag
+from tbnets.tasks.settings.flag import REQUIRED, Count, Whole, flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,10 @@ class Options:
         SceneSettings.num_dev, "Dev scenes, split val in dataset.json."
     )
     num_test: Whole = flag(SceneSettings.num_test, "Test scenes.")
-    image_size: int = flag(
+    image_size: Count = flag(
         SceneSettings.image_size, "Width and height of the images, in pixels."
     )
-    seed: int = flag(
+    seed: Whole = flag(
         SceneSettings.seed,
         "Seed of the scenes. No test scene has the same objects as a training "
         "scene.",

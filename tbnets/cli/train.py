@@ -38,7 +38,6 @@ from tbnets.tasks.settings.flag import (
     flag,
     flags_of,
     must_come_with,
-    title_of,
 )
 from tbnets.tasks.settings.settings import ALL, FLAGS
 from tbnets.tasks.settings.settings import GROUPS as RUN_GROUPS
@@ -108,7 +107,8 @@ def help_sections():
     sections = {"Main flags": [known[name] for name in FIRST]}
     sections["Devices that train together"] = [known[name] for name in DEVICES]
     for name, group in RUN_GROUPS.items():
-        sections[title_of(group)] = [
+        title = group.__doc__.partition("\n")[0].rstrip(".")
+        sections[title] = [
             known[option.name]
             for option in FLAGS[name]
             if option.name not in FIRST

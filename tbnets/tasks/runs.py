@@ -120,10 +120,9 @@ CURVES, EXAMPLES = "curves.png", "examples.png"
 def start(settings: Settings, resume):
     """Checks the flags and the folder of a run, and returns the folder.
 
-    Does not write files. Raises ValueError if a number is out of range, the
-    folder is unusable, or flags of a resumed run have changed.
+    Does not write files. Raises ValueError if the folder is unusable, or flags
+    of a resumed run have changed.
     """
-    settings.check()
     folder = check_run_folder(settings.run.run_dir, resume)
     if not can_be_written(folder):
         expected = "be a writable folder"

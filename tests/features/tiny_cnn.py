@@ -7,7 +7,7 @@ import pytest
 
 from tbnets.features import cnn
 from tbnets.tasks.recipes.image_features import ImageFeatures
-from tbnets.tasks.settings.flag import PRESET, OneOf
+from tbnets.tasks.settings.flag import PRESET
 
 NAME = "Tiny"
 SIDE = 8
@@ -56,7 +56,7 @@ def known(imagenet=None):
         patch.setitem(cnn.NETWORKS, NAME, row)
         # Its choices are those that there were when the verb was imported.
         flag = ImageFeatures.__dataclass_fields__["cnn"]
-        choices = {"choices": OneOf(*sorted(cnn.NETWORKS), PRESET)}
+        choices = {"choices": (*sorted(cnn.NETWORKS), PRESET)}
         patch.setattr(flag, "metadata", {**flag.metadata, **choices})
         yield
 

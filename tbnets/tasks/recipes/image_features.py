@@ -18,7 +18,7 @@ from tbnets.tasks.recipes.recipe import Recipe
 from tbnets.tasks.settings.flag import (
     PRESET,
     Count,
-    OneOf,
+    Counts,
     Place,
     Whole,
     flag,
@@ -104,7 +104,7 @@ class Proposals:
     max_aspect_ratio: float = flag(
         3.0, "For edge_boxes: maximum ratio of a box's sides."
     )
-    longest_side: int = flag(
+    longest_side: Count = flag(
         500,
         "Maximum side of a photo in pixels. Larger photos are first scaled "
         "down.",
@@ -159,7 +159,7 @@ class ImageFeatures:
         "EfficientNetLite0",
         "Network, or the name, handle or folder of a Keras Hub preset. "
         "Papers: VGG19, VGG16.",
-        choices=OneOf(*sorted(NETWORKS), PRESET),
+        choices=(*sorted(NETWORKS), PRESET),
         argument="name",
     )
     cnn_weights: Place = flag(
@@ -206,7 +206,7 @@ class ImageFeatures:
         "area.",
         choices=sorted(EXTRACTORS),
     )
-    grids: list[int] = flag(
+    grids: Counts = flag(
         [],
         "For roi_average: parts per side of a box, one number per layer of "
         "--layers. Each part is averaged; 2 gives four times the channels. "

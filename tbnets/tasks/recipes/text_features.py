@@ -24,7 +24,6 @@ from tbnets.tasks.settings.flag import (
     REQUIRED,
     Count,
     Limits,
-    OneOf,
     Place,
     Whole,
     flag,
@@ -168,7 +167,7 @@ class TextFeatures:
         "mean_vector: means of word vectors; fisher: Fisher vectors of word "
         "vectors (Wang 2016); hub:PRESET: the text encoder of a Keras Hub "
         "preset (a name, handle or folder) with its own pooling.",
-        choices=OneOf("fisher", "mean_vector", "tfidf", PRESET),
+        choices=("fisher", "mean_vector", "tfidf", PRESET),
     )
     num_terms: Count = flag(
         3000,
@@ -190,7 +189,7 @@ class TextFeatures:
     pca_captions: Annotated[int, Limits(2)] = flag(
         20_000, "For fisher: number of training captions in memory for PCA."
     )
-    seed: int = flag(0, "For fisher: seed of the fit.")
+    seed: Whole = flag(0, "For fisher: seed of the fit.")
     dtype: str = flag("float32", "Type of the stored features.", choices=DTYPES)
 
 

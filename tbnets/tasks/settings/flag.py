@@ -13,6 +13,7 @@ title in --help. A reserved name has a trailing underscore: `from_` is --from.
 """
 
 import copy
+import csv
 import dataclasses
 import difflib
 import functools
@@ -31,19 +32,7 @@ from tbnets.files import CheckedFile, is_kind, shipped_folder
 
 REQUIRED = dataclasses.MISSING
 PRESET = "hub:PRESET"
-"""A choice of `OneOf` that accepts any Keras Hub preset."""
-
-
-class OneOf(tuple):
-    """A tuple of choices. It contains every preset if `PRESET` is a choice."""
-
-    def __new__(cls, *values):
-        """Stores the values."""
-        return super().__new__(cls, values)
-
-    def __contains__(self, value):
-        text, is_in = str(value), super().__contains__
-        return is_in(value) or (is_in(PRESET) and text.startswith("hub:"))
+"""A choice of a flag that accepts any Keras Hub preset."""
 
 
 class Limits(NamedTuple):
@@ -151,14 +140,29 @@ class Flag(NamedTuple):
     limits: Limits | None = None
     only: Condition | None = None
 
+    def parse(self, text):
+        """Returns the value that a text on the command line gives the flag."""
+        if self.is_list:
+            [kind] = typing.get_args(self.type)
+            items = next(csv.reader([text]), [])
+            value = [kind(item.strip()) for item in items]
+        else:
+            value = self.type(text)
+        self.check(value)
+        return value
+
+    @property
+    def is_list(self):
+        """Whether the value is a list."""
+        return typing.get_origin(self.type) is list
+
     def check(self, value):
         """Raises an error if a value has a wrong type or is out of range."""
         name, received = f"--{self.name}", f"--{self.name}={written(value)}"
-        is_list = typing.get_origin(self.type) is list
-        if self.limits and isinstance(value, list) == is_list:
+        if self.limits and isinstance(value, list) == self.is_list:
             bounds = self.limits._asdict()
             length, numbers = bounds.pop("length"), value
-            if not is_list:
+            if not self.is_list:
                 numbers = [value]
             whole = self.type in (int, list[int])
             for number in numbers:
@@ -167,7 +171,8 @@ class Flag(NamedTuple):
                 raise InputError(name, f"be {length} numbers", received)
         elif not is_kind(value, self.type):
             raise InputError(name, f"be of type {self.type}", received)
-        if self.choices:
+        is_preset = PRESET in self.choices and value.startswith("hub:")
+        if self.choices and not is_preset:
             check_choice(name, value, self.choices)
         if _IN_NO_NAME.search(written(value)):
             raise InputError(name, "be text in UTF-8", repr(value))
@@ -209,13 +214,6 @@ def written(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def check_limits(group):
-    """Raises an error if a value of a group is outside its limits."""
-    for flag in flags_of(group):
-        if (value := vars(group).get(flag.name)) is not None:
-            flag.check(value)
-
-
 def must_come_with(options, name, required, advice="Leave it out."):
     """Returns the error for a flag that has no effect without `required`."""
     text = written(vars(options)[name])
@@ -251,11 +249,6 @@ def name_flag(error, flags):
     for each in flags:
         if argument == (each.argument or each.name) and each.kind != "words":
             error.args = (f"--{each.name}", *error.fields[1:])
-
-
-def title_of(group):
-    """Returns the title of a group in --help."""
-    return group.__doc__.partition("\n")[0].rstrip(".")
 
 
 def check_place(name, path):
@@ -302,39 +295,16 @@ def find_flagfile(name, place="", flag="flagfile", path=None):
     )
 
 
-class _Numbers(absl_flags.ListParser):
-    """Parses numbers that are separated by commas."""
+class _Parser(absl_flags.ArgumentParser):
+    """Parses the value of a flag for absl."""
 
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
-
-    def parse(self, argument):
-        """Returns a list of numbers."""
-        return [self.number(item) for item in super().parse(argument)]
-
-
-def _define(parser, flag):
-    """Adds a flag to absl's parser."""
-    arguments = flag.name, None, flag.help
-    if flag.kind == "repeated":
-        define = absl_flags.DEFINE_multi_string
-    elif flag.choices:
-        define = functools.partial(absl_flags.DEFINE, _Choice(flag))
-    elif flag.type in (list[int], list[float]):
-        numbers = _Numbers(*typing.get_args(flag.type))
-        define = functools.partial(absl_flags.DEFINE, numbers)
-    else:
-        define = _DEFINE[flag.type]
-    define(*arguments, flag_values=parser)
+    def __init__(self, flag):
+        self.parse = flag.parse
 
 
 _DEFINE = {
-    str: absl_flags.DEFINE_string,
-    int: absl_flags.DEFINE_integer,
-    float: absl_flags.DEFINE_float,
+    "repeated": absl_flags.DEFINE_multi_string,
     bool: absl_flags.DEFINE_bool,
-    list[str]: absl_flags.DEFINE_list,
 }
 
 
@@ -356,7 +326,9 @@ class CommandLine:
         self._parser = parser = absl_flags.FlagValues()
         named = [flag for flag in flags if flag.kind != "words"]
         for flag in named:
-            _define(parser, flag)
+            define = functools.partial(absl_flags.DEFINE, _Parser(flag))
+            define = _DEFINE.get(flag.kind or flag.type, define)
+            define(flag.name, None, flag.help, flag_values=parser)
         self._words = [flag.name for flag in flags if flag not in named]
         unnamed = self._read(words)
         self.set_flags = {
@@ -408,6 +380,9 @@ class CommandLine:
         try:
             unnamed = self._parser(["", *words])[1:]
         except absl_flags.Error as error:
+            known = error.__context__
+            if isinstance(known, InputError) and not place:
+                raise known from error
             text = " ".join(str(error).split()).rstrip(".")
             raise InputError(f"{place}{text}. See --help.") from error
         if unnamed and not self._words:
@@ -417,19 +392,9 @@ class CommandLine:
         return unnamed
 
     def take(self, group):
-        """Creates a group of flags from parsed values; checks their limits."""
+        """Creates a group of flags from the parsed values."""
         names = [flag.name for flag in flags_of(group)]
-        values = group(**{name: self.values[name] for name in names})
-        check_limits(values)
-        return values
-
-
-class _Choice(absl_flags.EnumParser):
-    """Parses a flag that has `choices` and may also accept any preset."""
-
-    def __init__(self, flag):
-        super().__init__(flag.choices)
-        self.enum_values = flag.choices  # absl makes it a list.
+        return group(**{name: self.values[name] for name in names})
 
 
 def _typed(words, flags):

@@ -16,7 +16,6 @@ from tbnets.tasks.settings.flag import (
     Count,
     Counts,
     Limits,
-    OneOf,
     Place,
     Rate,
     Whole,
@@ -26,6 +25,8 @@ from tbnets.tasks.settings.flag import (
     without_flag,
 )
 
+TEXT_ENCODERS = "mean", "lstm", "gru", "h_lstm", "features", "minilm"
+TEXT_ENCODERS = *TEXT_ENCODERS, "minilm,mean", PRESET
 BESIDE = ",mean"
 """Ending of --text_encoder for a preset beside the mean of learned words."""
 LEARNS_WORDS = Condition(
@@ -48,10 +49,7 @@ class TextSettings:
         "text encoder of a Keras Hub preset (a name, handle or folder) or of "
         "a folder of sentence-transformers (docs/keras_hub.md). minilm,mean "
         "or hub:PRESET,mean: both beside each other.",
-        choices=OneOf(
-            *("mean", "lstm", "gru", "h_lstm", "features", "minilm"),
-            *("minilm,mean", PRESET),
-        ),
+        choices=TEXT_ENCODERS,
     )
     fine_tune_text: bool = flag(
         False,

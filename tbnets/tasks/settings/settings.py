@@ -17,7 +17,7 @@ from tbnets.tasks.settings.data_groups import (
     RegionSettings,
     RunSettings,
 )
-from tbnets.tasks.settings.flag import check_limits, flags_of
+from tbnets.tasks.settings.flag import flags_of
 from tbnets.tasks.settings.learning_groups import (
     LOSSES,
     BatchSettings,
@@ -90,11 +90,6 @@ class Settings:
     def groups(self) -> dict:
         """Returns the groups that the run uses, by name."""
         return {k: vars(self)[k] for k in GROUPS if vars(self)[k]}
-
-    def check(self) -> None:
-        """Raises an error if a number is outside its limits."""
-        for group in self.groups().values():
-            check_limits(group)
 
     def values(self) -> dict:
         """Returns the flag values of the used groups, and `started_in`."""

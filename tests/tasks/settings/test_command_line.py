@@ -146,7 +146,6 @@ def test_every_configuration_has_only_used_flags(path):
     assert all(line.startswith("#") for line in named)
     assert named or "_base" in path.name
     found = parse(f"--flagfile={path}")
-    found.check()
     assert ("vilalta" in path.name) == (found.texts.rnn_units == 2048)
     assert unread(f"--flagfile={path}") == ""
 
@@ -233,7 +232,6 @@ def test_every_number_has_a_range():
     for name, flag in ALL.items():
         numeric = flag.type in (int, float, list[int])
         assert numeric == (flag.limits is not None), name
-    parse().check()
 
 
 def test_typed_paths_of_a_resumed_run_are_relative_to_the_current_folder(
