@@ -127,7 +127,8 @@ def resolve(line, before=None):
         found = Resolved(begun, found.typed)
         implied = _layer(_implied_values(found), f"{DEFAULT} with other flags")
         found = Resolved(begun | implied, found.typed)
-        return found.with_usual(registry.usual_files_of(found.record["model"]))
+        model = registry.MODELS[found.record["model"]]
+        return found.with_usual(model.usual_files)
     if before["started_in"]:  # Typed paths are relative to the current folder.
         for name, (value, source) in now.items():
             if name == "data_root" or _exists_here(name, value):

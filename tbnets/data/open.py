@@ -70,7 +70,7 @@ class SplitData:
     def text_records(self):
         """The captions or phrases of the split, as `CaptionedImages`."""
         if self._data.of_phrases:
-            return self.phrases.as_captions()
+            return self.annotated.as_captions()
         return self.records
 
     @functools.cached_property

@@ -15,11 +15,6 @@ VARIANTS = {("matching", "hm_lstm"): HierarchicalTask}
 """Maps (task, model) to a subclass of the task for this model."""
 
 
-def usual_files_of(model):
-    """Returns the names of the files of usual flags of a --model."""
-    return MODELS[model].usual_files
-
-
 def settings_of(record) -> Settings:
     """Returns the `Settings` for a record, a dict of all flag values.
 

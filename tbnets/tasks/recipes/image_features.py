@@ -50,12 +50,8 @@ class OfPhotos(Recipe):
         super().__init__(flagfile, values, data, data.photos)
 
     @functools.cached_property
-    def _photo_keys(self):
-        return self.file_keys
-
-    @functools.cached_property
     def _read(self):
-        return self._photo_keys.read(dict(self.items))
+        return self.file_keys.read(dict(self.items))
 
     @property
     def keys(self):
@@ -147,7 +143,7 @@ class Boxes(OfPhotos):
 
     def make(self, folder):
         """Makes or completes the store."""
-        how = {"has_changed": self._photo_keys.has_changed}
+        how = {"has_changed": self.file_keys.has_changed}
         make_proposals(self.photos, self.values, folder, **how)
 
 
@@ -312,7 +308,7 @@ class FeaturesOfPhotos(OfPhotos):
         """Makes or completes the store."""
         [boxes] = [cache.open_cached(x.folder) for x in self.parts] or [None]
         values, features = self.values_with_boxes, self._features
-        how = {"boxes": boxes, "has_changed": self._photo_keys.has_changed}
+        how = {"boxes": boxes, "has_changed": self.file_keys.has_changed}
         make_image_features(self.photos, values, folder, features, **how)
         del self._features
 
@@ -327,8 +323,6 @@ class FeaturesOfPhotos(OfPhotos):
 
 class FeaturesOfBoxes(FeaturesOfPhotos):
     """A recipe for features of boxes, which a second recipe makes."""
-
-    preset = ""
 
     def __init__(self, flagfile, values, data):
         check_image_features(values)

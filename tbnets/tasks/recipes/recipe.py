@@ -26,8 +26,6 @@ from tbnets.tasks.settings.flag import (
 
 FORM = 3
 """Increase this number if a code change alters results."""
-PRESETS = ("cnn", "features")
-"""Flags that may name a Keras Hub preset."""
 
 
 class Recipe:
@@ -84,12 +82,11 @@ class Recipe:
 
     def files(self):
         """Returns the files named by flags or by a preset, as {name: path}."""
-        files = _files(self.values)
-        for flag in PRESETS:
-            if hub.is_hub(name := getattr(self.values, flag, "")):
-                paths = text_presets.files(name)
-                files |= {f"{flag}/{k}": paths[k] for k in paths}
-                files[flag] = paths[min(paths)]
+        files, flag = _files(self.values), self.preset
+        if flag and hub.is_hub(name := getattr(self.values, flag)):
+            paths = text_presets.files(name)
+            files |= {f"{flag}/{k}": paths[k] for k in paths}
+            files[flag] = paths[min(paths)]
         return files
 
     @property
@@ -114,13 +111,14 @@ class Recipe:
     def recorded(self):
         """The flags of the recipe and its `parts`, without files, to record."""
         parts = [part.recorded for part in self.parts]
-        return {**_flags(self.values, False), "parts": parts}
+        flags = _flags(self.values)
+        names = flags.keys() - _files(self.values).keys()
+        return {**{name: flags[name] for name in names}, "parts": parts}
 
     @functools.cached_property
     def description(self):
         """A JSON value of everything that determines a result."""
-        flags = _flags(self.values, False) | _flags(self.values, True)
-        files = self.files()
+        flags, files = _flags(self.values), self.files()
         keys, _ = self.file_keys.read(files)
         return {
             "form": FORM,
@@ -130,7 +128,7 @@ class Recipe:
             "parts": [part.description for part in self.parts],
         }
 
-    @property
+    @functools.cached_property
     def file_keys(self):
         """The `FileKeys` of the cache for new results."""
         roots = filter(can_be_written, self.roots)
@@ -183,16 +181,12 @@ def _read_flags(flag, item, kind, sources):
         raise InputError(f"{place}{text}") from error
 
 
-def _flags(values, is_place):
-    """Returns the flags that affect a result, as {name: value}.
-
-    If `is_place` is true, they are the flags that may name files on this
-    machine, otherwise all others.
-    """
+def _flags(values):
+    """Returns the flags that affect a result, as {name: value}."""
     return {
         each.name: hub.unplaced(getattr(values, each.name))
         for each in flags_of(type(values))
-        if each.is_place == is_place and not each.free
+        if not each.free
     }
 
 
@@ -201,8 +195,9 @@ WORDS = ("", "imagenet", "random")
 
 
 def _files(values):
-    places = _flags(values, True)
-    return {name: places[name] for name in places if places[name] not in WORDS}
+    flags = _flags(values)
+    places = [each.name for each in flags_of(type(values)) if each.is_place]
+    return {name: flags[name] for name in places if flags[name] not in WORDS}
 
 
 def _located(values, sources):

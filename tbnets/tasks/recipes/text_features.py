@@ -56,22 +56,18 @@ def texts_by_split(data, names=()):
     if names == (WHOLE_FILE,) and first != WHOLE_FILE:
         names = DRAWN
     names = dict.fromkeys([first, *names])
-    return {name: _said(data, name).captions for name in names}
+    return {name: data.split(name).text_records.captions for name in names}
 
 
 def texts_by_id(data, names=()):
     """Returns (IMAGE#NUMBER, text) pairs of the named splits or all splits."""
+    names = names or _split_names(data)
     return [
         (f"{image_id}#{number}", part.captions[row])
-        for part in (_said(data, name) for name in names or _split_names(data))
+        for part in data.parts("text_records", names).values()
         for image_id, rows in zip(part.image_ids, part.caption_rows())
         for number, row in enumerate(rows)
     ]
-
-
-def _said(data, name):
-    split = data.split(name)
-    return split.annotated.as_captions() if data.of_phrases else split.records
 
 
 MOST_PRINTED = 5
