@@ -32,7 +32,7 @@ class Resolved:
     """The settings of a run and the sources of their values.
 
     Args:
-        begun: values of the run or model that the run begins with, and values
+        begun: values of the resumed run or of the model of --from, and values
             that follow from other flags, as {flag: (value, source)}.
         typed: values of the command line and of its flag files, which override
             all other values.

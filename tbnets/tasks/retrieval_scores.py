@@ -165,7 +165,7 @@ class RetrievalScores(Scores):
         in_distances: whether scores of pairs are negative distances.
         bank_temperature: temperature for `score_tiles.normalize`, or None if
             `pairs` includes no query bank.
-        phrases: `PhraseScores` of the same split, which are added to the
+        phrases: `PhraseScores` of the split, which are added to the
             metrics and pictures, or None.
     """
 
@@ -184,7 +184,7 @@ class RetrievalScores(Scores):
 
     @property
     def options(self):
-        """The options of `metrics`, including those of `phrases`."""
+        """The options of `metrics` and of `phrases.metrics`."""
         return "protocol", "text_to_text", *getattr(self.phrases, "options", ())
 
     @property
@@ -345,8 +345,8 @@ class RetrievalScores(Scores):
 def embed_images(model, split, cache=False):
     """Embeds the images of a `SplitData` with an exported model.
 
-    Returns (records, embeddings), without photos that cannot be decoded. The
-    other arguments are those of `scores_of_model`.
+    Returns (records, embeddings), without photos that cannot be decoded.
+    `cache` is as in `scores_of_model`.
     """
     if not model.takes_photos:
         features = np.concatenate(list(split.images.chunks()))

@@ -4,7 +4,6 @@ To add a task, write a subclass of `Task` and a subclass of `Scores`, and add
 the task to `registry.TASKS`.
 """
 
-import functools
 from typing import TypedDict, get_type_hints
 
 import numpy as np
@@ -155,10 +154,8 @@ class Task:
         self.settings = settings
         self.held = {}
         photos = OwnPhotos(settings) if settings.reads_photo_folder else None
-        unused = settings.unused()
-        recipes = functools.partial(plan.read_recipes, unused=unused)
-        self.own_photos = photos
-        self.data = Data(settings.sources(), photos, self.of_phrases, recipes)
+        self.own_photos, sources = photos, settings.sources()
+        self.data = Data(sources, photos, self.of_phrases, plan.read_recipes)
         self.texts = texts.Texts(settings, self.data)
 
     def split(self, name):

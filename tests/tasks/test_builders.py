@@ -131,6 +131,8 @@ def other_value(flag):
     known = [*flag.choices, *VALUES.get(flag.type, ())]
     if flag.name == "image_encoder":
         known = ["small"]
+    if flag.name == "num_scenes":
+        known = ["5,4,3"]
     return next((value for value in known if value != flag.default), None)
 
 

@@ -32,15 +32,9 @@ RECIPES = {
 """Maps a flag to the class of its recipes."""
 
 
-def read_recipes(flag, data, unused=()):
-    """Returns a dict from each recipe listed in a flag to its `Recipe`.
-
-    The dict is empty if the flag is in `unused`.
-    """
-    sources = data.original_sources
-    if flag in unused and not sources.text_features.startswith("hub:"):
-        return {}
-    items = filter(is_recipe, sources.items(flag))
+def read_recipes(flag, data):
+    """Returns a dict from each recipe listed in a flag to its `Recipe`."""
+    items = filter(is_recipe, data.original_sources.items(flag))
     return {item: RECIPES[flag].read(flag, item, data) for item in items}
 
 

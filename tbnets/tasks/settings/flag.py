@@ -86,7 +86,7 @@ class Condition(NamedTuple):
 
 
 def with_flag(name, *choices):
-    """Returns the condition that a flag is set, or has one of the choices."""
+    """Returns the condition that a flag is set, or equals a choice."""
     if choices:
         words = f"with --{name}={' or '.join(choices)}"
         return Condition(words, lambda x: x.values().get(name) in choices)
@@ -113,7 +113,7 @@ class Flag(NamedTuple):
 
     Args:
         name: name without dashes.
-        type: str, int, float, bool, or a list of one of them.
+        type: str, int, float, bool, or a list of these types.
         default: default value, `REQUIRED`, or None if the flag has no default
             or --loss determines it.
         help: meaning, unit and the papers' values.

@@ -83,6 +83,9 @@ class Settings:
         values = self.values()
         names = {field.name for field in dataclasses.fields(Sources)}
         named = {name: values[name] for name in names & values.keys()}
+        named |= dict.fromkeys(
+            self.unused().keys() & {"text_features", "trees"}, ""
+        )
         if preset := self.texts.frozen_preset:
             named["text_features"] = preset
         return Sources(**named)

@@ -1,6 +1,5 @@
 """Tests of the results of recipes, and of the cache that holds them."""
 
-import functools
 import itertools
 import pathlib
 import shutil
@@ -81,9 +80,7 @@ def opened(**sources):
         "image_features": "tiny.flags",
         **sources,
     }
-    unused = {"regions", "text_features", "trees"} - given.keys()
-    planned = functools.partial(read_recipes, unused=unused)
-    return Data(Sources(**given), plan=planned)
+    return Data(Sources(**given), plan=read_recipes)
 
 
 def planned(flag="image_features", **sources):
