@@ -61,6 +61,9 @@ import numpy as np
 from tbnets import files
 from tbnets.checks import checked_embeddings
 from tbnets.cli import data_flags
+from tbnets.cli.model_flags import TrustFlag
+from tbnets.data.open import Data
+from tbnets.data.sources import Sources
 from tbnets.data.splits import usual_name
 from tbnets.data.store.npy import open_numbers
 from tbnets.errors import InputError
@@ -69,10 +72,13 @@ from tbnets.evaluation.boxes import CHOICE_ARGUMENTS
 from tbnets.evaluation.exact_ranks import row_norms
 from tbnets.evaluation.score_tiles import BANK_TEMPERATURE
 from tbnets.serving import zoo
-from tbnets.tasks import registry, runs
+from tbnets.tasks import runs
 from tbnets.tasks.phrase_regions import phrase_region_scores
 from tbnets.tasks.retrieval_scores import RetrievalScores, scores_of_model
-from tbnets.tasks.settings.data_groups import CaptionSettings
+from tbnets.tasks.settings.data_groups import (
+    DATA_ROOT_VARIABLE,
+    CaptionSettings,
+)
 from tbnets.tasks.settings.flag import (
     Limits,
     changed,
@@ -83,7 +89,6 @@ from tbnets.tasks.settings.flag import (
     must_come_with,
     written,
 )
-from tbnets.tasks.settings.records import completed
 from tbnets.visualization import plots
 
 _SPLIT_FLAGS = (
@@ -124,7 +129,9 @@ MAP_CAPTIONS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
+class Options(
+    data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags, TrustFlag
+):
     """Flags for the measured embeddings, the metrics and the outputs."""
 
     run_dir: list[str] = flag(
@@ -139,11 +146,6 @@ class Options(data_flags.RunFlags, CaptionSettings, data_flags.ChoiceFlags):
         "Model that embeds --images and --captions, instead of a run: a zoo "
         "model, an exported model by its folder, or a Keras Hub preset, "
         "hub:PRESET (CLIP, MetaCLIP 2 or SigLIP, by name, handle or folder).",
-    )
-    trust: bool = flag(
-        False,
-        "Load --model even if its graph has ops that read or write files. "
-        "Use it only for models that you trust.",
     )
     prompt: str = flag(
         "{}", "Text that --model reads for a caption, such as 'a photo of {}'."
@@ -416,9 +418,9 @@ def run_scores(options, run_dir):
 
 def model_scores(options, name):
     """Returns the `RetrievalScores` of a split."""
-    task = registry.open_task(model_settings(options))
-    split = task.split(name)
+    split = split_data(options, name)
     if options.model:
+        check_model_flags(options)
         model = zoo.open_model(options.model, options.trust)
         place = options.prompt, options.cache or None
         return scores_of_model(model, split, *place)
@@ -431,17 +433,17 @@ def model_scores(options, name):
     return RetrievalScores(*sides, split.records, photos=split.photo_folder)
 
 
-def model_settings(options):
-    """Returns the `Settings` that describe the data of the flags."""
-    values = dataclasses.asdict(options)
-    names = {"images", "image_features", "text_features", "cache"}
-    names |= {each.name for each in flags_of(CaptionSettings)} - {"data_root"}
-    record = {name: values[name] for name in names}
-    record = completed(record, "the command line")
-    if options.data_root:
-        record["data_root"] = os.path.abspath(options.data_root)
-    if not options.model:
-        return registry.settings_of(record)
+def split_data(options, name):
+    """Returns the `SplitData` of the captions and images in the flags."""
+    values = vars(options)
+    names = {field.name for field in dataclasses.fields(Sources)}
+    named = {name: values[name] for name in names & values.keys()}
+    root = options.data_root or os.environ.get(DATA_ROOT_VARIABLE, "data")
+    return Data(Sources(**{**named, "data_root": root})).split(name)
+
+
+def check_model_flags(options):
+    """Raises an error if a flag that --model needs is missing or invalid."""
     if not (options.images or options.scenes):
         raise must_come_with(
             options, "model", "--images", "Name the folder of the photos."
@@ -453,10 +455,6 @@ def model_settings(options):
             f"--prompt={options.prompt}",
             "Write for example a photo of {}.",
         )
-    settings = registry.settings_of(record)
-    rendered = settings.sources().rendered()
-    names = ("scenes", "captions", "images")
-    return settings.replace(**{name: getattr(rendered, name) for name in names})
 
 
 def map_points(options, scores):
