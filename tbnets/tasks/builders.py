@@ -1,7 +1,6 @@
 """Builds networks, losses and optimizers from settings."""
 
 import json
-import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from tbnets.models.hm_lstm import HMLSTM
 from tbnets.models.similarity_network import SimilarityNetwork
 from tbnets.seeds import seed_of
 from tbnets.startup import allow_tensor_float_32, no_accelerator
+from tbnets.tasks.photo_readers import weights_of_run
 from tbnets.tasks.settings.learning_groups import LOSSES, TrainingSettings
 from tbnets.tasks.settings.settings import Settings
 from tbnets.tasks.texts import text_preset
@@ -39,9 +39,7 @@ def build_image_encoder(settings: Settings, fitted):
     checked_number("image_size", settings.images.image_size, 1, whole=True)
     if settings.image_encoder == "small":
         return image_encoders.SmallConvNet()
-    weights = settings.features.cnn_weights or "imagenet"
-    if weights not in (RANDOM, "imagenet"):
-        weights = pathlib.Path(settings.started_in) / weights
+    weights = weights_of_run(settings, settings.sources()) or "imagenet"
     weights = None if weights == RANDOM else weights
     options = settings.images.image_size, weights, settings.images.fine_tune
     return image_encoders.ApplicationEncoder(settings.image_encoder, *options)
