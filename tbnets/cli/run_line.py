@@ -13,12 +13,7 @@ from tbnets.tasks.photo_readers import WEIGHTS_BY_NAME
 from tbnets.tasks.settings.data_groups import DATA_ROOT_VARIABLE
 from tbnets.tasks.settings.flag import CommandLine, written
 from tbnets.tasks.settings.records import as_flagfile_line
-from tbnets.tasks.settings.settings import (
-    ALL,
-    FLAGS,
-    Settings,
-    complete,
-)
+from tbnets.tasks.settings.settings import ALL, FLAGS, Settings, complete
 from tbnets.tasks.trained import NETWORK_FLAGS, open_trained
 
 COMMAND_LINE, FLAG_FILE, DEFAULT = "the command line", "a flag file", "default"
@@ -114,15 +109,18 @@ def resolve(line, before=None):
         line: the `CommandLine`.
         before: record of the resumed run, if any.
     """
-    set_names = line.set_flags & ALL.keys()
-    typed = _layer({k: line.values[k] for k in set_names}, FLAG_FILE)
-    names = line.typed & ALL.keys()
-    now = _layer({name: line.values[name] for name in names}, COMMAND_LINE)
-    if "data_root" not in now and DATA_ROOT_VARIABLE in os.environ:
+
+    def values_of(names, source):
+        names = names & ALL.keys()
+        return _layer({name: line.values[name] for name in names}, source)
+
+    of_files = values_of(line.set_flags, FLAG_FILE)
+    of_line = values_of(line.typed, COMMAND_LINE)
+    if "data_root" not in of_line and DATA_ROOT_VARIABLE in os.environ:
         root = os.environ[DATA_ROOT_VARIABLE]
-        now["data_root"] = root, f"{DEFAULT}: {DATA_ROOT_VARIABLE}"
+        of_line["data_root"] = root, f"{DEFAULT}: {DATA_ROOT_VARIABLE}"
     if before is None:
-        found = Resolved({}, typed | now)
+        found = Resolved({}, of_files | of_line)
         begun = _begun_with(found) if found.record["from"] else {}
         found = Resolved(begun, found.typed)
         implied = _layer(_implied_values(found), f"{DEFAULT} with other flags")
@@ -130,10 +128,11 @@ def resolve(line, before=None):
         model = registry.MODELS[found.record["model"]]
         return found.with_usual(model.usual_files)
     if before["started_in"]:  # Typed paths are relative to the current folder.
-        for name, (value, source) in now.items():
+        for name, (value, source) in of_line.items():
             if name == "data_root" or _exists_here(name, value):
-                now[name] = os.path.abspath(value), source
-    return Resolved(_layer(before, "the run that is resumed"), typed | now)
+                of_line[name] = os.path.abspath(value), source
+    begun = _layer(before, "the run that is resumed")
+    return Resolved(begun, of_files | of_line)
 
 
 def format_settings(resolved):

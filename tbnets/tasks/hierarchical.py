@@ -25,11 +25,7 @@ from tbnets.progress import progress_bar
 from tbnets.serving.endpoints import node_endpoints
 from tbnets.tasks.matching import MatchingTask
 from tbnets.tasks.retrieval_scores import points_of, shown_captions
-from tbnets.tasks.scores import (
-    FEW_POINTS,
-    PhotoFiles,
-    PhraseScores,
-)
+from tbnets.tasks.scores import FEW_POINTS, PhotoFiles, PhraseScores
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text.packed_trees import TreeRows
 from tbnets.text.vocabulary import split_words

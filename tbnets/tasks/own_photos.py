@@ -12,13 +12,7 @@ from tbnets.data.open import NoPhotos
 from tbnets.data.photos import left_out_lines, list_files
 from tbnets.data.pictures import KINDS
 from tbnets.errors import InputError, MissingFileError
-from tbnets.features import (
-    cache,
-    extraction,
-    hub,
-    photo_features,
-    text_presets,
-)
+from tbnets.features import cache, extraction, hub, photo_features, text_presets
 from tbnets.files import folder_beside, make_folder_of, shown
 from tbnets.progress import say
 from tbnets.tasks.photo_readers import weights_of_run

@@ -10,11 +10,7 @@ from tbnets.features import hub
 from tbnets.features.caption_encoder import CaptionReader
 from tbnets.features.caption_features import load_encoder_of
 from tbnets.features.text_presets import PresetFeatures, open_texts
-from tbnets.serving.inputs import (
-    MOST_WORDS,
-    FeaturesAndWordsReader,
-    TreeReader,
-)
+from tbnets.serving.inputs import MOST_WORDS, FeaturesAndWordsReader, TreeReader
 from tbnets.serving.saved_files import check_ops
 from tbnets.tasks.settings.settings import Settings
 from tbnets.text import word_vectors
