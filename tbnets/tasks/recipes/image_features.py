@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import time
 
 import tqdm
 
@@ -30,16 +29,13 @@ BATCHES_PER_WRITE = 8
 
 def complete_store(photos, writer, what, work, **options):
     """Calls `cache.complete`, and prints what was done."""
-    start, before = time.perf_counter(), len(writer.done)
+    before = len(writer.done)
     failures = cache.complete(photos, writer, what, work, **options)
-    seconds = time.perf_counter() - start
     for path, reason in failures:
         tqdm.tqdm.write(f"left out: {path}, which {reason}")
-    done = len(writer.done) - before
-    speed = f", {done / seconds:.1f} photos/s" if done else ""
     tqdm.tqdm.write(
-        f"{done} photos in {seconds:.0f} s{speed}; {len(writer.done)} in "
-        f"the store, {len(failures)} left out"
+        f"{len(writer.done) - before} photos; {len(writer.done)} in the store, "
+        f"{len(failures)} left out"
     )
 
 

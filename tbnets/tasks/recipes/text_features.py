@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import time
 from typing import Annotated
 
 import tqdm
@@ -98,7 +97,6 @@ def make_trees(values, texts, path, cache):
 
     An interrupted call is continued from the file `cache`.
     """
-    start = time.perf_counter()
     captions = [caption for _, caption in texts]
     count = len(set(captions))
     how = {"processes": values.processes or None, "cache": cache}
@@ -109,7 +107,7 @@ def make_trees(values, texts, path, cache):
     failed = sum(caption in parses.failures for caption in captions)
     tqdm.tqdm.write(
         f"parsed    {len(parses.trees) - parses.num_cached} captions by "
-        f"{values.parser} in {time.perf_counter() - start:.1f} s, "
+        f"{values.parser}, "
         f"{parses.num_cached} were cached\n"
         f"trees     {path}: {len(texts)} captions, {failed} of them "
         "right-branching because parsing failed"
@@ -208,17 +206,15 @@ def make_text_features(values, texts, folder):
     encoder = _fitted(values, texts, folder)
     tqdm.tqdm.write(f"encoder   {encoder.describe()}")
     writer = caption_features.open_writer(folder, encoder, values.dtype)
-    start = time.perf_counter()
     count = len(all_texts.keys() - writer.done)
     with progress_bar(count, "encoding", "text", leave=True) as bar:
         caption_features.extract_captions(
             all_texts.values(), encoder, writer, bar.update
         )
     writer.finish()
-    seconds = time.perf_counter() - start
     tqdm.tqdm.write(
         f"store     {folder}: {len(writer.done)} texts x {encoder.dim} "
-        f"features, {values.dtype}, in {seconds:.1f} s"
+        f"features, {values.dtype}"
     )
 
 
@@ -229,11 +225,9 @@ def _fitted(values, texts, folder):
         return encoder
     if before is not None:
         return before
-    start = time.perf_counter()
     _fit(values, encoder, texts)
-    seconds = time.perf_counter() - start
     number = encoder.notes_["fitted_on"]["captions"]
-    tqdm.tqdm.write(f"fitted    on {number} captions in {seconds:.1f} s")
+    tqdm.tqdm.write(f"fitted    on {number} captions")
     return encoder
 
 
