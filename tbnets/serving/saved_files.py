@@ -156,12 +156,12 @@ SAVER_OPS = frozenset(
 signature calls."""
 
 
-def check_ops(name, graph_def):
+def check_ops(name, graph_def, advice=""):
     """Raises a ValueError if TensorFlow Serving cannot load a `GraphDef`."""
     ops = _ops_of(graph_def.node, graph_def.library.function)
     if unknown := sorted(ops - ALLOWED_OPS):
         expected = "be a graph of computing ops of TensorFlow and TF Text 2.12"
-        raise InputError(name, expected, unknown)
+        raise InputError(name, expected, unknown, advice)
 
 
 def foreign_ops(graphs):

@@ -81,18 +81,10 @@ class Texts:
 
     def _check_served(self, reader):
         tokenizer = getattr(reader, "tokenizer", reader)
-        if not hasattr(tokenizer, "graph_def"):
-            return
-        texts, flag = self.settings.texts, "text_features"
-        value = texts.text_features
-        if self.settings.texts.preset:
-            flag, value = "text_encoder", texts.text_encoder
-        try:
-            check_ops("tokeniser", tokenizer.graph_def())
-        except InputError as error:
-            expected = "have a tokeniser that TensorFlow Serving supports"
-            received = f"--{flag}={value}: {error} Add --noexport"
-            raise InputError(f"--{flag}", expected, received) from error
+        if hasattr(tokenizer, "graph_def"):
+            is_preset = self.settings.texts.preset != ""
+            flag = "--text_encoder" if is_preset else "--text_features"
+            check_ops(flag, tokenizer.graph_def(), "Add --noexport.")
 
     def fit(self):
         """Returns the values of `task.Fitted` that describe the texts."""
