@@ -334,10 +334,10 @@ WEIGHTS = (
 TRAIN = [
     # Values that a flag does not have.
     ("--epochz=3", "Did you mean: epochs"),
-    ("--loss=hinge", "wang2018"),
+    ("--loss=hinge", "--loss"),
     ("--flagfile={root}/absent.flags", "absent.flags"),
     ("runs/first", "runs/first"),
-    ("--epochs", "`--epochs` must have a value"),
+    ("--epochs", "--epochs"),
     # What is out of its range.
     ("--seed=-1", "--seed"),
     (WEIGHTS, "--image_to_text_weight"),
@@ -398,8 +398,8 @@ EVALUATE = [
     ("", "--run_dir"),
     ("--run_dir={root}/photos", "--run_dir"),
     ("--run_dir={root}/broken", "best.npz must be a complete tbnets"),
-    (RUN + "--split=tset", "--split"),
-    (RUN + "--checkpoint=first", "--checkpoint=first"),
+    (RUN + "--split=tset", "split"),
+    (RUN + "--checkpoint=first", "--checkpoint"),
     (RUN + "--text_embeddings=t.npy", "--text_embeddings"),
     (RUN + "--region_phrase_ranking", "--region_phrase_ranking"),
     (RUN + "--query_bank=test", "--query_bank"),

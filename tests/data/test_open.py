@@ -48,9 +48,9 @@ def test_a_store_that_splits_share_is_opened_once(tmp_path, monkeypatch):
 
 def text_features(folder, ids=None, rows=None):
     """Features of captions: how often each letter stands in them."""
-    split = tiny.split_of(
-        tiny.settings(folder, "run", text_features="{split}_txt.npy"), "train"
-    )
+    changes = {"text_encoder": "features", "text_features": "{split}_txt.npy"}
+    settings = tiny.settings(folder, "run", **changes)
+    split = tiny.split_of(settings, "train")
     records = split.records
     counts = [[text.count(key) for key in "abcdr"] for text in records.captions]
     counts = np.array(counts, np.float32)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tbnets.layers.branch import Branch, SeededDropout
 from tbnets.losses.presets import TERMS
 from tbnets.tasks import builders, registry
-from tbnets.tasks.settings.settings import ALL, unused_flags
+from tbnets.tasks.settings.settings import ALL
 from tests import tiny
 
 SIZES = {"image_dim": 8, "text_dim": 7, "region_dim": 5}

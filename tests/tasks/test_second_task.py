@@ -180,16 +180,3 @@ def check_search(model, run_dir, folder):
     order = np.argsort(-np.cos((products - 6) / 9))
     found = [line.split()[-1] for line in text.splitlines()[2:]]
     assert found == [str(number) for number in order], text
-
-
-def test_query_bank_normalises_only_the_first_scores():
-    class Levelled(Errors):
-        def with_bank(self, bank, temperature):
-            return Errors(bank * temperature)
-
-    other = Errors(np.ones(2))
-    found = JoinedScores([Levelled(np.ones(2)), other]).with_bank(
-        np.full(2, 3.0), 0.5
-    )
-    assert found.parts[0].errors.tolist() == [1.5, 1.5]
-    assert found.parts[1:] == [other]

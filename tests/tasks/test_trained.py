@@ -8,7 +8,7 @@ import pytest
 from tbnets.errors import InputError, MissingFileError
 from tbnets.serving import saved_files, zoo
 from tbnets.tasks import runs, trained
-from tbnets.tasks.builders import NetworkInputs, build_network
+from tbnets.tasks.builders import build_network
 from tbnets.text.vocabulary import Tokenizer, Vocabulary
 from tbnets.training import checkpoints, loop
 from tests import tiny

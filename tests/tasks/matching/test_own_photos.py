@@ -250,9 +250,9 @@ def test_flags_on_the_command_line_override_usual_flags(begun_before):
     resolved = resolved.with_usual(files)
     settings, source = resolved.settings, resolved.source
     assert (settings.epochs, settings.optimizer.learning_rate) == (3, 0.001)
-    assert sources["epochs"] == "the command line"
-    assert sources["word_dim"] == "configs/usual/photos_network.flags"
-    assert sources["min_count"] == "configs/usual/photos_120.flags"
+    assert source("epochs") == "the command line"
+    assert source("word_dim") == "configs/usual/photos_network.flags"
+    assert source("min_count") == "configs/usual/photos_120.flags"
 
 
 @pytest.mark.parametrize(

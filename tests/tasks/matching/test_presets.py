@@ -78,7 +78,7 @@ def settings_for(*more):
     """Returns the settings of a small run."""
     small = ("--min_count=1", "--images_per_batch=4", "--epochs=2")
     small += ("--run_dir=run", "--data_root=.", "--noexport")
-    return run_line.settings(tiny.typed(*PHOTOS, *SIZES, *small, *more))
+    return tiny.parse(*PHOTOS, *SIZES, *small, *more)
 
 
 def begun(*more):

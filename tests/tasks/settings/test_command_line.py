@@ -9,7 +9,7 @@ from tbnets.errors import InputError
 from tbnets.tasks import registry
 from tbnets.tasks.settings import records
 from tbnets.tasks.settings.learning_groups import LOSSES
-from tbnets.tasks.settings.settings import ALL, unused_flags
+from tbnets.tasks.settings.settings import ALL
 from tests.tiny import parse, parsed, typed, unread
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -120,7 +120,7 @@ def test_a_record_with_an_unknown_flag_is_refused():
 def test_settings_of_wrong_types_are_named(tmp_path, name, value):
     path = tmp_path / records.SETTINGS_FILE
     path.write_text(json.dumps({**parse().values(), name: value}))
-    with pytest.raises(InputError, match=f"{path}.*`{name}`"):
+    with pytest.raises(InputError, match=f"{path}.*{name}"):
         records.read_record(tmp_path)
 
 

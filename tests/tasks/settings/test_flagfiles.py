@@ -102,7 +102,7 @@ def test_a_wrong_line_of_a_flagfile_is_named(tmp_path, line):
     [
         (["--out=x", "--aplha=3"], "aplha"),
         ([], "--out"),
-        (["--out=x", "--kind=c"], "--kind=c"),
+        (["--out=x", "--kind=c"], "--kind"),
         (["--out=x", "--alpha=many"], "--alpha=many"),
         (["--out=x", "--sizes=20,5  # as the paper"], "--sizes"),
         (["--flagfile=quikstart"], "--flagfile"),
