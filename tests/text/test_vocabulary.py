@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tbnets.text import vocabulary as words_lib
 from tbnets.text.vocabulary import (
     Tokenizer,
     Vocabulary,
+    count_words,
+    padded_width,
     split_words,
 )
 from tests import refusals, tiny
@@ -96,6 +99,16 @@ def test_tokens_are_padded_to_a_width_above_the_longest_of_the_batch():
     assert tokens.batch([]).shape == (0, 4)
 
 
+def test_padded_batches_have_few_widths():
+    widths = [padded_width(length, 4) for length in range(1, 65)]
+    assert sorted(set(widths)) == [*range(4, 33, 4), 40, 48, 56, 64]
+    assert padded_width(65, 4) == 80 and padded_width(20_000, 4) == 20_480
+    # Of trees: 8 + 4 + 4 + 4 of steps 8, 16, 32, 64.
+    widths = [padded_width(count, 8) for count in range(500)]
+    assert len(set(widths[1:])) == 20
+    assert all(width >= count for count, width in enumerate(widths))
+
+
 DOUBLE = ["i", "d", "ve"] * 2 + ["yall", "d", "ve", "he", "d", "ve", "s"]
 CHAINS = ["wouldnt", "ve", "rocknroll", "rock", "n", "roll", "abcx"]
 
@@ -129,6 +142,15 @@ SPLITS = [
 def test_split_words_literal():
     captions, words = zip(*SPLITS)
     assert split(*captions) == [*words]
+
+
+def test_count_words_over_batches(monkeypatch):
+    monkeypatch.setattr(words_lib, "_SPLIT_BATCH", 2)
+    counts, lengths = count_words(["A zebra", "", "a man's", "?", "zebra"])
+    assert dict(counts) == {"a": 2, "zebra": 2, "man": 1, "s": 1}
+    assert lengths.tolist() == [2, 0, 3, 0, 1]
+    counts, lengths = count_words([])
+    assert (dict(counts), lengths.tolist()) == ({}, [])
 
 
 @pytest.mark.real_data

@@ -45,6 +45,17 @@ def test_known_hits_are_green_and_known_misses_red(folder):
         assert frame_of(sheet, "a.png") == (255,) * 3
 
 
+def test_a_query_photo_is_at_the_left(folder):
+    numbers = np.zeros((1, 11), int)
+    ranked = numbers, numbers + 0.5, numbers
+    sheet = montage.draw_montage([folder / "b.png"], IDS, ranked, folder)
+    line = montage.PHOTO_SIZE + montage.LABEL_HEIGHT + montage.MARGIN
+    assert sheet.height == montage.MARGIN + 2 * line  # Of ten photos and one.
+    pixels = np.asarray(sheet)
+    assert tuple(pixels[montage.MARGIN, montage.MARGIN]) == COLOURS["b.png"]
+    assert frame_of(sheet, "a.png") == (255, 255, 255)
+
+
 def test_photos_stay_readable_under_the_heat():
     colours = np.tile(np.uint8([200, 100, 0]), (40, 60, 1))
     photo = PIL.Image.fromarray(colours)
