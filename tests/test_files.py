@@ -79,22 +79,6 @@ def test_files_of_a_running_writer_are_kept(tmp_path, kind):
     assert sorted(os.listdir(tmp_path)) == ["b.txt", "folder", "other"]
 
 
-def test_a_partial_file_that_was_removed_is_written_again(
-    tmp_path, monkeypatch
-):
-    lock, calls = files.try_lock, []
-
-    def late(descriptor):
-        calls.append(os.listdir(tmp_path))
-        if len(calls) == 1:  # As if another had removed it before.
-            (tmp_path / calls[0][0]).unlink()
-        return lock(descriptor)
-
-    monkeypatch.setattr(files, "try_lock", late)
-    write(tmp_path / "a.txt", "whole")
-    assert (tmp_path / "a.txt").read_text() == "whole" and len(calls) == 2
-
-
 def test_two_writers_of_one_file_use_different_names(tmp_path):
     path, inner = tmp_path / "a.txt", []
 

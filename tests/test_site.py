@@ -31,13 +31,3 @@ def test_every_page_is_in_the_navigation_once():
     made = (name for name in PAGES if name.endswith(".md"))
     made = (name for name in made if not name.startswith("api/"))
     assert sorted(listed) == sorted({*docs, *made} - generated_navigation)
-
-
-def test_names_and_flagfiles_in_pages_lead_to_their_place():
-    text = "`tbnets.Branch` [`tbnets.Branch`](losses.md) `tbnets.branch`"
-    linked = hook.site_text("library.md", text)
-    assert linked == "[`tbnets.Branch`][tbnets.Branch]" + text[15:]
-    assert len(set(hook.STEMS)) == len(hook.STEMS)
-    text = hook.site_text("zoo.md", "`configs/quickstart.flags` `run.flags`")
-    place = "configurations.md#quickstart"
-    assert text == f"[`configs/quickstart.flags`]({place}) `run.flags`"

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from tests import photo_files, verbs
-from tests.data.test_phrases import write_entities
 
 
 def describe(*arguments):
@@ -68,19 +67,3 @@ def test_every_problem_is_printed_and_exits_with_1(table, tmp_path):
     for problem in problems:  # Equal messages are printed once.
         assert result.stdout.count(f": {problem['message']}\n") == 1
     assert f"  This is also true of {table}:8.\n" in result.stdout
-
-
-def test_phrases_are_counted_with_and_without_captions(tmp_path):
-    folder = write_entities(tmp_path / "entities")
-    result = describe(f"--phrases={folder}")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert line_of(result, "phrases with a box")[-1] == "4"
-    for name, count in (("animals", "1"), ("other", "1"), ("people", "2")):
-        assert line_of(result, f"type {name}")[-1] == count
-    captions = tmp_path / "my.csv"
-    captions.write_text("image,caption\n7.jpg,x\nnone.jpg,y\n")
-    result = describe(f"--phrases={folder}", f"--captions={captions}")
-    assert result.returncode == 1
-    assert line_of(result, "captions ")[-1] == "2"
-    assert line_of(result, "phrases with a box")[-1] == "3"
-    assert "none.xml: expected this file" in result.stdout

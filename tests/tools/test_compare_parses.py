@@ -19,15 +19,6 @@ def test_phrases_are_spans_of_characters():
     assert (4, 11, "PP") in compare_parses.kinds(TREE)
 
 
-def test_recall_and_precision_by_hand(capsys):
-    # One of two annotated phrases is found, and two are added.
-    compare_parses.show("x", [{(0, 1), (1, 2), (2, 3)}], [{(0, 1), (5, 6)}])
-    compare_parses.show("none", [set()], [set()])
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[0] == ["x", "1", "1", "2", "50.0", "33.3"]
-    assert rows[1] == ["none", "0", "0", "0", "0.0", "0.0"]
-
-
 def ask(*line):
     pytest.importorskip("textblob")
     return verbs.printed("compare_parses", *line, "--processes=1")

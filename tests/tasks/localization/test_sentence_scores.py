@@ -69,17 +69,13 @@ def test_sentence_has_the_mean_distance_of_its_phrases():
 
 
 def test_incomparable_inputs_raise_errors():
-    phrases, records = marked_phrases(), captioned(OWN)
+    records = captioned(OWN)
     scores = made_up_scores(np.zeros((2, 4)), learned=True)
     with refused("--combine_with"):
         sentence_scores.sentence_scores(scores, records)
     without = made_up_scores([[1, 1, 1, 1], [-np.inf] * 4])
     with refused("--regions"):
         sentence_scores.sentence_scores(without, records)
-    fewer = captioned(OWN[:3], (0, 0, 1))
-    marked = marked_phrases((*MARKED[:3], "It"))
-    with refused("--captions"):
-        sentence_scores.captions_of_phrases(marked, fewer)
     others = CaptionedImages(("x", "z"), OWN, (0, 0, 1, 1), "test", "other")
     with refused("--combine_with"):
-        sentence_scores.captions_of_phrases(phrases, others)
+        sentence_scores.captions_of_phrases(marked_phrases(), others)

@@ -207,18 +207,6 @@ def test_data_root_is_from_the_command_line_then_environment_then_flag_file(
     assert data_root(f"--flagfile={path}") == "/elsewhere"
 
 
-def test_settings_contain_the_folder_of_the_start(tmp_path, monkeypatch):
-    (tmp_path / "home").mkdir()
-    monkeypatch.chdir(tmp_path / "home")
-    records.write_settings(parse(), tmp_path)
-    assert records.read_record(tmp_path)["started_in"] == ""
-    monkeypatch.chdir(tmp_path)
-    found = records.read_record(tmp_path)["started_in"]
-    assert found == str(tmp_path / "home")
-    (tmp_path / "home").rename(tmp_path / "moved")
-    assert records.read_record(tmp_path)["started_in"] == ""
-
-
 def test_exported_settings_have_no_paths():
     line = "--captions=/home/me/c.json", "--run_dir=/home/me/runs"
     found = parse(*line).without_places()
