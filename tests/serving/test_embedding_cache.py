@@ -1,6 +1,5 @@
 """Tests of the embeddings of a folder of photos, and of their cache."""
 
-import functools
 import os
 import threading
 
@@ -91,13 +90,6 @@ def embed(model, folder, place=None, **options):
     before = model.count
     found = embedding_cache.embed_folder(model, folder, place, **options)
     return found, model.count - before
-
-
-def write_photos_singly(monkeypatch):
-    monkeypatch.setattr(embedding_cache, "PHOTO_BATCH_SIZE", 1)
-    write = embedding_cache.caches.write_results
-    singly = functools.partial(write, write_every=1)
-    monkeypatch.setattr(embedding_cache.caches, "write_results", singly)
 
 
 def test_second_search_embeds_nothing(model, photos, tmp_path):
@@ -198,7 +190,7 @@ def test_names_that_are_not_text_are_cached(model, photos, capsys):
 
 def test_interrupted_search_keeps_its_embeddings(model, photos, monkeypatch):
     monkeypatch.setattr(embedding_cache, "AT_ONCE", 1)
-    write_photos_singly(monkeypatch)
+    monkeypatch.setattr(embedding_cache, "PHOTO_BATCH_SIZE", 1)
     stopped = MeanColour(model.path, stop_after=2)
     with pytest.raises(KeyboardInterrupt):
         embedding_cache.embed_folder(stopped, photos)
@@ -237,7 +229,7 @@ def test_a_photo_whose_embedding_is_not_finite_is_left_out(
 def test_full_disk_is_reported_once(
     model, photos, tmp_path, capsys, monkeypatch
 ):
-    write_photos_singly(monkeypatch)
+    monkeypatch.setattr(embedding_cache, "PHOTO_BATCH_SIZE", 1)
     add, calls = FeatureWriter.add, []
 
     def fill(writer, *arguments, **options):
