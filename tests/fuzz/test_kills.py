@@ -261,7 +261,7 @@ def _kill(folder, line, word, number, seconds):
         ),
         ("making a zoo's model", [("rename ", 1)]),
         ("indexing of photos", [("rename ", 1)]),
-        ("extraction of features", [("ids.txt", 1)]),
+        ("extraction of features", [("features.npy", 2), ("ids.txt", 1)]),
     ],
 )
 def test_a_tool_that_was_cut_leaves_the_same(undisturbed, tmp_path, name, cuts):

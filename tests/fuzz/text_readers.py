@@ -118,11 +118,15 @@ def _word_vectors(name, content):
 CAPTIONS = {
     "coco": "coco/captions_val2017.json",
     "karpathy": "karpathy/dataset_flickr8k.json",
+    "mapping": "flickr30k/flickr30k.json",
+    "records": "blip/flickr30k_test.json",
     "lines": "imagefolder/metadata.jsonl",
     "conversations": "llava/messages.jsonl",
     "csv": "huggingface/flickr_annotations_30k.csv",
+    "bars": "kaggle/results.csv",
     "tabs": "wit/wit_v1.train.all-00000-of-00010.tsv",
     "token": "flickr8k/Flickr8k.token.txt",
+    "references": "refcoco/refs.json",
     "precomputed": "precomp/",
 }
 """Maps a format to a file of `tests/data/layouts`."""
