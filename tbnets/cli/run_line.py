@@ -178,9 +178,8 @@ def _implied_values(resolved):
         values = sources.captions_beside_photos()
     missing = [k for k in ("captions", "images") if not record[k]]
     if path and missing and not values and not record["scenes"]:
-        if has_archives(
-            sources.resolve(path)
-        ):  # They have photos and captions.
+        # Archives have photos and captions.
+        if has_archives(sources.resolve(path)):
             values = dict.fromkeys(missing, path)
     settings = registry.settings_of(record | values)
     if hub.is_hub(record["image_encoder"]):
