@@ -271,6 +271,8 @@ def write_results(
 ):
     """Writes the results of photos in groups, and records failed photos.
 
+    Ctrl-C while a batch is computed loses only this batch.
+
     Args:
         photos: list of (id, path).
         writer: a `FeatureWriter`.
@@ -311,7 +313,15 @@ def write_results(
         done.clear()
         start = end
 
-    for positions, results in batches:
+    def finished():
+        try:
+            yield from batches
+        except KeyboardInterrupt:
+            if reported > start:
+                write(reported)
+            raise
+
+    for positions, results in finished():
         pairs = zip(positions, results)
         done.update((i, result) for i, result in pairs if result is not None)
         end = positions[-1] + 1

@@ -149,7 +149,6 @@ def _embed(photos, model, writer, **writing):
     pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
     try:
         batches = pool.map(embed, starts)
-        writing["write_every"] = PHOTO_BATCH_SIZE  # Ctrl-C loses little.
         return caches.write_results(photos, writer, batches, reasons, **writing)
     finally:
         pool.shutdown(cancel_futures=True)

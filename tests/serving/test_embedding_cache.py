@@ -1,5 +1,6 @@
 """Tests of the embeddings of a folder of photos, and of their cache."""
 
+import functools
 import os
 import threading
 
@@ -10,6 +11,7 @@ import pytest
 from tbnets.data import archives
 from tbnets.data.pictures import BrokenImageError, read_square
 from tbnets.data.store.writer import FeatureWriter
+from tbnets.features import cache
 from tbnets.serving import embedding_cache
 from tbnets.serving.checksums import identity_of
 from tests import photo_files
@@ -230,6 +232,8 @@ def test_full_disk_is_reported_once(
     model, photos, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(embedding_cache, "PHOTO_BATCH_SIZE", 1)
+    write = functools.partial(cache.write_results, write_every=1)
+    monkeypatch.setattr(cache, "write_results", write)
     add, calls = FeatureWriter.add, []
 
     def fill(writer, *arguments, **options):
