@@ -24,8 +24,7 @@ from tbnets.evaluation.boxes import check_boxes
 _WORDS = ("phrases", "phrase_ids", "types", "chains")
 """Names of the fields that contain strings."""
 _COLUMNS = (
-    *("phrase_to_caption", "phrase_ids", "phrases", "spans", "chains"),
-    *("types", "boxes"),
+    "phrase_to_caption phrase_ids phrases spans chains types boxes".split()
 )
 """Names of the fields with a value for each phrase."""
 

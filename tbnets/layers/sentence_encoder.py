@@ -40,8 +40,13 @@ class _Block(keras.layers.Layer):
         self.hidden = dense("hidden", hidden, activation="gelu")
         self.output_dense, self.output_norm = dense("dense"), norm("norm")
         self._steps = [
-            *(self.query, self.key, self.value, self.attended),
-            *(self.attended_norm, self.hidden, self.output_norm),
+            self.query,
+            self.key,
+            self.value,
+            self.attended,
+            self.attended_norm,
+            self.hidden,
+            self.output_norm,
         ]
 
     def build(self, input_shape):

@@ -94,7 +94,10 @@ _INNER_APOSTROPHE = r"([\pL\pM\pN])'([\pL\pM\pN])", r"\1\2"
 # need two passes, because matches in a chain overlap.
 _REWRITES = (
     (r"(\pL) n't([^\pL\pM\pN]|$)", r"\1nt\2"),
-    *(_CLITIC, _CLITIC, _INNER_APOSTROPHE, _INNER_APOSTROPHE),
+    _CLITIC,
+    _CLITIC,
+    _INNER_APOSTROPHE,
+    _INNER_APOSTROPHE,
     (r"[^\pL\pM\pN]+", " "),
     (r"(\p{Han})", r" \1 "),
 )

@@ -27,14 +27,22 @@ from tbnets.files import (
 COPY_AGAIN = "Copy the store again, or extract it into a new folder."
 
 ERRORS = (
-    *(LookupError, TypeError, ValueError, OverflowError, AttributeError),
+    AttributeError,
+    LookupError,
+    OverflowError,
     RecursionError,
+    TypeError,
+    ValueError,
 )
 """Errors that invalid content of an `.npz` may raise."""
 DAMAGES = (
-    *(*ERRORS, EOFError, struct.error, zipfile.BadZipFile, zlib.error),
+    *ERRORS,
+    EOFError,
     OSError,  # An offset before the start of the file.
     RuntimeError,  # Encrypted, or an unsupported kind.
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
 )
 """Errors that reading a damaged file or archive may raise."""
 _HEAD_BYTES = 2**14

@@ -25,8 +25,16 @@ from tbnets.tasks.settings.flag import (
     without_flag,
 )
 
-TEXT_ENCODERS = "mean", "lstm", "gru", "h_lstm", "features", "minilm"
-TEXT_ENCODERS = *TEXT_ENCODERS, "minilm,mean", PRESET
+TEXT_ENCODERS = (
+    "mean",
+    "lstm",
+    "gru",
+    "h_lstm",
+    "features",
+    "minilm",
+    "minilm,mean",
+    PRESET,
+)
 BESIDE = ",mean"
 """Ending of --text_encoder for a preset beside the mean of learned words."""
 LEARNS_WORDS = Condition(
