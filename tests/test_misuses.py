@@ -344,6 +344,7 @@ TRAIN = [
     ("--min_count=1000", "captions"),
     ("--image_units=8,0", "--image_units"),
     (SCENES + "s --num_scenes=4,2,-1", "--num_scenes"),
+    (SCENES + "s --num_scenes=4,2", "--num_scenes"),
     (SCENES + "s --num_scenes=0,0,0", "num_train"),
     # What contradicts.
     ("--decay_epochs=5", "--decay_epochs"),

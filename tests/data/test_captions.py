@@ -171,6 +171,16 @@ def test_the_error_of_a_bad_row_names_its_place_and_other_rows_are_read(
 # What each format has of its own.
 
 
+def test_an_image_in_two_splits_has_the_captions_of_each(tmp_path):
+    path = tmp_path / "captions.csv"
+    rows = "a.jpg,one,train", "b.jpg,two,test", "a.jpg,three,test"
+    path.write_text("\n".join(["image,caption,split", *rows, ""]))
+    read = {name: read_captions(path, name) for name in ("train", "test")}
+    assert read["train"].captions == ("one",)
+    assert read["test"].image_ids == ("b.jpg", "a.jpg")
+    assert read["test"].captions == ("two", "three")
+
+
 def test_flickr_lists_by_split_name_and_without_extension(tmp_path):
     path = write(tmp_path / "r.token", "1.jpg#0\tp\n2.jpg#0\tq\n")
     write(tmp_path / "train.txt", "2\n")

@@ -131,6 +131,8 @@ LINES = ["x/12_0ab.jpg", "12_0ab.jpg", "12_0ab", "12", " 12.jpg "]
         (["red/1.jpg", "blue/1.jpg", "2.jpg"], "red/1.jpg\n2\n", [0, 2]),
         (["12.jpg", "12_0ab.jpg"], "12.jpg\n", [0]),
         (["red/1.jpg", "blue/1.jpg"], "a/blue/1.png\ngreen/1.jpg\n", [1]),
+        # A photo with the suffix in the list is preferred.
+        (["red/1.jpg", "red/1.png"], "1.png\n", [1]),
         # What looks like a suffix may be none.
         (["a.png", "a.b.jpg"], "a.b\n", [1]),
     ],
