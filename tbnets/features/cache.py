@@ -316,7 +316,7 @@ def write_results(
     def finished():
         try:
             yield from batches
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # Ctrl-C while a batch is awaited.
             if reported > start:
                 write(reported)
             raise

@@ -132,10 +132,11 @@ def _embed(photos, model, writer, **writing):
     def embed(start):
         batch = photos[start : start + PHOTO_BATCH_SIZE]
         paths, results = dict(batch), []
-        keys, vectors, unreadable = try_photos(model, paths, (), paths)
+        _, vectors, unreadable = try_photos(model, paths, (), paths)
         for photo in batch:
             key, result = photo[0], None
-            vector = unreadable.get(key) or vectors[keys[key]]
+            # The content may have changed since its key was computed.
+            vector = unreadable.get(key, vectors.get(key, pictures.CHANGED))
             if isinstance(vector, str):
                 faults[photo] = vector
             else:

@@ -201,6 +201,22 @@ def test_interrupted_search_keeps_its_embeddings(model, photos, monkeypatch):
     assert count == 1
 
 
+def test_an_embedding_is_saved_only_for_the_content_that_was_read(
+    model, photos, monkeypatch
+):
+    read = cache.FileKeys.read
+
+    def read_before_a_change(self, paths):
+        keys, reasons = read(self, paths)
+        return keys | {"a.png": "0" * 64}, reasons
+
+    monkeypatch.setattr(cache.FileKeys, "read", read_before_a_change)
+    others = {name: COLOURS[name] for name in ("b.png", "c.png")}
+    assert_found(embed(model, photos)[0], others)
+    monkeypatch.undo()
+    assert_found(embed(model, photos)[0], COLOURS)
+
+
 def test_each_model_has_its_own_embeddings(model, photos, tmp_path):
     embed(model, photos)
     other = MeanColour(tmp_path / "other")
